@@ -30,7 +30,10 @@ var caseLists = []struct {
 // syndicationFile reports whether the case numbers in a test file are those of Atom and RSS.
 func syndicationFile(file string) bool {
 	return strings.HasPrefix(file, "source/syndication/") ||
-		slices.Contains([]string{"serve/atom_test.go", "serve/valid_test.go", "message/date_test.go"}, file)
+		slices.Contains([]string{
+			"serve/archive_walk_test.go", "serve/atom_test.go", "serve/document_parsers_test.go", "serve/syndication_round_trip_test.go",
+			"serve/valid_test.go", "message/date_test.go",
+		}, file)
 }
 
 // unsupported is in the column of tests of a case that feedbridge does not support.

@@ -24,33 +24,37 @@ var layers = map[string][]string{
 	"examples/consumers/go/kafka": {},
 
 	"feed":       {},
+	"fleet":      {},
 	"message":    {"feed"},
 	"safetext":   {},
 	"retry":      {},
 	"credential": {"safetext"},
 	"checkpoint": {"feed"},
-	"bridge":     {"feed", "checkpoint", "retry"},
+	"readahead":  {},
+	"bridge":     {"feed", "checkpoint", "readahead", "retry"},
 	"connlimit":  {},
-	"admin":      {"admin/page", "admin/status", "bridge", "connlimit", "credential", "feed", "checkpoint", "safetext"},
+	"admin":      {"admin/statuspage", "admin/status", "bridge", "connlimit", "credential", "feed", "fleet", "checkpoint", "safetext"},
 	"verify":     {"feed", "message"},
 
-	"admin/page":   {"admin/status"},
-	"admin/status": {},
+	"admin/statuspage": {"admin/status"},
+	"admin/status":     {},
 
-	"source":                        {"feed", "message", "credential", "safetext"},
-	"source/datareplication":        {"source", "source/datareplication/page", "feed", "message", "safetext"},
+	"source":                        {"feed", "message", "credential", "readahead", "safetext"},
+	"source/datareplication":        {"source", "source/datareplication/page", "feed", "message", "readahead", "safetext"},
 	"source/datareplication/page":   {"feed", "message", "safetext"},
-	"source/syndication":            {"source", "source/syndication/feedxml", "feed", "message", "safetext", "retry"},
+	"source/syndication":            {"source", "source/syndication/feedxml", "feed", "message", "readahead", "safetext", "retry"},
 	"source/syndication/feedxml":    {"feed", "message", "safetext"},
 	"source/datareplication/sample": {"feed"},
 
 	"sink":                       {"feed", "checkpoint", "message", "safetext"},
 	"internal/testkit/sinktest":  {"sink", "feed", "checkpoint", "message"},
 	"internal/testkit/httpfault": {},
-	"sink/nats":                  {"sink", "feed", "checkpoint", "credential", "message", "retry"},
-	"sink/kafka":                 {"sink", "feed", "checkpoint", "credential", "message", "retry"},
+	"internal/testkit/logbuffer": {},
+	"sink/nats":                  {"fleet", "sink", "feed", "checkpoint", "credential", "message", "retry"},
+	"sink/kafka":                 {"fleet", "sink", "feed", "checkpoint", "credential", "message", "retry"},
 	"sink/nats/embedded":         {},
 	"internal/testkit/kafkatest": {},
+	"internal/testkit/floor":     {"checkpoint", "feed", "sink/kafka", "sink/nats"},
 
 	"serve":          {"serve/snapshot", "connlimit", "feed", "message", "safetext"},
 	"serve/snapshot": {"feed"},
@@ -58,7 +62,7 @@ var layers = map[string][]string{
 	"trace":          {"bridge", "checkpoint", "feed", "safetext", "sink"},
 
 	"config": {"feed", "credential", "safetext", "serve", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml", "sink", "sink/nats", "sink/kafka"},
-	"daemon": {"trace", "admin", "bridge", "checkpoint", "config", "credential", "feed", "retry", "safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
+	"daemon": {"trace", "admin", "bridge", "checkpoint", "config", "credential", "feed", "fleet", "readahead", "retry", "safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
 
 	// Commands reach buses and servers through package daemon, and nothing else imports it.
 	"cmd/feedbridge": {"admin/status", "bridge", "checkpoint", "config", "credential", "daemon", "feed", "message", "retry", "safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "verify"},
@@ -68,9 +72,9 @@ var layers = map[string][]string{
 // replacing a library changes one package.
 var alone = map[string][]string{
 	"github.com/spf13/viper":           {"config"},
-	"github.com/nats-io/nats.go":       {"sink/nats", "examples/consumers/go/nats"},
+	"github.com/nats-io/nats.go":       {"sink/nats", "internal/testkit/floor", "examples/consumers/go/nats"},
 	"github.com/nats-io/nats-server":   {"sink/nats/embedded"},
-	"github.com/twmb/franz-go":         {"sink/kafka", "internal/testkit/kafkatest", "examples/consumers/go/kafka"},
+	"github.com/twmb/franz-go":         {"sink/kafka", "internal/testkit/kafkatest", "internal/testkit/floor", "examples/consumers/go/kafka"},
 	"github.com/tomnomnom/linkheader":  {"source/datareplication/page"},
 	"github.com/spf13/cobra":           {"cmd/feedbridge"},
 	"github.com/prometheus":            {"admin"},

@@ -158,7 +158,7 @@ func TestACursorThatJSONCannotHold(t *testing.T) {
 	t.Parallel()
 	s := newServer()
 	f := s.AddFeed(admin.FeedOptions{Name: "orders", Describe: func(checkpoint.Checkpoint) (string, any) { return "", func() {} }})
-	f.Settled(batch("a", 1, false), time.Second)
+	f.Processed(batch("a", 1, false), time.Second)
 	if code, body := get(t, s, "/status/orders"); code != http.StatusInternalServerError || !strings.Contains(body, "unsupported type") {
 		t.Errorf("%d %s", code, body)
 	}

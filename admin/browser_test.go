@@ -244,7 +244,7 @@ func shop() *admin.Server {
 		}
 		b.Violations = []feed.Violation{{Kind: "time_runs_back", Page: b.Entities[0].Page, Detail: "entity <7@shop> is of 2026-01-01T00:00:00Z, and <6@shop> before it of 2026-01-01T00:00:09Z"}}
 		f.Polled(b, nil, 40*time.Millisecond)
-		f.Settled(b, 3*time.Millisecond)
+		f.Processed(b, 3*time.Millisecond)
 		return f
 	}
 	addNamed(s, "addresses")
@@ -430,7 +430,7 @@ func TestBrowserIsLive(t *testing.T) {
 	enter(orders, bridge.Halted, checkpoint.Checkpoint{Count: 1}, time.Hour, errors.New("the topic is gone; restore it"))
 	b.await(`document.querySelector("#feed-orders .state").innerText.includes("halted")`)
 	b.await(`document.querySelector("#feed-orders .sentence").innerText.includes("the topic is gone; restore it")`)
-	stock.Settled(batch("b", 5, false), 0)
+	stock.Processed(batch("b", 5, false), 0)
 	b.await(`document.querySelectorAll("#feed-stock .chart rect").length === 1`)
 	s.AddFeed(admin.FeedOptions{Name: "prices", Every: time.Second})
 	b.await(`document.querySelectorAll("tbody tr").length === 3`)
@@ -446,11 +446,11 @@ func TestBrowserIsLive(t *testing.T) {
 	b.await(`document.querySelector("#feed-orders .state").innerText.includes("reading")`)
 
 	b.open("/feed/stock")
-	stock.Settled(feed.Batch{Cursor: feed.Cursor("c"), Entities: []feed.Entity{{ID: "<new@shop>", Op: feed.Put}}}, 0)
+	stock.Processed(feed.Batch{Cursor: feed.Cursor("c"), Entities: []feed.Entity{{ID: "<new@shop>", Op: feed.Put}}}, 0)
 	b.await(`document.querySelector("section[aria-labelledby=entities-heading]").innerText.includes("<new@shop>")`)
 }
 
-// After the server has stopped, the page says that it is not live, and keeps what it shows.
+// After the server has stopped, the page shows that it is not live, and keeps its content.
 func TestBrowserNoticesTheEnd(t *testing.T) {
 	s := newServer()
 	addNamed(s, "orders")
@@ -484,7 +484,7 @@ func TestBrowserWithHostileText(t *testing.T) {
 			Violations: []feed.Violation{{Kind: attack, Page: attack, Detail: attack}},
 		}
 		f.Polled(page, nil, 0)
-		f.Settled(page, 0)
+		f.Processed(page, 0)
 		enter(f, bridge.Halted, checkpoint.Checkpoint{Cursor: feed.Cursor("x"), Writer: attack, At: time.Now(), Count: 1}, time.Hour, errors.New(attack))
 		s.AddServed(admin.ServedOptions{Name: fmt.Sprintf("%d%s", i, attack), URL: attack, Format: attack, Bus: attack, Topic: attack, Look: func(context.Context) (admin.ServedTopic, error) {
 			return admin.ServedTopic{Snapshot: attack}, errors.New(attack)

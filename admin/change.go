@@ -20,7 +20,7 @@ const (
 	changeBody = 64 << 10
 )
 
-// A Change does what a POST request asks for and returns the answer, as JSON can hold it. The
+// A Change carries out a POST request and returns the answer, which is encoded as JSON. The
 // request was authorized. The context does not end when the client leaves, so that no change
 // is left half done; it ends after 5m. A [*ChangeError] sets the status of the answer; any
 // other error is answered with 500.
@@ -43,9 +43,15 @@ type changeErrors struct {
 	Errors []string `json:"errors"`
 }
 
-// serveChange answers a request for a change that came by TCP, or by the Unix socket.
-func (s *Server) serveChange(w http.ResponseWriter, r *http.Request, change Change, socket bool) {
-	if !socket && !(&tokenCheck{s.opts.Token, s.opts.Log}).authorize(w, r) {
+// changeHandler answers the requests for changes.
+type changeHandler struct {
+	answerWriter
+	token *tokenCheck // nil if no token is needed
+}
+
+// serveChange answers a request for a change.
+func (c *changeHandler) serveChange(w http.ResponseWriter, r *http.Request, change Change) {
+	if c.token != nil && !c.token.authorize(w, r) {
 		return
 	}
 	// The server's timeouts are for requests that are answered at once.
@@ -57,7 +63,7 @@ func (s *Server) serveChange(w http.ResponseWriter, r *http.Request, change Chan
 	defer cancel()
 	answer, err := change(ctx, r)
 	if err == nil {
-		s.writeJSON(w, http.StatusOK, answer)
+		c.writeJSON(w, http.StatusOK, answer)
 		return
 	}
 	failed, ok := errors.AsType[*ChangeError](err)
@@ -68,7 +74,7 @@ func (s *Server) serveChange(w http.ResponseWriter, r *http.Request, change Chan
 	for i, err := range failed.Errs {
 		texts[i] = err.Error()
 	}
-	s.writeJSON(w, failed.Status, changeErrors{texts})
+	c.writeJSON(w, failed.Status, changeErrors{texts})
 }
 
 // tokenCheck checks the token of changes.

@@ -117,7 +117,8 @@ func TestErrorsOfChangesAreListed(t *testing.T) {
 // A web page can send requests to this server under a name of its own, and read the answers.
 func TestForeignHostsAreRefused(t *testing.T) {
 	t.Parallel()
-	s, changes := newChangeable(admin.Options{Token: constantToken(token, nil), Hosts: []string{"Feedbridge.example.com"}})
+	bus := admin.Bus{Name: "main", Kind: "nats", Check: func(context.Context) error { return errors.New("no route to 10.0.0.7") }}
+	s, changes := newChangeable(admin.Options{Token: constantToken(token, nil), Hosts: []string{"Feedbridge.example.com"}, Buses: []admin.Bus{bus}})
 	for _, c := range []struct {
 		host string
 		ok   bool
@@ -141,7 +142,7 @@ func TestForeignHostsAreRefused(t *testing.T) {
 		{"feedbridge.svc.example.com", false},
 		{"feedbridge.example.com.evil.org", false},
 	} {
-		for _, path := range []string{"/status", "/status/orders", "/", "/feeds/orders/touch"} {
+		for _, path := range []string{"/status", "/status/orders", "/", "/metrics", "/feeds/orders/touch"} {
 			method := http.MethodGet
 			if strings.HasPrefix(path, "/feeds") {
 				method = http.MethodPost
@@ -156,14 +157,20 @@ func TestForeignHostsAreRefused(t *testing.T) {
 				t.Errorf("%s of %q: %d %s", path, c.host, answer.Code, answer.Body)
 			}
 		}
-		// Probes and Prometheus may use any name.
-		for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		// Probes may use any name, and get no more than the status.
+		for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "{"} {
 			req := httptest.NewRequest(http.MethodGet, "http://x"+path, nil)
 			req.Host = c.host
 			answer := httptest.NewRecorder()
 			s.Handler().ServeHTTP(answer, req)
-			if answer.Code != http.StatusOK {
+			if !c.ok && path == "/readyz" {
+				want = "only the status is shown to clients that use another name"
+			}
+			if answer.Code != http.StatusServiceUnavailable && path == "/readyz" || answer.Code != http.StatusOK && path == "/healthz" || !strings.HasPrefix(answer.Body.String(), want) {
 				t.Errorf("%s of %q: %d %s", path, c.host, answer.Code, answer.Body)
+			}
+			if shown := strings.Contains(answer.Body.String(), "no route"); path == "/readyz" && shown != c.ok {
+				t.Errorf("%s of %q: the reasons are shown: %v, want %v: %s", path, c.host, shown, c.ok, answer.Body)
 			}
 		}
 	}

@@ -35,9 +35,14 @@ func (f *Feed) explainState(r *feedRecord, now time.Time) string {
 func (f *Feed) describeActivity(r *feedRecord, now time.Time) string {
 	next := status.FormatDuration(r.status.Until.Sub(now))
 	due := !r.status.Until.After(now)
-	state, since := r.bridgeState(now)
+	state, since := f.currentState(r, now)
 	switch state {
+	case Elsewhere:
+		return f.explainElsewhere()
 	case bridge.Starting:
+		if !due {
+			return fmt.Sprintf("starting: waiting for its turn, in %s or later, because many feeds are starting", next)
+		}
 		return fmt.Sprintf("starting: waiting for bus %s to return the checkpoint of topic %s", f.opts.Bus, f.opts.Topic)
 	case bridge.Reading:
 		return f.explainReading(r, since, now)
@@ -107,7 +112,7 @@ func (f *Feed) published(r *feedRecord, now time.Time) string {
 		clause += fmt.Sprintf(" (%d left out as too large for the bus)", r.oversized)
 	}
 	dead := uint64(0)
-	for _, n := range r.dead {
+	for _, n := range r.dead.all() {
 		dead += n
 	}
 	if dead > 0 {

@@ -22,7 +22,7 @@ func TestExplanations(t *testing.T) {
 		enter(f, bridge.Reading, at(20000, own, 5*time.Second), 0, nil)
 		same := batch(strings.Repeat("x", 20000), 0, false)
 		f.Polled(same, nil, time.Second)
-		f.Settled(same, 0)
+		f.Processed(same, 0)
 		enter(f, bridge.Idle, at(20000, own, 5*time.Second), 7*time.Second, nil)
 	}
 	lacking := func(cursor string) checkpoint.Checkpoint {
@@ -38,6 +38,18 @@ func TestExplanations(t *testing.T) {
 	}{
 		{
 			"just started", func(*admin.Feed) {}, time.Second,
+			"starting", "starting: waiting for bus main to return the checkpoint of topic orders.v1",
+		},
+		{
+			"waiting for its turn to start",
+			func(f *admin.Feed) { enter(f, bridge.Starting, checkpoint.Checkpoint{}, 12*time.Second, nil) },
+			2 * time.Second,
+			"starting", "starting: waiting for its turn, in 10s or later, because many feeds are starting",
+		},
+		{
+			"its turn to start has come",
+			func(f *admin.Feed) { enter(f, bridge.Starting, checkpoint.Checkpoint{}, 12*time.Second, nil) },
+			12 * time.Second,
 			"starting", "starting: waiting for bus main to return the checkpoint of topic orders.v1",
 		},
 		{
@@ -68,7 +80,7 @@ func TestExplanations(t *testing.T) {
 				b := batch("a", 10, true)
 				b.Newest = time.Date(1999, 1, 1, 3, 30, 0, 0, time.UTC)
 				f.Polled(b, nil, time.Second)
-				f.Settled(b, 40*time.Millisecond)
+				f.Processed(b, 40*time.Millisecond)
 			},
 			2 * time.Second,
 			"reading", "catching up: 10 entities are published, the last commit was 2s ago, 3h21m behind the newest entity of the feed",
@@ -79,7 +91,7 @@ func TestExplanations(t *testing.T) {
 				enter(f, bridge.Reading, checkpoint.Checkpoint{}, 0, nil)
 				b := feed.Batch{Cursor: feed.Cursor("search for the first entity since 1999-01-01T00:00:00Z; 4100 pages are searched, back to 2003-01-01T00:00:00Z"), More: true}
 				f.Polled(b, nil, time.Second)
-				f.Settled(b, 0)
+				f.Processed(b, 0)
 			},
 			2 * time.Second,
 			"reading", "searching for the first entity since 1999-01-01T00:00:00Z; 4100 pages are searched, back to 2003-01-01T00:00:00Z; nothing is published yet, the last commit was 2s ago",
@@ -109,7 +121,7 @@ func TestExplanations(t *testing.T) {
 			"entities were left out",
 			func(f *admin.Feed) {
 				idle(f)
-				f.Settled(feed.Batch{Cursor: feed.Cursor(strings.Repeat("x", 20000)), Oversized: 2}, 0)
+				f.Processed(feed.Batch{Cursor: feed.Cursor(strings.Repeat("x", 20000)), Oversized: 2}, 0)
 			},
 			0,
 			"idle", "caught up: 20000 entities are published (2 left out as too large for the bus), the last commit was 5s ago, the next poll is in 7s",
@@ -119,7 +131,7 @@ func TestExplanations(t *testing.T) {
 			func(f *admin.Feed) {
 				idle(f)
 				letters := []feed.Entity{{Dead: &feed.DeadReason{Kind: feed.DeadNoKey}}, {Dead: &feed.DeadReason{Kind: feed.DeadTooLarge}}}
-				f.Settled(feed.Batch{Cursor: feed.Cursor(strings.Repeat("x", 20000)), Entities: letters}, 5*time.Second)
+				f.Processed(feed.Batch{Cursor: feed.Cursor(strings.Repeat("x", 20000)), Entities: letters}, 5*time.Second)
 			},
 			0,
 			"idle", "caught up: 20000 entities are published (2 in the dead-letter topic), the last commit was 5s ago, the next poll is in 7s",
@@ -150,7 +162,7 @@ func TestExplanations(t *testing.T) {
 			"paused",
 			func(f *admin.Feed) {
 				f.Polled(batch("a", 1, true), nil, 0)
-				f.Settled(batch("a", 1, true), 0)
+				f.Processed(batch("a", 1, true), 0)
 				cp := at(3, "host-12", 0)
 				cp.Paused = time.Now()
 				enter(f, bridge.Paused, cp, 0, nil)
@@ -191,7 +203,7 @@ func TestExplanations(t *testing.T) {
 			"upstream was down, worked, and is down again",
 			func(f *admin.Feed) {
 				enter(f, bridge.Retrying, at(3, own, 0), time.Second, errDown)
-				f.Settled(batch("b", 1, false), 0)
+				f.Processed(batch("b", 1, false), 0)
 				enter(f, bridge.Retrying, at(4, own, 0), time.Second, errDown)
 			},
 			0,
@@ -202,9 +214,9 @@ func TestExplanations(t *testing.T) {
 			func(f *admin.Feed) {
 				b := batch("a", 1, true)
 				b.Violations = []feed.Violation{{Kind: "not_well_formed", Detail: "1 fault"}}
-				f.Settled(b, 0)
-				f.Settled(batch("b", 1, false), 0)
-				f.Settled(batch("b", 0, false), 0)
+				f.Processed(b, 0)
+				f.Processed(batch("b", 1, false), 0)
+				f.Processed(batch("b", 0, false), 0)
 				enter(f, bridge.Stopped, at(3, own, 0), 0, nil)
 			},
 			0,
@@ -215,8 +227,8 @@ func TestExplanations(t *testing.T) {
 			func(f *admin.Feed) {
 				b := batch("a", 1, false)
 				b.Violations = []feed.Violation{{Kind: "not_well_formed", Detail: "1 fault"}}
-				f.Settled(b, 0)
-				f.Settled(batch("b", 1, false), 0)
+				f.Processed(b, 0)
+				f.Processed(batch("b", 1, false), 0)
 				enter(f, bridge.Stopped, at(3, own, 0), 0, nil)
 			},
 			0,

@@ -3,14 +3,14 @@ package admin
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/feedbridge/feedbridge/admin/page"
+	"github.com/feedbridge/feedbridge/admin/statuspage"
 )
 
 // Registry returns the registry of /metrics.
 func (s *Server) Registry() *prometheus.Registry { return s.registry }
 
 // Pages are the status pages.
-func (s *Server) Pages() *page.Pages { return s.pages }
+func (s *Server) Pages() *statuspage.Pages { return s.pages }
 
 // LockFeed holds the lock of the first feed, as a defect might, until unlock is called.
 func (s *Server) LockFeed() (unlock func()) {

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
@@ -46,31 +44,26 @@ type FeedOptions struct {
 	DescribeSearch func(checkpoint.Checkpoint) string
 }
 
-// histograms are the metrics that cannot be made from a record.
-type histograms struct {
-	requestSeconds, commitSeconds, commitEntities feedHistogram
-	servedSeconds                                 feedHistogram
-	served                                        feedCounterVec
-}
-
 // Feed watches the bridge of one feed. It is a [bridge.Observer].
 type Feed struct {
 	opts   FeedOptions
 	writer string
 	redact *safetext.Redactor
+	fleet  *Fleet // nil without one
 
-	requestSeconds, commitSeconds, commitEntities prometheus.Observer
+	requestSeconds, commitSeconds, commitEntities *observations
 
 	mu      sync.Mutex // guards record and history
 	record  feedRecord
 	history history
 }
 
-func newFeed(opts FeedOptions, writer string, redact *safetext.Redactor, h histograms) *Feed {
+func newFeed(opts FeedOptions, writer string, redact *safetext.Redactor, fleet *Fleet, h histograms) *Feed {
 	return &Feed{
 		opts:           opts,
 		writer:         writer,
 		redact:         redact,
+		fleet:          fleet,
 		requestSeconds: h.requestSeconds.of(opts.Name),
 		commitSeconds:  h.commitSeconds.of(opts.Name),
 		commitEntities: h.commitEntities.of(opts.Name),
@@ -86,7 +79,7 @@ func (f *Feed) copyRecord() feedRecord {
 }
 
 // Polled records a call of the source. The entities of the batch are counted when it is
-// settled, because a batch may be dropped and read again.
+// processed, because a batch may be dropped and read again.
 func (f *Feed) Polled(b feed.Batch, err error, took time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,7 +93,7 @@ func (f *Feed) Polled(b feed.Batch, err error, took time.Duration) {
 	case err != nil:
 		p.outcome = transientError
 	}
-	r.polls[p.outcome]++
+	r.polls.add(p.outcome)
 	r.lastPoll = p
 	r.pollErr = err
 	if err != nil {
@@ -123,8 +116,8 @@ func (f *Feed) Polled(b feed.Batch, err error, took time.Duration) {
 	}
 }
 
-// Settled records a batch that was published or need not be.
-func (f *Feed) Settled(b feed.Batch, took time.Duration) {
+// Processed records a batch whose entities are published, or that has none.
+func (f *Feed) Processed(b feed.Batch, took time.Duration) {
 	size := b.Size()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -149,7 +142,7 @@ func (f *Feed) Settled(b feed.Batch, took time.Duration) {
 	published := uint64(len(b.Entities))
 	for i := range b.Entities {
 		if e := &b.Entities[i]; e.Dead != nil {
-			r.dead[e.Dead.Kind]++
+			r.dead.add(e.Dead.Kind)
 			published--
 			size -= e.Size()
 		}
@@ -190,7 +183,7 @@ func (f *Feed) Entered(s bridge.Status) {
 		// process copies the feed.
 		r.freshAt = s.Since
 		if r.status.State != bridge.Standby {
-			r.commitErrors[classOf(s.Err)]++
+			r.commitErrors.add(classOf(s.Err))
 		}
 	case bridge.Retrying, bridge.Halted:
 		r.attempts++
@@ -201,7 +194,7 @@ func (f *Feed) Entered(s bridge.Status) {
 		}
 		// An error of the source has been counted as a poll.
 		if r.pollErr == nil || !errors.Is(s.Err, r.pollErr) {
-			r.commitErrors[classOf(s.Err)]++
+			r.commitErrors.add(classOf(s.Err))
 		}
 	}
 	if r.status.State == bridge.Paused {
@@ -222,7 +215,7 @@ func (f *Feed) Exchanged(method string, status int, err error, took time.Duratio
 	f.requestSeconds.Observe(took.Seconds())
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.record.requests[requestOf(method, status, err)]++
+	f.record.requests.add(requestOf(method, status, err))
 }
 
 // violated records a violation. f.mu is held.

@@ -44,14 +44,14 @@ func TestPublishedByMinute(t *testing.T) {
 			}
 		}
 		want(0)
-		f.Settled(batch("a", 3, true), 0)
-		f.Settled(batch("b", 2, true), 0)
+		f.Processed(batch("a", 3, true), 0)
+		f.Processed(batch("b", 2, true), 0)
 		want(5, 5)
 		time.Sleep(time.Minute)
 		want(5, 5, 0)
-		f.Settled(batch("c", 1, true), 0)
+		f.Processed(batch("c", 1, true), 0)
 		time.Sleep(3*time.Minute + 30*time.Second)
-		f.Settled(batch("d", 7, true), 0)
+		f.Processed(batch("d", 7, true), 0)
 		want(13, 5, 1, 0, 0, 7)
 		time.Sleep(10 * time.Minute)
 		want(13, 5, 1, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -79,7 +79,7 @@ func TestRecentEntities(t *testing.T) {
 					Modified: time.Date(1999, 1, 1, 0, 0, number, 0, time.UTC), Body: []byte("abc"),
 				})
 			}
-			f.Settled(b, 0)
+			f.Processed(b, 0)
 		}
 		want := func(first, last int) {
 			t.Helper()
@@ -114,7 +114,7 @@ func TestRecentEntities(t *testing.T) {
 func TestRecentEntitiesWithoutTimeOrOperation(t *testing.T) {
 	t.Parallel()
 	s := newServer()
-	addOrders(s).Settled(feed.Batch{Cursor: feed.Cursor("a"), Entities: []feed.Entity{{ID: "a", Op: "MOVE"}, {ID: "b", Op: feed.Patch}}}, 0)
+	addOrders(s).Processed(feed.Batch{Cursor: feed.Cursor("a"), Entities: []feed.Entity{{ID: "a", Op: "MOVE"}, {ID: "b", Op: feed.Patch}}}, 0)
 	got := details(t, s).RecentEntities
 	if len(got) != 2 || got[0].Operation != "PATCH" || got[1].Operation != "other" || got[1].Modified != nil || got[1].Published == nil {
 		t.Errorf("got %+v", got)

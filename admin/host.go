@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -21,18 +22,35 @@ type hosts []string
 // browser of someone who reaches it, by a name of its own that it resolves to the server's address (DNS
 // rebinding).
 //
-// Probes and Prometheus are exempt, because what asks them may use any name: /healthz, /readyz
-// and /metrics answer all.
+// Probes may use any name: /healthz, which shows nothing, answers all requests, and /readyz
+// answers a foreign name with the status and without the reasons.
+//
+// Requests by the Unix socket are not checked, because a browser cannot connect to it.
 func (h hosts) checkHost(next http.Handler) http.Handler {
-	exempt := []string{"/healthz", "/readyz", "/metrics"}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !slices.Contains(exempt, r.URL.Path) && !h.contains(r.Host) {
+		switch {
+		case h.contains(r.Host) || r.URL.Path == "/healthz":
+		case r.URL.Path == "/readyz":
+			next.ServeHTTP(statusOnly{w}, r)
+			_, _ = io.WriteString(w, "only the status is shown to clients that use another name than those in admin.hosts, or the IP address\n")
+			return
+		default:
 			http.Error(w, fmt.Sprintf("the Host header has the name %q, which this server does not have; use its IP address, or add the name to admin.hosts", hostName(r.Host)), http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
+
+// statusOnly sends the status of an answer, and drops its body.
+type statusOnly struct{ http.ResponseWriter }
+
+func (w statusOnly) WriteHeader(status int) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w statusOnly) Write(b []byte) (int, error) { return len(b), nil }
 
 // contains reports whether a Host header has an IP address, a name that is not in the public
 // DNS, or one of h. Clients of HTTP/1.0 may have none; browsers always have one.

@@ -8,70 +8,39 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-
-	"github.com/feedbridge/feedbridge/bridge"
+	"golang.org/x/sync/singleflight"
 )
 
-// namespace is the prefix of the names of all metrics.
-const namespace = "feedbridge"
-
-// register fills the registry. There is no default one: two Servers in one
+// newRegistry returns the registry of /metrics. There is no default one: two Servers in one
 // process do not meet.
-func register(registry *prometheus.Registry, s *Server, version string) histograms {
-	perFeed := s.opts.PerFeed
-	histogram := func(name, help string, buckets ...float64) feedHistogram {
-		labels, values := perFeed.feedLabels(name)
-		return feedHistogram{prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: namespace, Name: name, Help: help, Buckets: buckets,
-		}, labels), values}
-	}
-	const served = "served_requests_total"
-	servedLabels, servedValues := perFeed.feedLabels(served, "code")
-	h := histograms{
-		requestSeconds: histogram("http_request_duration_seconds",
-			"How long the HTTP requests to the feed's upstream took, to the end of the response's header.",
-			.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30),
-		commitSeconds: histogram("commit_duration_seconds",
-			"How long the bus took to make a commit durable.",
-			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30),
-		commitEntities: histogram("commit_entities",
-			"How many entities a commit published.",
-			0, 1, 10, 50, 100, 250, 500, 1000, 5000, 10000),
-		servedSeconds: histogram("served_request_duration_seconds",
-			"How long the answers to requests for a served feed took, to their last byte.",
-			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30),
-		served: feedCounterVec{prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Name: served, Help: "Requests for a served feed, by the status of the answer.",
-		}, servedLabels), servedValues},
-	}
+func newRegistry(inv *inventory, times histograms, opts Options) *prometheus.Registry {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace:   namespace,
 		Name:        "build_info",
 		Help:        "Always 1; the labels are the version of feedbridge and the version of Go that built it.",
-		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+		ConstLabels: prometheus.Labels{"version": opts.Version, "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	registry.MustRegister(h.requestSeconds.vec, h.commitSeconds.vec, h.commitEntities.vec, h.servedSeconds.vec, h.served.vec, build, newCollector(s, perFeed),
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return h
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(times.requestSeconds, times.commitSeconds, times.commitEntities, times.servedSeconds, times.served.vec, build,
+		newCollector(inv, opts.PerFeed), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
 }
 
-// forgetFeed removes the series of a feed. Sums over all feeds keep what it has added.
-func (h histograms) forgetFeed(name string) {
-	for _, h := range []feedHistogram{h.requestSeconds, h.commitSeconds, h.commitEntities} {
-		h.vec.DeletePartialMatch(prometheus.Labels{"feed": name})
+// shareGather returns a function that calls gather once for all callers that wait for it at the same
+// time. The option CoalesceGather of promhttp would share the metrics for longer, until no client reads
+// its answer any more: one that does not read, or a row of slow ones, would get all others old metrics.
+func shareGather[T any](gather func() ([]T, error)) func() ([]T, error) {
+	var flights singleflight.Group
+	return func() ([]T, error) {
+		families, err, _ := flights.Do("", func() (any, error) { return gather() })
+		return slices.Clone(families.([]T)), err
 	}
-}
-
-// forgetServed removes the series of a served feed. Sums over all feeds keep what it has added.
-func (h histograms) forgetServed(name string) {
-	h.servedSeconds.vec.DeletePartialMatch(prometheus.Labels{"feed": name})
-	h.served.vec.DeletePartialMatch(prometheus.Labels{"feed": name})
 }
 
 // collector makes metrics from the feeds' records when they are asked for.
 type collector struct {
-	server   *Server
+	*inventory
 	metrics  []collected
 	servedUp *prometheus.Desc // nil if it is absent
 }
@@ -83,8 +52,8 @@ type collected struct {
 	perFeed bool // it has the label feed; otherwise it is a sum
 }
 
-func newCollector(s *Server, p PerFeed) *collector {
-	c := &collector{server: s}
+func newCollector(inv *inventory, p PerFeed) *collector {
+	c := &collector{inventory: inv}
 	for _, m := range metrics() {
 		if desc, perFeed := m.at(p); perFeed || m.kind == prometheus.CounterValue {
 			c.metrics = append(c.metrics, collected{m, desc, perFeed})
@@ -122,6 +91,9 @@ func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- busUp
 	descs <- reloadSuccess
 	descs <- reloadedAt
+	descs <- fleetMembers
+	descs <- fleetMember
+	descs <- fleetFeeds
 	descs <- feedsInState
 	descs <- staleFeeds
 	if c.servedUp != nil {
@@ -133,21 +105,23 @@ func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 }
 
 func (c *collector) Collect(out chan<- prometheus.Metric) {
-	for _, b := range checkBuses(context.Background(), c.server.allBuses(), c.server.opts.Redact) {
+	for _, b := range checkBuses(context.Background(), c.allBuses(), c.redact) {
 		out <- prometheus.MustNewConstMetric(busUp, prometheus.GaugeValue, oneIf(b.OK), b.Bus.Bus, b.Kind)
 	}
 	if c.servedUp != nil {
-		for _, f := range inspectServed(context.Background(), c.server.allServed()) {
+		for _, f := range inspectServed(context.Background(), c.allServed()) {
 			out <- prometheus.MustNewConstMetric(c.servedUp, prometheus.GaugeValue, oneIf(f.OK), f.Feed)
 		}
 	}
-	loadedAt, err := c.server.config.lastAttempt()
+	loadedAt, err := c.config.lastAttempt()
 	out <- prometheus.MustNewConstMetric(reloadSuccess, prometheus.GaugeValue, oneIf(err == nil))
 	if seconds, known := unixSeconds(loadedAt); known {
 		out <- prometheus.MustNewConstMetric(reloadedAt, prometheus.GaugeValue, seconds)
 	}
+	feeds := c.allFeeds()
+	c.fleet.collect(feeds, out)
 	now, sums := time.Now(), newTotals()
-	for _, f := range c.server.allFeeds() {
+	for _, f := range feeds {
 		r := f.copyRecord()
 		sums.countFeed(f, &r, now)
 		for _, m := range c.metrics {
@@ -160,18 +134,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			})
 		}
 	}
-	sums.emit(out)
-}
-
-func oneIf(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
-}
-
-var states = []bridge.State{
-	bridge.Starting, bridge.Reading, bridge.Idle, bridge.Standby, bridge.Paused, bridge.Retrying, bridge.Halted, bridge.Stopped,
+	sums.emit(out, c.fleet.states())
 }
 
 // metrics returns the metrics that are made from records.
@@ -204,7 +167,7 @@ func labeledCounters() []metric {
 			newDesc("polls_total", "Calls of the source, by outcome: it advanced, found the feed unchanged, or failed. A permanent_error needs a person.", "outcome"),
 			prometheus.CounterValue,
 			func(_ *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {
-				for outcome, n := range r.polls {
+				for outcome, n := range r.polls.all() {
 					emit(float64(n), string(outcome))
 				}
 			},
@@ -222,7 +185,7 @@ func labeledCounters() []metric {
 			newDesc("dead_letters_total", "Entities that this process has published to the dead-letter topic, by reason: too_large, no_key, header.", "reason"),
 			prometheus.CounterValue,
 			func(_ *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {
-				for kind, n := range r.dead {
+				for kind, n := range r.dead.all() {
 					emit(float64(n), string(kind))
 				}
 			},
@@ -231,7 +194,7 @@ func labeledCounters() []metric {
 			newDesc("http_requests_total", "HTTP requests to the feed's upstream, by the class of the response's status; error if there was no response.", "method", "code"),
 			prometheus.CounterValue,
 			func(_ *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {
-				for request, n := range r.requests {
+				for request, n := range r.requests.all() {
 					emit(float64(n), request.method, request.code)
 				}
 			},
@@ -240,7 +203,7 @@ func labeledCounters() []metric {
 			newDesc("commit_errors_total", "Failed commits, and failed reads of the checkpoint before them: another copy was first (conflict), a retry will probably work (transient), or a person must act (permanent).", "class"),
 			prometheus.CounterValue,
 			func(_ *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {
-				for class, n := range r.commitErrors {
+				for class, n := range r.commitErrors.all() {
 					emit(float64(n), string(class))
 				}
 			},
@@ -279,7 +242,7 @@ func progressGauges() []metric {
 	}
 }
 
-// stateGauges are about the state of the feed, and about what the topic lacks of it.
+// stateGauges are the gauges of the feed's state, and of documents and deletes that its topic lacks.
 func stateGauges() []metric {
 	return []metric{
 		feedGauge("feed_fresh", "1 if the feed was copied within its freshness limit, as /readyz requires; 0 if not.",
@@ -307,9 +270,9 @@ func stateGauges() []metric {
 		{
 			newDesc("feed_state", "1 for the state that the feed is in, 0 for the others.", "state"),
 			prometheus.GaugeValue,
-			func(_ *Feed, r *feedRecord, now time.Time, emit func(float64, ...string)) {
-				current, _ := r.bridgeState(now)
-				for _, state := range states {
+			func(f *Feed, r *feedRecord, now time.Time, emit func(float64, ...string)) {
+				current, _ := f.currentState(r, now)
+				for _, state := range f.fleet.states() {
 					emit(oneIf(state == current), string(state))
 				}
 			},
@@ -324,10 +287,15 @@ func feedCounter(name, help string, value func(*feedRecord) uint64) metric {
 	}
 }
 
+// feedGauge is absent for a feed that another member of the fleet runs: what this copy knows of
+// it is out of date.
 func feedGauge(name, help string, value func(*Feed, *feedRecord, time.Time) (v float64, known bool)) metric {
 	return metric{
 		newDesc(name, help), prometheus.GaugeValue,
 		func(f *Feed, r *feedRecord, now time.Time, emit func(float64, ...string)) {
+			if _, elsewhere := f.fleet.ownerElsewhere(f.opts.Topic); elsewhere {
+				return
+			}
 			if v, known := value(f, r, now); known {
 				emit(v)
 			}

@@ -140,7 +140,7 @@ func TestEntitiesThatAreReadTwiceCountOnce(t *testing.T) {
 		f.Polled(b, nil, 0)
 		enter(f, bridge.Retrying, checkpoint.Checkpoint{}, time.Second, errors.New("no responders"))
 	}
-	f.Settled(b, 0)
+	f.Processed(b, 0)
 	for metric, want := range map[string]string{"entities_published_total": "2", "bytes_published_total": "6", "duplicates_total": "1", "topic_entities": "2"} {
 		counts(t, s, "feedbridge_"+metric, fmt.Sprintf("\nfeedbridge_%s{feed=%q} %s\n", metric, "orders", want))
 	}
@@ -181,7 +181,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 1000 {
-		f.Settled(feed.Batch{Violations: []feed.Violation{{Kind: fmt.Sprint("kind_", i)}}}, 0)
+		f.Processed(feed.Batch{Violations: []feed.Violation{{Kind: fmt.Sprint("kind_", i)}}}, 0)
 		f.Exchanged(fmt.Sprint("METHOD", i), i, nil, 0)
 		f.Exchanged("GET", i, errors.New("cut off"), 0)
 	}

@@ -1,15 +1,13 @@
 package admin
 
 import (
-	"maps"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/feedbridge/feedbridge/bridge"
 )
+
+// namespace is the prefix of the names of all metrics.
+const namespace = "feedbridge"
 
 // PerFeed selects the metrics that have a series for each feed, which are those with the
 // label feed. Of the others, counters and histograms lose that label and are the sums over
@@ -75,75 +73,4 @@ func (p PerFeed) feedLabels(name string, others ...string) (labels []string, val
 		}
 	}
 	return others, func(_ string, others ...string) []string { return others }
-}
-
-// feedHistogram is a histogram of each feed, or of all feeds together.
-type feedHistogram struct {
-	vec    *prometheus.HistogramVec
-	values func(feed string, others ...string) []string
-}
-
-func (h feedHistogram) of(feed string) prometheus.Observer {
-	return h.vec.WithLabelValues(h.values(feed)...)
-}
-
-// feedCounterVec is a counter of each feed, or of all feeds together.
-type feedCounterVec struct {
-	vec    *prometheus.CounterVec
-	values func(feed string, others ...string) []string
-}
-
-func (c feedCounterVec) of(feed string, others ...string) prometheus.Counter {
-	return c.vec.WithLabelValues(c.values(feed, others...)...)
-}
-
-var feedsInState = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "feeds"),
-	"Number of feeds that are copied, by state.", []string{"state"}, nil)
-
-var staleFeeds = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "stale_feeds"),
-	"Number of feeds that were not copied within their freshness limit, as /readyz requires.", nil, nil)
-
-// totals are the sums over all feeds that are made in one scrape.
-type totals struct {
-	counters map[*prometheus.Desc]map[string]float64 // by the label values, joined by zero bytes
-	states   map[bridge.State]int
-	stale    int
-}
-
-func newTotals() *totals {
-	return &totals{counters: map[*prometheus.Desc]map[string]float64{}, states: map[bridge.State]int{}}
-}
-
-// countFeed counts a feed by its state.
-func (t *totals) countFeed(f *Feed, r *feedRecord, now time.Time) {
-	state, _ := r.bridgeState(now)
-	t.states[state]++
-	if f.staleReason(r, now) != "" {
-		t.stale++
-	}
-}
-
-// add adds a feed's value of a counter.
-func (t *totals) add(desc *prometheus.Desc, v float64, labels []string) {
-	if t.counters[desc] == nil {
-		t.counters[desc] = map[string]float64{}
-	}
-	t.counters[desc][strings.Join(labels, "\x00")] += v
-}
-
-// emit sends all sums.
-func (t *totals) emit(out chan<- prometheus.Metric) {
-	for _, state := range states {
-		out <- prometheus.MustNewConstMetric(feedsInState, prometheus.GaugeValue, float64(t.states[state]), string(state))
-	}
-	out <- prometheus.MustNewConstMetric(staleFeeds, prometheus.GaugeValue, float64(t.stale))
-	for desc, sums := range t.counters {
-		for _, key := range slices.Sorted(maps.Keys(sums)) {
-			var labels []string
-			if key != "" {
-				labels = strings.Split(key, "\x00")
-			}
-			out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, sums[key], labels...)
-		}
-	}
 }

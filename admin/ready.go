@@ -28,33 +28,30 @@ type feedReadiness struct {
 	Limit   string     `json:"limit"`
 }
 
+// probeHandler answers /healthz and /readyz.
+type probeHandler struct {
+	*inventory
+	answerWriter
+}
+
 // serveHealth answers for probes whose failure restarts the process. A feed that fails needs no
 // restart, so it makes no difference here; /readyz reports it.
-func (s *Server) serveHealth(w http.ResponseWriter, req *http.Request) {
-	s.AwaitFeeds()
+func (p *probeHandler) serveHealth(w http.ResponseWriter, req *http.Request) {
+	p.AwaitFeeds()
 	textHandler("ok\n")(w, req)
 }
 
-// AwaitFeeds returns when the state of every feed could be read once. If a defect keeps a lock
-// that the bridges need too, it does not return.
-func (s *Server) AwaitFeeds() {
-	for _, f := range s.allFeeds() {
-		f.mu.Lock()
-		f.mu.Unlock() //nolint:staticcheck // SA2001: whether the lock can be taken is the question
-	}
-}
-
 // serveReady answers /readyz: with 200 if the process is ready, and with 503 if it is not.
-func (s *Server) serveReady(w http.ResponseWriter, req *http.Request) {
-	answer := readiness{Reasons: []string{}, Feeds: []feedReadiness{}, Buses: checkBuses(req.Context(), s.allBuses(), s.opts.Redact)}
+func (p *probeHandler) serveReady(w http.ResponseWriter, req *http.Request) {
+	answer := readiness{Reasons: []string{}, Feeds: []feedReadiness{}, Buses: checkBuses(req.Context(), p.allBuses(), p.redact)}
 	now := time.Now()
-	for _, f := range s.allFeeds() {
+	for _, f := range p.allFeeds() {
 		r := f.copyRecord()
 		reason := f.staleReason(&r, now)
 		if reason != "" {
 			answer.Reasons = append(answer.Reasons, fmt.Sprintf("feed %s: %s", f.opts.Name, reason))
 		}
-		state, _ := r.bridgeState(now)
+		state, _ := f.currentState(&r, now)
 		answer.Feeds = append(answer.Feeds, feedReadiness{f.opts.Name, reason == "", state, formatTime(r.freshAt), status.FormatDuration(f.opts.Freshness)})
 	}
 	for _, bus := range answer.Buses {
@@ -62,17 +59,24 @@ func (s *Server) serveReady(w http.ResponseWriter, req *http.Request) {
 			answer.Reasons = append(answer.Reasons, fmt.Sprintf("bus %s: %s", bus.Bus.Bus, bus.Error))
 		}
 	}
+	if reason := p.fleet.notMember(); reason != "" {
+		answer.Reasons = append(answer.Reasons, reason)
+	}
 	answer.Ready = len(answer.Reasons) == 0
 	status := http.StatusOK
 	if !answer.Ready {
 		status = http.StatusServiceUnavailable
 	}
-	s.writeJSON(w, status, answer)
+	p.writeJSON(w, status, answer)
 }
 
 // staleReason returns why the feed makes the process not ready, "" if it does not. A halted
-// feed is ready until its limit has passed, like any other. A paused feed is always ready.
+// feed is ready until its limit has passed, like any other. A paused feed is always ready, and so
+// is one that another member of the fleet runs.
 func (f *Feed) staleReason(r *feedRecord, now time.Time) string {
+	if _, elsewhere := f.fleet.ownerElsewhere(f.opts.Topic); elsewhere {
+		return ""
+	}
 	age, limit := now.Sub(r.freshAt), f.opts.Freshness
 	if r.due.After(r.freshAt) {
 		age = now.Sub(r.due)
@@ -94,7 +98,7 @@ func (f *Feed) staleReason(r *feedRecord, now time.Time) string {
 	default:
 		what = fmt.Sprintf("has not been read for %s (limit %s)", status.FormatDuration(age), status.FormatDuration(limit))
 	}
-	state, since := r.bridgeState(now)
+	state, since := f.currentState(r, now)
 	switch state {
 	case bridge.Retrying, bridge.Halted:
 		return what + ": " + r.lastError.text

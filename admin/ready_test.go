@@ -60,7 +60,7 @@ func TestReadiness(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		wantReasons(t, s, "feed orders: has not been published yet: reading for 3s")
 
-		f.Settled(b, time.Second)
+		f.Processed(b, time.Second)
 		cp.Cursor = b.Cursor
 		wantReasons(t, s)
 		time.Sleep(5 * time.Minute)
@@ -70,7 +70,7 @@ func TestReadiness(t *testing.T) {
 
 		// A poll that finds nothing is good enough.
 		f.Polled(feed.Batch{Cursor: cp.Cursor}, nil, 0)
-		f.Settled(feed.Batch{Cursor: cp.Cursor}, 0)
+		f.Processed(feed.Batch{Cursor: cp.Cursor}, 0)
 		enter(f, bridge.Idle, cp, 10*time.Second, nil)
 		wantReasons(t, s)
 
@@ -83,7 +83,7 @@ func TestReadiness(t *testing.T) {
 		wantReasons(t, s)
 		time.Sleep(4 * time.Minute)
 		wantReasons(t, s, "feed orders: has not been read for 6m (limit 5m): reading for 6m")
-		f.Settled(feed.Batch{Cursor: cp.Cursor}, 0)
+		f.Processed(feed.Batch{Cursor: cp.Cursor}, 0)
 		enter(f, bridge.Idle, cp, 10*time.Second, nil)
 		wantReasons(t, s)
 

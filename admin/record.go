@@ -15,7 +15,7 @@ import (
 type feedRecord struct {
 	// status is the state that the bridge entered last; its Checkpoint is kept current.
 	status bridge.Status
-	// attempts counts the failures since a batch was settled.
+	// attempts counts the failures since a batch was processed.
 	attempts int
 	// freshAt holds the time when the feed was last known to be copied: a batch was
 	// committed, or another copy was seen at work. A poll does not count, because a feed
@@ -26,23 +26,23 @@ type feedRecord struct {
 	due       time.Time
 	lastError fault
 
-	polls    map[outcome]uint64
+	polls    tally[outcome]
 	lastPoll poll
 	goodPoll time.Time // when one last worked
 	pollErr  error     // of the last one
 	readTo   feed.Cursor
 	stuckOn  breachAt // what ends every poll at present
 
-	requests map[request]uint64
+	requests tally[request]
 
 	commits, published, publishedBytes uint64 // by this process
 	committedAt                        time.Time
-	commitErrors                       map[class]uint64
+	commitErrors                       tally[class]
 	duplicates, oversized              uint64
-	dead                               map[feed.DeadKind]uint64 // dead letters
+	dead                               tally[feed.DeadKind] // dead letters
 	panics                             uint64
 
-	violations map[string]breach // by kind
+	violations map[string]breach // by kind; nil if there are none
 	// repaired reports that the document which was published last is not well-formed, and
 	// inParts that more of it is to come.
 	repaired, inParts bool
@@ -105,26 +105,32 @@ func requestOf(method string, status int, err error) request {
 	return request{method, fmt.Sprintf("%dxx", class)}
 }
 
-// newRecord has every counter at zero, so that rates are right from the first
-// event on.
-func newRecord() feedRecord {
-	r := feedRecord{
-		status:       bridge.Status{State: bridge.Starting, Since: time.Now()},
-		polls:        map[outcome]uint64{moved: 0, unchanged: 0, transientError: 0, permanentError: 0},
-		requests:     make(map[request]uint64),
-		commitErrors: map[class]uint64{conflict: 0, transient: 0, permanent: 0},
-		violations:   make(map[string]breach),
-		dead:         make(map[feed.DeadKind]uint64),
-	}
-	for _, kind := range feed.DeadKinds() {
-		r.dead[kind] = 0
-	}
+// The keys by which events are counted.
+var (
+	outcomes  = []outcome{moved, unchanged, transientError, permanentError}
+	classes   = []class{conflict, transient, permanent}
+	deadKinds = feed.DeadKinds()
+	requests  = allRequests()
+)
+
+func allRequests() (all []request) {
 	for _, method := range []string{"GET", "HEAD", "other"} {
 		for _, code := range []string{"2xx", "3xx", "4xx", "5xx", "error"} {
-			r.requests[request{method, code}] = 0
+			all = append(all, request{method, code})
 		}
 	}
-	return r
+	return all
+}
+
+// newRecord returns the record of a feed that starts.
+func newRecord() feedRecord {
+	return feedRecord{
+		status:       bridge.Status{State: bridge.Starting, Since: time.Now()},
+		polls:        newTally(outcomes),
+		requests:     newTally(requests),
+		commitErrors: newTally(classes),
+		dead:         newTally(deadKinds),
+	}
 }
 
 // notWellFormed is the kind of violation of a document that was repaired.
@@ -145,11 +151,11 @@ func (r *feedRecord) noteRepairs(b feed.Batch) {
 
 func (r *feedRecord) deepCopy() feedRecord {
 	c := *r
-	c.polls = maps.Clone(r.polls)
-	c.requests = maps.Clone(r.requests)
-	c.commitErrors = maps.Clone(r.commitErrors)
+	c.polls = r.polls.clone()
+	c.requests = r.requests.clone()
+	c.commitErrors = r.commitErrors.clone()
 	c.violations = maps.Clone(r.violations)
-	c.dead = maps.Clone(r.dead)
+	c.dead = r.dead.clone()
 	return c
 }
 
@@ -160,6 +166,9 @@ const maxKinds = 64
 func (r *feedRecord) violated(v feed.Violation, at time.Time) {
 	if _, known := r.violations[v.Kind]; !known && len(r.violations) >= maxKinds {
 		v.Kind = "other"
+	}
+	if r.violations == nil {
+		r.violations = make(map[string]breach)
 	}
 	r.violations[v.Kind] = breach{r.violations[v.Kind].count + 1, at, v.Page, v.Detail}
 }

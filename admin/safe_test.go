@@ -27,7 +27,7 @@ func TestStatusIsSafe(t *testing.T) {
 	})
 	b := feed.Batch{Entities: []feed.Entity{{ID: hostile, Op: feed.Operation(hostile), Page: hostile}}, Violations: []feed.Violation{{Kind: "kind", Page: hostile, Detail: hostile}}}
 	f.Polled(b, nil, 0)
-	f.Settled(b, 0)
+	f.Processed(b, 0)
 	err := fmt.Errorf("entity %s: raise the limit", hostile)
 	f.Polled(feed.Batch{}, err, 0)
 	f.Entered(bridge.Status{State: bridge.Halted, Since: time.Now(), Until: time.Now().Add(time.Hour), Err: err})
@@ -56,7 +56,7 @@ func TestCuresAreNotCut(t *testing.T) {
 	for _, c := range []struct{ situation, before, cure string }{
 		{"a long URL", "entities may be missing from the feed: the page " + page + " is gone", "nothing is published until the place is there again, or gap is set to resume-at-timestamp or restart, which both read the snapshot that is there now, or the feed is given another topic, in which it starts over"},
 		{"long topics in a command", "this user lacks a right to topic", "run 'kafka-acls.sh --bootstrap-server kafka-1.shop.example.com:9092,kafka-2.shop.example.com:9092 --add --allow-principal User:feedbridge --operation Read --operation Write --operation Create --topic " + strings.Repeat("t", 249) + " --topic " + strings.Repeat("c", 249) + "'"},
-		{"an answer with many words", "the answer is " + strings.Repeat("no page ", 1000), "ask the provider to take that back; otherwise set identity to guid, which publishes all of them again under their new ids; or, if the ids go on changing, to link or content, which publishes all entries once more, under ids that are made of their links or contents"},
+		{"an answer with many words", "the answer is " + strings.Repeat("no page ", 1000), "ask the provider to take that back; otherwise set identity to guid, which publishes all of them again under their new ids; or, if the ids keep changing, to link or content, which publishes all entries once more, under ids that are made of their links or contents"},
 	} {
 		t.Run(c.situation, func(t *testing.T) {
 			t.Parallel()

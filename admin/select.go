@@ -10,23 +10,24 @@ import (
 	"strings"
 	"time"
 
-	"github.com/feedbridge/feedbridge/admin/page"
 	"github.com/feedbridge/feedbridge/admin/status"
+	"github.com/feedbridge/feedbridge/admin/statuspage"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // pageSource selects the rows of the status pages. A page has a few rows of thousands of
 // feeds, so feeds are selected and sorted by their names, states and one value each. A status
 // is made only of the feeds on the page.
-type pageSource struct{ server *Server }
+type pageSource struct{ *inventory }
 
-// Feeds implements [page.Source].
-func (p pageSource) Feeds(ctx context.Context, q page.Query) (page.Feeds, error) {
-	s, now := p.server, time.Now()
-	all := s.allFeeds()
-	answer := page.Feeds{Config: s.config.status(s.opts.Redact), All: len(all), States: map[string]int{}}
+// Feeds is that of [statuspage.Options].
+func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) (statuspage.Feeds, error) {
+	now := time.Now()
+	all := p.allFeeds()
+	answer := statuspage.Feeds{Config: p.config.status(p.redact), Fleet: p.fleetStatus(), All: len(all), States: map[string]int{}}
 	var found []sortKey
 	for _, f := range all {
-		if !matches(q.Search, f.opts.Name, f.opts.URL, f.opts.Bus, f.opts.Topic) {
+		if !anyContains(q.Search, f.opts.Name, f.opts.URL, f.opts.Bus, f.opts.Topic) {
 			continue
 		}
 		key := newSortKey(f, q.Sort, now)
@@ -43,51 +44,51 @@ func (p pageSource) Feeds(ctx context.Context, q page.Query) (page.Feeds, error)
 		row.PublishedByMinute = key.feed.publishedByMinute(now)
 		answer.Rows = append(answer.Rows, &row)
 	}
-	for _, bus := range s.allBuses() {
-		answer.Buses = append(answer.Buses, bus.lastStatus(ctx, s.opts.Redact))
+	for _, bus := range p.allBuses() {
+		answer.Buses = append(answer.Buses, bus.lastStatus(ctx, p.redact))
 	}
-	return redacted(s, answer)
+	return redacted(p.redact, answer)
 }
 
-// Feed implements [page.Source].
+// Feed is that of [statuspage.Options].
 func (p pageSource) Feed(name string) (status.Feed, bool, error) {
-	all := p.server.allFeeds()
+	all := p.allFeeds()
 	i, ok := slices.BinarySearchFunc(all, name, func(f *Feed, name string) int { return cmp.Compare(f.opts.Name, name) })
 	if !ok {
 		return status.Feed{}, false, nil
 	}
-	row, err := redacted(p.server, all[i].feedDetails(time.Now()))
+	row, err := redacted(p.redact, all[i].feedDetails(time.Now()))
 	return row, true, err
 }
 
-// Served implements [page.Source].
-func (p pageSource) Served(ctx context.Context, q page.Query) (page.Served, error) {
-	all := p.server.allServed()
-	answer := page.Served{All: len(all)}
+// Served is that of [statuspage.Options].
+func (p pageSource) Served(ctx context.Context, q statuspage.Query) (statuspage.Served, error) {
+	all := p.allServed()
+	answer := statuspage.Served{All: len(all)}
 	found := slices.DeleteFunc(all, func(f *Served) bool {
-		return !matches(q.Search, f.opts.Name, f.opts.URL, f.opts.Bus, f.opts.Topic)
+		return !anyContains(q.Search, f.opts.Name, f.opts.URL, f.opts.Bus, f.opts.Topic)
 	})
 	answer.Found = len(found)
 	from, to := q.Slice(len(found))
 	answer.Rows = inspectServed(ctx, found[from:to])
-	return redacted(p.server, answer)
+	return redacted(p.redact, answer)
 }
 
-// matches reports whether one of the texts contains search, which is in lower case.
-func matches(search string, texts ...string) bool {
+// anyContains reports whether one of the texts contains search, which is in lower case.
+func anyContains(search string, texts ...string) bool {
 	return search == "" || slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(strings.ToLower(text), search) })
 }
 
 // redacted returns v as a program reads it from /status: with the secrets of URLs hidden and
 // the length of every text bounded.
-func redacted[T any](s *Server, v T) (shown T, err error) {
+func redacted[T any](redact *safetext.Redactor, v T) (shown T, err error) {
 	var body bytes.Buffer
 	enc := json.NewEncoder(&body)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return shown, err
 	}
-	err = json.Unmarshal(s.opts.Redact.JSON(body.Bytes(), longestText), &shown)
+	err = json.Unmarshal(redact.JSON(body.Bytes(), longestText), &shown)
 	return shown, err
 }
 
@@ -100,28 +101,28 @@ type sortKey struct {
 }
 
 // newSortKey returns a feed with its state, and its value of a column.
-func newSortKey(f *Feed, column page.Column, now time.Time) sortKey {
+func newSortKey(f *Feed, column statuspage.Column, now time.Time) sortKey {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := &f.record
-	state, _ := r.bridgeState(now)
+	state, _ := f.currentState(r, now)
 	key := sortKey{feed: f, state: string(state), value: math.NaN()}
 	switch column {
-	case page.ByState:
-		key.value = float64(page.Severity(key.state))
-	case page.ByTotal:
+	case statuspage.ByState:
+		key.value = float64(statuspage.Severity(key.state))
+	case statuspage.ByTotal:
 		key.value = float64(r.status.Checkpoint.Count)
-	case page.ByRecent:
+	case statuspage.ByRecent:
 		key.value = float64(f.history.total(now))
-	case page.ByLag:
+	case statuspage.ByLag:
 		if lag, known := r.publishLag(); known {
 			key.value = lag.Seconds()
 		}
-	case page.ByCommit:
+	case statuspage.ByCommit:
 		if at := r.status.Checkpoint.At; !at.IsZero() {
 			key.value = float64(at.UnixNano())
 		}
-	case page.ByNext:
+	case statuspage.ByNext:
 		if key.value = 0; r.status.Until.After(now) {
 			key.value = float64(r.status.Until.UnixNano())
 		}
@@ -130,8 +131,8 @@ func newSortKey(f *Feed, column page.Column, now time.Time) sortKey {
 }
 
 // sortFeeds sorts feeds, which are in the order of their names.
-func sortFeeds(keys []sortKey, q page.Query) {
-	if q.Sort == page.ByName {
+func sortFeeds(keys []sortKey, q statuspage.Query) {
+	if q.Sort == statuspage.ByName {
 		if q.Descending {
 			slices.Reverse(keys)
 		}

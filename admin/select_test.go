@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,7 +44,7 @@ func TestPagesShowRefusedConfigurationsAndDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		f := s.AddFeed(admin.FeedOptions{Name: "orders", URL: "https://shop.example.com/orders", Bus: "main", Topic: "orders"})
-		f.Settled(feed.Batch{Entities: []feed.Entity{{Dead: &feed.DeadReason{Kind: feed.DeadTooLarge}}}}, 0)
+		f.Processed(feed.Batch{Entities: []feed.Entity{{Dead: &feed.DeadReason{Kind: feed.DeadTooLarge}}}}, 0)
 		if _, body := get(t, s, "/"); strings.Contains(body, "was not reloaded") {
 			t.Error("the page shows an error of the configuration, and there is none")
 		}
@@ -78,7 +79,7 @@ func TestFeedsAreSortedAndSearched(t *testing.T) {
 				b := batch(name, recent, true)
 				b.Newest = b.Entities[recent-1].Modified.Add(lag)
 				f.Polled(b, nil, 0)
-				f.Settled(b, commit)
+				f.Processed(b, commit)
 				cp.Count, cp.Cursor = count, b.Cursor
 			}
 			enter(f, state, cp, wait, errDown)
@@ -121,10 +122,10 @@ func TestServedTopicsHavePages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		asked := 0
+		var asked atomic.Int64 // the topics of a page are read concurrently
 		for i := range 120 {
 			s.AddServed(admin.ServedOptions{Name: fmt.Sprintf("feed-%03d", i), Topic: "t", Look: func(context.Context) (admin.ServedTopic, error) {
-				asked++
+				asked.Add(1)
 				return admin.ServedTopic{}, nil
 			}})
 		}
@@ -132,8 +133,8 @@ func TestServedTopicsHavePages(t *testing.T) {
 		if !strings.HasPrefix(first, "feed-000 ") || !strings.HasSuffix(first, " feed-049") || !strings.HasPrefix(last, "feed-100 ") || !strings.HasSuffix(last, " feed-119") {
 			t.Errorf("the pages have %s and %s", first, last)
 		}
-		if asked != 70 {
-			t.Errorf("%d topics were asked for 70 rows", asked)
+		if n := asked.Load(); n != 70 {
+			t.Errorf("%d topics were asked for 70 rows", n)
 		}
 		if got := rows(t, s, "/served?q=-07"); got != "feed-070 feed-071 feed-072 feed-073 feed-074 feed-075 feed-076 feed-077 feed-078 feed-079" {
 			t.Errorf("the search finds %s", got)

@@ -104,7 +104,7 @@ func TestServeStopsInGoodOrder(t *testing.T) {
 				s.AddFeed(admin.FeedOptions{Name: "orders", Describe: func(checkpoint.Checkpoint) (string, any) {
 					<-release
 					return "", nil
-				}}).Settled(batch("a", 1, false), 0)
+				}}).Processed(batch("a", 1, false), 0)
 				l := newPipes()
 				client := &http.Client{Transport: &http.Transport{DialContext: l.dial, DisableKeepAlives: true}}
 				ctx, cancel := context.WithCancel(t.Context())

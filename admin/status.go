@@ -11,32 +11,40 @@ import (
 	"github.com/feedbridge/feedbridge/admin/status"
 )
 
-func (s *Server) serveStatus(w http.ResponseWriter, req *http.Request) {
+// statusHandler answers /status and /status/NAME.
+type statusHandler struct {
+	*inventory
+	answerWriter
+	process Options
+}
+
+func (h *statusHandler) serveStatus(w http.ResponseWriter, req *http.Request) {
 	buses := []status.Bus{}
-	for _, bus := range checkBuses(req.Context(), s.allBuses(), s.opts.Redact) {
+	for _, bus := range checkBuses(req.Context(), h.allBuses(), h.redact) {
 		buses = append(buses, bus.Bus)
 	}
 	answer := status.Process{
-		Version: s.opts.Version,
-		Started: formatTime(s.opts.Started),
-		Writer:  s.opts.Writer,
-		Config:  s.config.status(s.opts.Redact),
+		Version: h.process.Version,
+		Started: formatTime(h.process.Started),
+		Writer:  h.process.Writer,
+		Config:  h.config.status(h.redact),
+		Fleet:   h.fleetStatus(),
 		Buses:   buses,
 		Feeds:   []status.Feed{},
-		Served:  inspectServed(req.Context(), s.allServed()),
+		Served:  inspectServed(req.Context(), h.allServed()),
 	}
 	now := time.Now()
-	for _, f := range s.allFeeds() {
+	for _, f := range h.allFeeds() {
 		answer.Feeds = append(answer.Feeds, f.feedStatus(now))
 	}
-	s.writeJSON(w, http.StatusOK, answer)
+	h.writeJSON(w, http.StatusOK, answer)
 }
 
-func (s *Server) serveFeed(w http.ResponseWriter, req *http.Request) {
+func (h *statusHandler) serveFeed(w http.ResponseWriter, req *http.Request) {
 	var names []string
-	for _, f := range s.allFeeds() {
+	for _, f := range h.allFeeds() {
 		if f.opts.Name == req.PathValue("feed") {
-			s.writeJSON(w, http.StatusOK, f.feedDetails(time.Now()))
+			h.writeJSON(w, http.StatusOK, f.feedDetails(time.Now()))
 			return
 		}
 		names = append(names, f.opts.Name)
@@ -70,7 +78,7 @@ func (f *Feed) recentlyPublished(now time.Time) uint64 {
 func (f *Feed) feedStatus(now time.Time) status.Feed {
 	r := f.copyRecord()
 	cp := r.status.Checkpoint
-	state, since := r.bridgeState(now)
+	state, since := f.currentState(&r, now)
 	row := status.Feed{
 		Feed:              f.opts.Name,
 		State:             string(state),
@@ -90,6 +98,7 @@ func (f *Feed) feedStatus(now time.Time) status.Feed {
 		Paused:            formatTime(cp.Paused),
 		RecentlyPublished: f.recentlyPublished(now),
 	}
+	row.Owner, _ = f.fleet.ownerElsewhere(f.opts.Topic)
 	row.Format, row.Cursor = f.describeCursor(cp)
 	for kind, b := range r.violations {
 		v := status.Violation{Count: b.count}
@@ -119,9 +128,9 @@ func (f *Feed) feedStatus(now time.Time) status.Feed {
 }
 
 // deadLetters returns the counts with the reasons as text.
-func deadLetters(counts map[feed.DeadKind]uint64) map[string]uint64 {
-	named := make(map[string]uint64, len(counts))
-	for kind, n := range counts {
+func deadLetters(counts tally[feed.DeadKind]) map[string]uint64 {
+	named := make(map[string]uint64, len(counts.keys))
+	for kind, n := range counts.all() {
 		named[string(kind)] = n
 	}
 	return named

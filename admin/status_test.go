@@ -45,7 +45,7 @@ func busy(f *admin.Feed) {
 	f.Exchanged("GET", 200, nil, 30*time.Millisecond)
 	f.Polled(first, nil, 70*time.Millisecond)
 	time.Sleep(time.Second)
-	f.Settled(first, 2*time.Millisecond)
+	f.Processed(first, 2*time.Millisecond)
 
 	second := batch("page-2", 2, false)
 	second.Duplicates = 1
@@ -61,7 +61,7 @@ func busy(f *admin.Feed) {
 	f.Exchanged("GET", 200, nil, 30*time.Millisecond)
 	f.Polled(second, nil, 50*time.Millisecond)
 	time.Sleep(time.Second)
-	f.Settled(second, 20*time.Millisecond)
+	f.Processed(second, 20*time.Millisecond)
 	cp := checkpoint.Checkpoint{Feed: "orders", Source: "datareplication", Cursor: second.Cursor, Count: 6, At: time.Now().Add(-20 * time.Millisecond), Writer: own}
 	enter(f, bridge.Idle, cp, 10*time.Second, nil)
 
@@ -74,7 +74,7 @@ func busy(f *admin.Feed) {
 	nothing := feed.Batch{Cursor: cp.Cursor}
 	f.Exchanged("HEAD", 304, nil, 10*time.Millisecond)
 	f.Polled(nothing, nil, 10*time.Millisecond)
-	f.Settled(nothing, 0)
+	f.Processed(nothing, 0)
 	enter(f, bridge.Idle, cp, 10*time.Second, nil)
 	time.Sleep(3 * time.Second)
 }
@@ -123,54 +123,54 @@ func TestLag(t *testing.T) {
 		{"read, not published", func(f *admin.Feed) { f.Polled(first, nil, 0) }, unknown, false},
 		{"published in part", func(f *admin.Feed) {
 			f.Polled(first, nil, 0)
-			f.Settled(first, 0)
+			f.Processed(first, 0)
 		}, 600, false},
 		{"published in part, and the bus is down", func(f *admin.Feed) {
 			f.Polled(first, nil, 0)
-			f.Settled(first, 0)
+			f.Processed(first, 0)
 			enter(f, bridge.Retrying, after(first), time.Second, errors.New("no responders"))
 		}, 600, false},
 		{"published in whole", func(f *admin.Feed) {
 			f.Polled(last, nil, 0)
-			f.Settled(last, 0)
+			f.Processed(last, 0)
 			enter(f, bridge.Idle, after(last), time.Second, nil)
 		}, 0, true},
 		{"caught up, and more is read", func(f *admin.Feed) {
 			f.Polled(first, nil, 0)
-			f.Settled(first, 0)
+			f.Processed(first, 0)
 			f.Polled(last, nil, 0)
-			f.Settled(last, 0)
+			f.Processed(last, 0)
 			enter(f, bridge.Idle, after(last), time.Second, nil)
 			late := batch("c", 1, false)
 			late.Newest = last.Newest.Add(time.Minute)
 			f.Polled(late, nil, 0)
 		}, 60, false},
 		{"caught up, and upstream is down", func(f *admin.Feed) {
-			f.Settled(last, 0)
+			f.Processed(last, 0)
 			f.Polled(feed.Batch{}, errDown, 0)
 			enter(f, bridge.Reading, after(last), 0, nil)
 		}, unknown, false},
 		{"caught up, and the bus is down", func(f *admin.Feed) {
-			f.Settled(last, 0)
+			f.Processed(last, 0)
 			enter(f, bridge.Retrying, after(last), time.Second, errors.New("no responders"))
 		}, unknown, false},
 		{"another copy publishes", func(f *admin.Feed) {
 			f.Polled(first, nil, 0)
-			f.Settled(first, 0)
+			f.Processed(first, 0)
 			enter(f, bridge.Standby, after(first), time.Second, lost)
 		}, unknown, false},
 		{"a person has moved the checkpoint", func(f *admin.Feed) {
 			f.Polled(first, nil, 0)
-			f.Settled(first, 0)
+			f.Processed(first, 0)
 			f.Polled(last, nil, 0)
-			f.Settled(last, 0)
+			f.Processed(last, 0)
 			enter(f, bridge.Reading, at(1, "a person", 0), 0, nil)
 		}, unknown, false},
 		{"upstream's clock runs back", func(f *admin.Feed) {
 			b := batch("a", 1, true)
 			b.Newest = b.Entities[0].Modified.Add(-time.Hour)
 			f.Polled(b, nil, 0)
-			f.Settled(b, 0)
+			f.Processed(b, 0)
 		}, 0, false},
 	} {
 		t.Run(c.situation, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestStatusOfAPausedFeed(t *testing.T) {
 		older.Entities[0].Modified = time.Now().Add(-time.Hour)
 		older.Newest = time.Now()
 		f.Polled(older, nil, 0)
-		f.Settled(older, 0)
+		f.Processed(older, 0)
 		lag := func() any { return row(t, s)["lag"].(map[string]any)["seconds"] }
 		if lag() == nil {
 			t.Fatal("there is no lag before the pause, so nothing is tested")

@@ -93,8 +93,8 @@ func TestWatchesABridge(t *testing.T) {
 			Log: slog.New(slog.DiscardHandler), Observer: addOrders(s),
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- b.Run(ctx) }()
+		stopped := make(chan struct{})
+		b.Start(ctx, func() { close(stopped) })
 
 		// The bridge's waits have jitter, so each step takes as long as it does.
 		await := func(explanation string, lag any) {
@@ -140,9 +140,7 @@ func TestWatchesABridge(t *testing.T) {
 		counts(t, s, "feedbridge_entities_published_total", "\nfeedbridge_entities_published_total{feed=\"orders\"} 35\n")
 
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		<-stopped
 		await("stopped: this copy is shutting down, 36 entities are published", nil)
 		wantReasons(t, s, "feed orders: stopping")
 	})
@@ -160,7 +158,7 @@ func TestConcurrentStatusRequests(t *testing.T) {
 
 	looking, stop := context.WithCancel(t.Context())
 	var workers, lookers sync.WaitGroup
-	settled := 0
+	processed := 0
 	for _, work := range []func(){
 		func() {
 			f.Polled(b, nil, time.Millisecond)
@@ -168,9 +166,9 @@ func TestConcurrentStatusRequests(t *testing.T) {
 		},
 		func() {
 			enter(f, bridge.Reading, checkpoint.Checkpoint{}, 0, nil)
-			f.Settled(b, time.Millisecond)
+			f.Processed(b, time.Millisecond)
 			enter(f, bridge.Retrying, checkpoint.Checkpoint{}, time.Second, errDown)
-			settled++
+			processed++
 		},
 		func() { f.Exchanged("GET", 200, nil, time.Millisecond) },
 		func() { f.Exchanged("HEAD", 0, errDown, time.Millisecond) },
@@ -192,7 +190,7 @@ func TestConcurrentStatusRequests(t *testing.T) {
 	lookers.Wait()
 	stop()
 	workers.Wait()
-	if got := row(t, s)["published"]; got != float64(3*settled) {
-		t.Errorf("published is %v, want %d", got, 3*settled)
+	if got := row(t, s)["published"]; got != float64(3*processed) {
+		t.Errorf("published is %v, want %d", got, 3*processed)
 	}
 }

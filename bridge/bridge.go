@@ -16,8 +16,11 @@
 //   - An empty batch that does not move the cursor is not committed: the commits of idle
 //     copies would invalidate the fence of the busy one again and again.
 //   - A batch that says More without moving the cursor is the end of the feed for now.
-//   - Reading ahead has ended before Resume is called again. Batches that were read and not
-//     committed are dropped with their session.
+//   - Reading ahead has ended before Resume is called again, and before a wait begins. Batches
+//     that were read and not committed are dropped with their session.
+//   - A bridge works in steps. A step ends when there is nothing to do until a time, and leaves
+//     no goroutine, channel or batch behind: a timer, a command, a hint or a stop begins the next
+//     one. Only a wait after an error of the sink has a goroutine, for a reconnect of the bus.
 //   - A stop lets the commit in flight finish. Otherwise the next start would have to find out
 //     whether it took place.
 //   - A command of a person (pause, resume, poll) ends the session or the wait, and never a commit
@@ -27,59 +30,315 @@
 //     batch waits a second, keeping its place in the queue, and then reads one without. Of the
 //     feeds that wait within an entity, one at a time continues without. Batches that are held
 //     can be committed, and commits need no budget.
+//
+// # Files
+//
+// Read bridge.go first: its step and advance are the loop. The other files have one part each and
+// know the parts below them only:
+//
+//	bridge.go            the steps, in order; Start, Poll, SetPaused and Hint
+//	  wait.go            how long to wait, in which state, and whether a wait goes on
+//	  copier.go          from the source to the sink, until there is nothing new
+//	    prefetch.go      reads ahead of the commits
+//	  report.go          to the observer, the log, and people who wait for a poll
+//	  known_checkpoint.go, failures.go
+//	                     what the parts above share: the checkpoint as this copy knows it, and
+//	                     the failures in a row
+//	  command.go         commands of people, and the turns that they end
+//	  pause.go           the commit that pauses a feed
+//	  stepper.go         calls the steps, without a goroutine while it waits
+//	  hints.go, pacer.go, poll_schedule.go
+//	                     when: after commits of other copies, after starts and outages, after
+//	                     polls
+//	  source.go, sink.go, status.go
+//	                     the interfaces Source, Sink and Observer, and their errors
+//
+// # Goroutines
+//
+// One goroutine at a time runs a step, so the state of the steps needs no lock: the stepper's mutex
+// orders a step before the next one. During a step the prefetcher has a goroutine that calls the
+// source; the copier waits for its end before the step ends.
+//
+// Other goroutines reach a bridge through commandQueue, hints and stepper only. What they hand over
+// is stored before the stepper is woken, by a hint itself and by a command through the end of the
+// turn's context, so the step that follows finds it. No source, sink or observer is called while
+// a mutex is held. The prefetcher's mutex may be held while that of the budget is acquired, and
+// never the other way round; apart from that, the bridge holds no two together.
 package bridge
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"time"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
-	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/readahead"
 )
 
-// A Source reads a feed. Its position is in the cursor. State that it keeps between calls
-// must only save work, as an open connection does, and not affect its results.
+// Bridge copies one feed to one topic. Its fields are set before Start is called and not
+// changed after that.
+type Bridge struct {
+	// Feed is the feed's name. A topic whose checkpoint names another feed is refused.
+	Feed string
+	// Writer names this copy in the checkpoints that it makes.
+	Writer string
+
+	// Open returns the source and its kind. Its argument is the kind of the checkpoint's
+	// cursor, or empty if there is none. If Open returns another kind, the topic is
+	// refused. Open is called in each session. Its errors are handled like those of the
+	// source.
+	Open func(ctx context.Context, kind string) (source Source, of string, err error)
+	Sink Sink
+
+	// Every is the interval between polls when there is nothing new.
+	Every time.Duration
+	// Limits bounds commits of several batches. A single batch that is larger is committed
+	// as it is.
+	Limits Limits
+	// ReadAhead is the number of bytes of entities that may be held until they are
+	// committed, besides one batch. Batches are joined to commits of up to half of it.
+	ReadAhead int
+	// Share is the feed's share of the budget for the entities that all feeds hold. Nil
+	// means that ReadAhead is the only bound.
+	Share *readahead.Share
+
+	// Reconnected returns a channel that is closed when the sink's bus is next reachable
+	// again after an outage. That ends a wait after an error of the sink. If Reconnected is
+	// nil, waits take their full time.
+	Reconnected func() <-chan struct{}
+
+	// Watched reports whether [Bridge.Hint] is called at present when a copy has committed. Nil
+	// means that it is not.
+	Watched func() bool
+
+	// Pacer delays the start, and the next attempt after a reconnect of the bus. Feeds of a
+	// process share it. Nil means no delay.
+	Pacer *Pacer
+
+	Log      *slog.Logger
+	Observer Observer
+
+	// Any goroutine uses these.
+	commands commandQueue
+	hints    pendingHints
+	stepper  stepper
+
+	// The rest is owned by the steps.
+
+	// ctx ends when the bridge is to stop.
+	ctx      context.Context
+	known    knownCheckpoint
+	failures failures
+	report   reporter
+	waiter   waiter
+	copier   copier
+}
+
+// Start begins to copy, and returns at once. When ctx ends, the bridge stops: the commit in flight
+// ends, and then stopped is called. Errors are reported to the Observer, which logs them, and
+// retried without limit. A bridge that waits has no goroutine. Start is called once.
+func (b *Bridge) Start(ctx context.Context, stopped func()) {
+	b.ctx = ctx
+	b.report = reporter{log: b.Log, observer: b.Observer, commands: &b.commands, known: &b.known}
+	b.waiter = waiter{
+		schedule: b.schedule(), watched: b.Watched, paced: pacedFeed{pacer: b.Pacer}, wakeStep: b.stepper.wake,
+		known: &b.known, failures: &b.failures, report: &b.report,
+	}
+	b.copier = copier{
+		feed: b.Feed, writer: b.Writer, source: sourceSlot{open: b.Open}, sink: b.Sink,
+		prefetch: prefetchOptions{observer: b.Observer, limits: b.Limits, readAhead: b.ReadAhead, share: b.Share},
+		known:    &b.known, failures: &b.failures, report: &b.report,
+	}
+	b.beginTurn()
+	starting := Status{State: Starting}
+	delay := b.waiter.paced.takePlace()
+	if delay > 0 && len(b.commands.turn.commands) == 0 {
+		starting.Until = time.Now().Add(delay)
+	}
+	b.waiter.startWait(starting, starting.Until)
+	b.stepper.start(b.step, stopped)
+}
+
+// Poll makes a running bridge read the checkpoint and poll now, whatever it waits for, and
+// returns when the entities that were found are published. A read that is going on is started
+// again from the checkpoint. If ctx ends first, its error is returned and the poll
+// continues. It may be called from any goroutine. After the bridge has stopped the error is
+// [ErrStopped].
+func (b *Bridge) Poll(ctx context.Context) (PollResult, error) {
+	r, err := b.commands.send(ctx, &command{})
+	return r.poll, err
+}
+
+// SetPaused pauses a running feed, or resumes it, like the function [SetPaused]. It may be
+// called from any goroutine. A bridge that publishes makes the commit between two others, so
+// that it never loses a race against itself. If ctx ends first, its error is returned, and it
+// is unknown whether the feed was paused. After the bridge has stopped the error is [ErrStopped].
+func (b *Bridge) SetPaused(ctx context.Context, pause bool) (PauseResult, error) {
+	r, err := b.commands.send(ctx, &command{pause: &pause})
+	return r.pause, err
+}
+
+// Hint reports to a running bridge that the copy writer has committed to the topic, or, if writer
+// is empty, that some copy may have committed. A bridge that waits reads the checkpoint about a
+// second later, unless it is the writer. It may be called from any goroutine.
 //
-// A Source is used by one goroutine at a time.
-type Source interface {
-	// Next reads on from the cursor after and returns the next entities in the feed's
-	// order. A batch without entities whose cursor equals after means that there is
-	// nothing new. If a page ends early, Next first returns the complete entities before
-	// the end, and the error at the next call. An error that matches [feed.ErrPermanent]
-	// requires action by a person. Any other error is retried, after [feed.RetryDelay] at
-	// the earliest.
-	Next(ctx context.Context, after feed.Cursor) (feed.Batch, error)
-	// Release drops large state that only saves work, and returns its budget. A bridge calls
-	// it when the source may not be used for a while: after an error or a panic of the
-	// source or the sink, when the bridge stops, and when it continues with a source of
-	// another kind. It is not called during Next. Next may be called again after it.
-	Release()
+// A hint only saves time, and any may be lost. It keeps an idle copy up to date about two things:
+// that the feed was paused, or its position moved. Without it the copy learns that within 30
+// seconds, or within 10 minutes if Watched reports that hints come, or at its next commit, which
+// the fence refuses. So a lost hint costs polls of a paused feed, and never an entity.
+func (b *Bridge) Hint(writer string) {
+	if writer == b.Writer {
+		return
+	}
+	b.hints.addHint(writer)
+	b.stepper.wake()
 }
 
-// A Sink appends to one topic, which also has the checkpoint. A Sink is used by one
-// goroutine at a time. Any number of Sinks, in any number of processes, may write to the
-// same topic.
-type Sink interface {
-	// Resume returns the checkpoint of the last Commit by any Sink, or the zero Checkpoint
-	// for an empty topic. For a topic with messages and no checkpoint the error is
-	// [checkpoint.ErrMissing]. After any error of Commit, Resume makes the Sink usable
-	// again.
-	Resume(ctx context.Context) (checkpoint.Checkpoint, error)
-	// Commit appends entities in order and stores cp, all or nothing, and returns when
-	// the bus has made them durable. It fails with [checkpoint.ErrConflict] if another
-	// Sink has committed since the last Resume or Commit of this one. After any error it
-	// is unknown whether the commit took place, or still will, and the caller must call
-	// Resume before it commits again. Once the next Commit has succeeded, an earlier one
-	// can no longer take place.
-	//
-	// While it waits for the bus, Commit may call next, at most once and not after it has
-	// returned, and send the entities that next returns to the bus ahead of their commit.
-	// They become part of the topic only with that commit. If it has other entities, or is
-	// never made, they are dropped. next may be nil, or return none.
-	Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error
+// NextPoll returns when a feed that was read to its end at a time is polled next. Each feed has a
+// fixed offset in Every, so that polls of many feeds stay spread over it whenever they began.
+// Feeds differ in it by their names, and the copies of a feed by their writers: they would
+// otherwise find the same entities at the same time, and all but one would lose the race. A
+// feed reaches its offset with its second poll, after half of Every to one and a half; from then
+// on polls are Every apart. It may be called from any goroutine.
+func (b *Bridge) NextPoll(polled time.Time) time.Time { return b.schedule().nextPoll(polled) }
+
+func (b *Bridge) schedule() pollSchedule {
+	return pollSchedule{feed: b.Feed, writer: b.Writer, every: b.Every}
 }
 
-// Limits are the limits of joined batches. Zero means no limit.
-type Limits struct {
-	Entities int // number of entities
-	Bytes    int // sum of [feed.Entity.Size]
+// beginTurn begins a turn, in which the checkpoint is read first.
+func (b *Bridge) beginTurn() {
+	b.commands.beginTurn(b.ctx)
+	context.AfterFunc(b.commands.turn.ctx, b.stepper.wake)
+	b.hints.takeHints() // the checkpoint is read in any case
+	b.known.doubt()
+}
+
+// step copies, if the wait is over, and returns the time until the next step. A command or a stop
+// ends the turn, and with it the wait.
+func (b *Bridge) step() (wait time.Duration, more bool) {
+	if b.commands.turn.ctx.Err() != nil {
+		b.waiter.endWait()
+		if b.ctx.Err() != nil {
+			b.stop()
+			return 0, false
+		}
+		b.beginTurn()
+	}
+	b.waiter.takeHint(b.hints.takeHints())
+	if left := b.waiter.timeLeft(); left > 0 {
+		return left, true
+	}
+	start, left := b.waiter.beginStart()
+	if left > 0 {
+		return left, true
+	}
+	b.copier.start = start
+	defer start.end()
+	turn := b.commands.turn
+	// Taken before the bus is used, so that a reconnect at any time from here on ends the wait
+	// after an error.
+	reconnected := b.reconnected()
+	err := b.advance(turn.ctx)
+	if err != nil {
+		b.known.doubt()
+		if panicked := b.copier.source.release(); panicked != nil {
+			err = panicked
+		}
+	}
+	switch {
+	case err == nil || turn.ctx.Err() != nil:
+	case errors.Is(err, checkpoint.ErrConflict):
+		turn.failPauses(err)
+		if !b.lostToPause(turn.ctx) {
+			b.waiter.waitInStandby(err)
+		}
+	default:
+		turn.failPauses(err)
+		b.waiter.waitAfterError(turn.ctx, err, reconnected)
+	}
+	return b.waiter.timeLeft(), true
+}
+
+// stop is the last step.
+func (b *Bridge) stop() {
+	if panicked := b.copier.source.release(); panicked != nil {
+		b.report.logPanic(panicked)
+	}
+	b.commands.stop()
+	b.report.enterState(Status{State: Stopped})
+}
+
+// advance goes on after a wait: it reads the checkpoint unless that is known, and continues to
+// wait, or copies until there is nothing new and waits for the next poll.
+func (b *Bridge) advance(ctx context.Context) (err error) {
+	defer recoverPanic(&err)
+	if !b.waiter.isKnown() || !b.waiter.isOver() {
+		cp, err := resumeSink(ctx, b.Sink)
+		if again, err := b.waiter.continueWait(cp, err); again || err != nil {
+			return err
+		}
+		if paused, err := b.beginSession(ctx, cp); paused || err != nil {
+			return err
+		}
+	}
+	b.waiter.endWait()
+	caughtUp, fresh, err := b.copier.copyAll(ctx)
+	if caughtUp {
+		b.waiter.waitForPoll(fresh)
+	}
+	return err
+}
+
+// beginSession begins a session from the checkpoint, from which the sink has resumed. If the feed is
+// paused, it waits and returns true.
+func (b *Bridge) beginSession(ctx context.Context, cp checkpoint.Checkpoint) (paused bool, err error) {
+	b.waiter.endWait()
+	if cp, err = b.obeyPauses(ctx, cp); err != nil {
+		return false, err
+	}
+	b.report.logPause(cp)
+	if !cp.IsPaused() || cp.Feed != b.Feed {
+		return false, b.copier.begin(ctx, cp)
+	}
+	if err := b.copier.source.release(); err != nil {
+		return false, err
+	}
+	b.failures.end()
+	b.waiter.waitWhilePaused(cp)
+	return true, nil
+}
+
+// obeyPauses pauses or resumes the feed, whose checkpoint is cp, as the commands of the turn
+// demand. It returns the newest checkpoint. Commands have no result after an error.
+func (b *Bridge) obeyPauses(ctx context.Context, cp checkpoint.Checkpoint) (_ checkpoint.Checkpoint, err error) {
+	b.commands.turn.answer(func(c *command) (commandResult, bool) {
+		if c.pause == nil || c.ctx.Err() != nil || err != nil {
+			return commandResult{}, false
+		}
+		var r PauseResult
+		if r, err = commitPause(ctx, b.Sink, cp, b.Feed, b.Writer, *c.pause); err != nil {
+			return commandResult{}, false
+		}
+		cp = r.Checkpoint
+		return commandResult{pause: r}, true
+	})
+	return cp, err
+}
+
+// lostToPause reports whether the conflict was with a pause, so that there is no other copy to wait
+// for.
+func (b *Bridge) lostToPause(ctx context.Context) (paused bool) {
+	var err error
+	defer recoverPanic(&err) // then the next Resume shows it again
+	cp, err := resumeSink(ctx, b.Sink)
+	return err == nil && cp.IsPaused()
+}
+
+func (b *Bridge) reconnected() <-chan struct{} {
+	if b.Reconnected == nil {
+		return nil
+	}
+	return b.Reconnected()
 }

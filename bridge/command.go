@@ -5,11 +5,9 @@ import (
 	"errors"
 	"slices"
 	"sync"
-
-	"github.com/feedbridge/feedbridge/checkpoint"
 )
 
-// ErrStopped is matched by errors about a command to a bridge whose Run has returned.
+// ErrStopped is matched by errors about a command to a bridge that has stopped.
 var ErrStopped = errors.New("the feed is stopped")
 
 // command is a request by a person to a running bridge.
@@ -30,14 +28,6 @@ type commandResult struct {
 	err   error
 }
 
-// PauseResult is the result of a command that pauses or resumes a feed.
-type PauseResult struct {
-	// Checkpoint is the newest checkpoint of the feed.
-	Checkpoint checkpoint.Checkpoint
-	// Changed is false if the feed was already paused, or not paused.
-	Changed bool
-}
-
 // PollResult is the result of a poll that a person has requested.
 type PollResult struct {
 	// Status has the state that the bridge has entered after the poll: Idle if everything
@@ -49,20 +39,10 @@ type PollResult struct {
 	Published, Duplicates int
 }
 
-// turn is the time between two points at which a bridge reads the checkpoint again: a session
-// and the wait after it.
-type turn struct {
-	// ctx ends when a command arrives. That does not cancel a commit.
-	ctx context.Context
-	end context.CancelFunc
-	// commands are those that have no result yet.
-	commands []*command
-	// published and duplicates count the entities of the turn.
-	published, duplicates int
-}
-
-// commandQueue hands commands from any goroutine to the one in Run. The zero value is ready.
+// commandQueue hands commands from any goroutine to the steps, which carry them out in turns. The
+// zero value is ready.
 type commandQueue struct {
+	// mu protects what send uses.
 	mu      sync.Mutex
 	waiting []*command
 	endTurn context.CancelFunc // of the present turn; nil if there is none
@@ -70,9 +50,14 @@ type commandQueue struct {
 	// its end, so that a feed makes progress however often it is polled.
 	polling bool
 	stopped bool
+
+	// turn is the present one, or nil before the first one and after the stop. It is owned by
+	// the steps.
+	turn *turn
 }
 
-// send hands a command over, for which the present turn ends. It returns the result.
+// send hands a command over, for which the present turn ends. It returns the result. It may be
+// called from any goroutine.
 func (q *commandQueue) send(ctx context.Context, c *command) (commandResult, error) {
 	c.ctx, c.done = ctx, make(chan commandResult, 1)
 	q.mu.Lock()
@@ -93,26 +78,29 @@ func (q *commandQueue) send(ctx context.Context, c *command) (commandResult, err
 	}
 }
 
-// beginTurn returns the next turn, which has the commands that wait and those of the last turn
+// beginTurn begins the next turn, which has the commands that wait and those of the last turn
 // that have no result.
-func (q *commandQueue) beginTurn(ctx context.Context, last *turn) *turn {
+func (q *commandQueue) beginTurn(ctx context.Context) {
 	t := &turn{}
 	t.ctx, t.end = context.WithCancel(ctx)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if last != nil {
-		t.commands = last.commands
+	if q.turn != nil {
+		t.commands = q.turn.commands
 	}
 	t.commands = append(t.commands, q.waiting...)
 	t.commands = slices.DeleteFunc(t.commands, func(c *command) bool { return c.ctx.Err() != nil })
 	q.waiting, q.endTurn = nil, t.end
 	q.polling = slices.ContainsFunc(t.commands, func(c *command) bool { return c.pause == nil })
-	return t
+	q.turn = t
 }
 
-// endPoll is called when the polls of the present turn have their result. If other commands wait,
-// the turn ends.
-func (q *commandQueue) endPoll() {
+// answerPolls answers the polls of the turn if the bridge enters a state in which no poll is
+// running. If other commands wait, the turn ends.
+func (q *commandQueue) answerPolls(s Status) {
+	if q.turn == nil || !q.turn.answerPolls(s) {
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.polling = false; len(q.waiting) > 0 {
@@ -120,19 +108,27 @@ func (q *commandQueue) endPoll() {
 	}
 }
 
-// stop answers the commands that have no result, and all that follow, with ErrStopped. last
-// is nil if there was no turn.
-func (q *commandQueue) stop(last *turn) {
+// stop answers the commands that have no result, and all that follow, with ErrStopped.
+func (q *commandQueue) stop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.stopped = true
-	if last != nil {
-		q.waiting = append(q.waiting, last.commands...)
-	}
-	for _, c := range q.waiting {
+	for _, c := range append(q.waiting, q.turn.commands...) {
 		c.done <- commandResult{err: ErrStopped}
 	}
-	q.waiting = nil
+	q.waiting, q.turn = nil, nil
+}
+
+// turn is the time between two points at which a bridge reads the checkpoint again: a session
+// and the wait after it. It is owned by the steps.
+type turn struct {
+	// ctx ends when a command arrives, or the bridge is to stop. That does not cancel a commit.
+	ctx context.Context
+	end context.CancelFunc
+	// commands are those that have no result yet.
+	commands []*command
+	// published and duplicates count the entities of the turn.
+	published, duplicates int
 }
 
 // answer gives the commands for which result returns one their result.

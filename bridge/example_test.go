@@ -68,7 +68,7 @@ func (s *listSink) Commit(_ context.Context, entities []feed.Entity, cp checkpoi
 type untilIdle struct{ end context.CancelFunc }
 
 func (o untilIdle) Polled(feed.Batch, error, time.Duration) {}
-func (o untilIdle) Settled(feed.Batch, time.Duration)       {}
+func (o untilIdle) Processed(feed.Batch, time.Duration)     {}
 func (o untilIdle) Entered(s bridge.Status) {
 	if s.State == bridge.Idle {
 		o.end()
@@ -76,7 +76,7 @@ func (o untilIdle) Entered(s bridge.Status) {
 }
 
 // copyFeed runs a bridge until all of the feed is in the topic.
-func copyFeed(source bridge.Source, topic *list) error {
+func copyFeed(source bridge.Source, topic *list) {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
 	b := &bridge.Bridge{
@@ -90,20 +90,18 @@ func copyFeed(source bridge.Source, topic *list) error {
 		Log:      slog.New(slog.DiscardHandler),
 		Observer: untilIdle{end},
 	}
-	return b.Run(ctx)
+	stopped := make(chan struct{})
+	b.Start(ctx, func() { close(stopped) })
+	<-stopped
 }
 
 // A bridge copies a feed to a topic. A second one continues after the checkpoint.
 func Example() {
 	topic := &list{}
-	if err := copyFeed(letters("abc"), topic); err != nil {
-		fmt.Println(err)
-	}
+	copyFeed(letters("abc"), topic)
 	fmt.Println(topic.newest.Count, "entities, the cursor is", string(topic.newest.Cursor))
 
-	if err := copyFeed(letters("abcde"), topic); err != nil {
-		fmt.Println(err)
-	}
+	copyFeed(letters("abcde"), topic)
 	for _, e := range topic.entities {
 		fmt.Print(e.ID, " ")
 	}

@@ -1,8 +1,6 @@
 package bridge
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 
@@ -25,19 +23,5 @@ func (e *PanicError) Error() string {
 func recoverPanic(err *error) {
 	if v := recover(); v != nil {
 		*err = feed.Permanent(&PanicError{v, debug.Stack()})
-	}
-}
-
-// callNext calls the source's Next.
-func callNext(ctx context.Context, source Source, after feed.Cursor) (batch feed.Batch, err error) {
-	defer recoverPanic(&err)
-	return source.Next(ctx, after)
-}
-
-// logPanic logs the stack of an error that was a panic.
-func (b *Bridge) logPanic(err error) {
-	var p *PanicError
-	if errors.As(err, &p) {
-		b.Log.Error("a source or a sink has panicked; the feed is halted", "panic", fmt.Sprint(p.Value), "stack", string(p.Stack))
 	}
 }

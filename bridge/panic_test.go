@@ -1,12 +1,10 @@
 package bridge_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 )
 
@@ -37,24 +36,6 @@ func (s *panickingSink) Commit(ctx context.Context, entities []feed.Entity, cp c
 		panic("commit is broken")
 	}
 	return s.Sink.Commit(ctx, entities, cp, nil)
-}
-
-// buffer is a buffer for several goroutines.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // A panic halts the feed that it happens in. The others go on, and so does this one
@@ -90,7 +71,7 @@ func TestAPanicHaltsOneFeed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var topic, other sinktest.Memory
-				var log buffer
+				var log logbuffer.Buffer
 				seen := &diary{}
 				b := newBridge(upTo(3), topic.Open(sinktest.Faults{}))
 				b.Observer, b.Log = seen, slog.New(slog.NewTextHandler(&log, nil))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -509,5 +510,53 @@ func TestCommitOfAPauseIsNotCancelled(t *testing.T) {
 		if err := <-result; err != nil || !topic.Checkpoint().IsPaused() {
 			t.Errorf("%v, checkpoint %+v", err, topic.Checkpoint())
 		}
+	})
+}
+
+// The bus stores a pause, or does not, and its answer is lost. The error says where to look.
+func TestPauseWithoutAnAnswer(t *testing.T) {
+	for name, kind := range map[string]sinktest.Kind{"it is stored": sinktest.FailAfter, "it is not stored": sinktest.FailBefore} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var topic sinktest.Memory
+				fails := sinktest.Faults{Commit: func() sinktest.Fault { return sinktest.Fault{Kind: kind} }}
+				const hint = "; it is not known whether this was stored: look with 'feedbridge status numbers'"
+				_, err := bridge.SetPaused(t.Context(), topic.Open(fails), "numbers", "person", true)
+				if err == nil || !strings.HasSuffix(err.Error(), hint) || !errors.Is(err, sinktest.ErrFault) {
+					t.Errorf("got %v", err)
+				}
+				if paused := topic.Checkpoint().IsPaused(); paused != (kind == sinktest.FailAfter) {
+					t.Errorf("the feed is paused: %v", paused)
+				}
+			})
+		})
+	}
+}
+
+// A copy that loses its commit to a pause shows the pause at once, and not that another copy publishes.
+func TestCommitThatLosesToAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic sinktest.Memory
+		begin := time.Now()
+		var once sync.Once
+		paused := make(chan struct{})
+		source := sourceFunc(func(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+			if time.Since(begin) > 5*time.Minute {
+				once.Do(func() {
+					setPaused(t, &topic, true)
+					close(paused)
+				})
+			}
+			return growing(begin)(ctx, after)
+		})
+		seen := &diary{}
+		b := newBridge(source, topic.Open(sinktest.Faults{}))
+		b.Every, b.Observer = time.Minute, seen
+		stop := start(t, b)
+		<-paused
+		time.Sleep(5 * time.Second)
+		wantState(t, "a", seen, bridge.Paused)
+		stop()
+		wantExact(t, &topic)
 	})
 }

@@ -3,10 +3,12 @@ package bridge
 import (
 	"bytes"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/readahead"
 )
 
 // maxQueue limits the number of batches that wait for their commit, however small they are.
@@ -17,42 +19,42 @@ const maxQueue = 1024
 // batch without budget is small, and so is its commit.
 const maxWait = time.Second
 
-// prefetcher reads ahead of the commits within one session: while the sink commits a
-// batch, it reads the next ones. It pauses when upstream has no more, so that the session
-// decides when to poll.
+// prefetcher reads ahead of the commits within one read: while the sink commits a batch, it
+// reads the next ones. It ends when upstream has no more. So a feed that waits for its next
+// poll has no prefetcher.
 //
 // A batch that is read while the prefetcher holds no other starts without budget. Any other
 // batch needs budget before it is read. The budget of a batch is returned when the batch is
-// released or the session ends.
+// released or the prefetcher is stopped.
 type prefetcher struct {
 	source   Source
 	observer Observer
 	limits   Limits
-	share    *Share
-	budget   *Budget // of share; nil for no bound but most
-	most     int64   // bytes of budget at a time
+	share    *readahead.Share
+	budget   *readahead.Budget // of share; nil for no bound but most
+	most     int64             // bytes of budget at a time
 
 	cancel context.CancelFunc
 	done   chan struct{}
-	// arrived, freed and resumed have a capacity of one. They wake a goroutine, which then
-	// checks the state.
+	// arrived and freed have a capacity of one. They wake a goroutine, which then checks the
+	// state.
 	arrived chan struct{} // a result is in the queue
 	freed   chan struct{} // a batch was released
-	resumed chan struct{} // reading is to continue after a pause
 
 	mu    sync.Mutex
-	queue []result // results of the source, in order
-	held  int      // number of batches that are being read, queued or being committed
-	taken grant    // the budget of these batches
+	queue []result        // results of the source, in order
+	held  int             // number of batches that are being read, queued or being committed
+	taken readahead.Grant // the budget of these batches
 
 	// Owned by the caller of nextBatch, peekEntities and release.
-	joined  *joined // the next batch, if peekEntities has assembled it already
-	current joined  // the batch that nextBatch returned last
-	paused  bool    // it had no more
+	joined *joined // the next batch, if peekEntities has assembled it already
+	// spare is the slice of a joined batch that was committed.
+	spare   []feed.Entity
+	current joined // the batch that nextBatch returned last
 
 	// Owned by the reading goroutine.
-	largest int64    // size of the largest batch of the session
-	request *request // for the budget of the next batch, or nil
+	largest int64              // size of the largest batch of the read
+	request *readahead.Request // for the budget of the next batch, or nil
 }
 
 // result is the result of one call of the source.
@@ -60,7 +62,7 @@ type result struct {
 	batch feed.Batch
 	err   error
 	size  int // of the batch
-	taken grant
+	taken readahead.Grant
 }
 
 // joined is one batch, or several batches joined to one, with their budget.
@@ -68,27 +70,38 @@ type joined struct {
 	batch feed.Batch
 	err   error
 	parts int
-	taken grant
+	taken readahead.Grant
+	// free has [feed.Batch.Free] of the parts, and own reports that the prefetcher has made the
+	// slice of the entities.
+	free []func()
+	own  bool
 }
 
-func (b *Bridge) startPrefetching(ctx context.Context, after feed.Cursor) *prefetcher {
+// prefetchOptions has the bounds of a prefetcher. Its fields are those of [Bridge].
+type prefetchOptions struct {
+	observer  Observer
+	limits    Limits
+	readAhead int
+	share     *readahead.Share
+}
+
+// startPrefetching starts to read from the cursor on. The caller stops the prefetcher.
+func startPrefetching(ctx context.Context, source Source, after feed.Cursor, o prefetchOptions) *prefetcher {
 	ctx, cancel := context.WithCancel(ctx)
-	share := b.Share
-	if share == nil {
-		share = &Share{}
+	if o.share == nil {
+		o.share = &readahead.Share{}
 	}
 	p := &prefetcher{
-		source:   b.source,
-		observer: b.Observer,
-		limits:   b.Limits,
-		share:    share,
-		budget:   share.budget,
-		most:     int64(max(b.ReadAhead, 1)),
+		source:   source,
+		observer: o.observer,
+		limits:   o.limits,
+		share:    o.share,
+		budget:   o.share.Budget(),
+		most:     int64(max(o.readAhead, 1)),
 		cancel:   cancel,
 		done:     make(chan struct{}),
 		arrived:  make(chan struct{}, 1),
 		freed:    make(chan struct{}, 1),
-		resumed:  make(chan struct{}, 1),
 	}
 	go func() {
 		defer close(p.done)
@@ -97,25 +110,25 @@ func (b *Bridge) startPrefetching(ctx context.Context, after feed.Cursor) *prefe
 	return p
 }
 
-// readSource calls the source until it fails or ctx ends.
+// readSource calls the source until it has no more or fails, or ctx ends.
 func (p *prefetcher) readSource(ctx context.Context, after feed.Cursor) {
 	defer p.cancelRequest()
-	for poll := true; ; {
+	for poll := true; ; poll = false {
 		reserved, first, err := p.reserve(ctx, poll)
 		if err != nil {
 			return
 		}
 		free := int64(0)
 		if first {
-			free = unreserved
+			free = readahead.Unreserved
 		}
-		p.share.beginBatch(reserved, free, p.largest, p.endRequest)
+		p.share.BeginBatch(reserved, free, p.largest, p.endRequest)
 		start := time.Now()
 		batch, err := callNext(ctx, p.source, after)
-		taken, used := p.share.endBatch()
+		taken, used := p.share.EndBatch()
 		if ctx.Err() != nil {
-			taken.bytes -= reserved // which stop returns
-			p.budget.release(taken)
+			taken.Bytes -= reserved // which stop returns
+			p.budget.Return(taken)
 			return
 		}
 		p.observer.Polled(batch, err, time.Since(start))
@@ -125,19 +138,10 @@ func (p *prefetcher) readSource(ctx context.Context, after feed.Cursor) {
 			batch.More = false
 		}
 		p.enqueue(batch, err, reserved, taken, used)
-		if err != nil {
+		if err != nil || !batch.More {
 			return
 		}
 		after = batch.Cursor
-		if poll = !batch.More; !poll {
-			continue
-		}
-		p.cancelRequest()
-		select {
-		case <-p.resumed:
-		case <-ctx.Done():
-			return
-		}
 	}
 }
 
@@ -159,14 +163,14 @@ func (p *prefetcher) reserve(ctx context.Context, poll bool) (taken int64, first
 			p.mu.Unlock()
 			return 0, true, nil
 		}
-		full := !empty && (p.taken.bytes+want > p.most || len(p.queue) >= maxQueue)
+		full := !empty && (p.taken.Bytes+want > p.most || len(p.queue) >= maxQueue)
 		p.mu.Unlock()
-		var acquired chan struct{}
+		var acquired <-chan struct{}
 		if !full {
 			if p.request == nil {
-				p.request = p.budget.request(ctx, want)
+				p.request = p.budget.Request(ctx, want)
 			}
-			acquired = p.request.done
+			acquired = p.request.Done()
 		}
 		var expired <-chan time.Time
 		if empty {
@@ -174,14 +178,14 @@ func (p *prefetcher) reserve(ctx context.Context, poll bool) (taken int64, first
 		}
 		select {
 		case <-acquired:
-			err := p.request.err
+			err := p.request.Err()
 			taken := p.endRequest()
 			if err != nil {
 				return 0, false, err
 			}
 			p.mu.Lock()
 			p.held++
-			p.taken.bytes += taken
+			p.taken.Bytes += taken
 			p.mu.Unlock()
 			return taken, false, nil
 		case <-expired:
@@ -202,7 +206,7 @@ func (p *prefetcher) reserve(ctx context.Context, poll bool) (taken int64, first
 // the bytes that were granted.
 func (p *prefetcher) endRequest() (granted int64) {
 	if p.request != nil {
-		granted = p.request.stop()
+		granted = p.request.Stop()
 		p.request = nil
 	}
 	return granted
@@ -213,34 +217,31 @@ func (p *prefetcher) cancelRequest() { p.budget.Release(p.endRequest()) }
 
 // enqueue queues a result of the source, which has the grant taken. Of that, reserved bytes
 // were acquired before the call. used is the number of bytes that the source has reserved.
-func (p *prefetcher) enqueue(batch feed.Batch, err error, reserved int64, taken grant, used int64) {
+func (p *prefetcher) enqueue(batch feed.Batch, err error, reserved int64, taken readahead.Grant, used int64) {
 	size := batch.Size()
 	p.largest = max(p.largest, int64(size), used)
 	needed := used
-	if reserved > 0 || size > unreserved {
+	if reserved > 0 || size > readahead.Unreserved {
 		needed = max(used, int64(size))
 	}
 	// If there is no budget for the batch, do not wait: it is in memory already. The next
 	// batch waits.
-	if more := needed - taken.bytes; more <= 0 || p.budget.TryAcquire(more) {
-		p.budget.release(grant{max(0, -more), taken.alone})
-		taken = grant{bytes: needed}
+	if more := needed - taken.Bytes; more <= 0 || p.budget.TryAcquire(more) {
+		p.budget.Return(readahead.Grant{Bytes: max(0, -more), Alone: taken.Alone})
+		taken = readahead.Grant{Bytes: needed}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.taken.bytes += taken.bytes - reserved
-	p.taken.alone = p.taken.alone || taken.alone
+	p.taken.Bytes += taken.Bytes - reserved
+	p.taken.Alone = p.taken.Alone || taken.Alone
 	p.queue = append(p.queue, result{batch, err, size, taken})
 	signal(p.arrived)
 }
 
 // nextBatch returns the next batch, joined with those after it that are in the queue and
-// fit into the limits. The caller releases it before it calls nextBatch again.
+// fit into the limits. The caller releases it before it calls nextBatch again, which it does
+// not after a batch without More.
 func (p *prefetcher) nextBatch(ctx context.Context) (feed.Batch, error) {
-	if p.paused {
-		p.paused = false
-		signal(p.resumed)
-	}
 	for p.joined == nil && !p.assemble() {
 		select {
 		case <-p.arrived:
@@ -249,7 +250,6 @@ func (p *prefetcher) nextBatch(ctx context.Context) (feed.Batch, error) {
 		}
 	}
 	p.current, p.joined = *p.joined, nil
-	p.paused = p.current.err == nil && !p.current.batch.More
 	return p.current.batch, p.current.err
 }
 
@@ -262,15 +262,23 @@ func (p *prefetcher) peekEntities() []feed.Entity {
 	return p.joined.batch.Entities
 }
 
-// release returns the budget of the batch that nextBatch returned last.
+// release returns the budget and the memory of the batch that nextBatch returned last, after it
+// was committed. Nothing that the sink or an observer keeps may refer to its entities.
 func (p *prefetcher) release() {
 	taken := p.current.taken
+	for _, free := range p.current.free {
+		free()
+	}
+	if p.current.own {
+		clear(p.current.batch.Entities)
+		p.spare = p.current.batch.Entities[:0]
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held -= p.current.parts
-	p.taken.bytes -= taken.bytes
-	p.taken.alone = p.taken.alone && !taken.alone
-	p.budget.release(taken)
+	p.taken.Bytes -= taken.Bytes
+	p.taken.Alone = p.taken.Alone && !taken.Alone
+	p.budget.Return(taken)
 	p.current = joined{}
 	signal(p.freed)
 }
@@ -294,13 +302,16 @@ func (p *prefetcher) assemble() bool {
 		}
 	}
 	parts := p.queue[:n]
-	p.joined = &joined{batch: joinBatches(parts), err: parts[0].err, parts: n}
+	p.joined = &joined{err: parts[0].err, parts: n}
+	p.joinBatches(parts)
 	for _, r := range parts {
-		p.joined.taken.bytes += r.taken.bytes
-		p.joined.taken.alone = p.joined.taken.alone || r.taken.alone
+		if r.batch.Free != nil {
+			p.joined.free = append(p.joined.free, r.batch.Free)
+		}
+		p.joined.taken.Bytes += r.taken.Bytes
+		p.joined.taken.Alone = p.joined.taken.Alone || r.taken.Alone
 	}
-	// The rest of the queue moves to a new slice, so that the joined batches can be freed.
-	p.queue = append([]result(nil), p.queue[n:]...)
+	p.queue = slices.Delete(p.queue, 0, n) // which clears the rest, so that the joined batches can be freed
 	return true
 }
 
@@ -310,14 +321,15 @@ func (p *prefetcher) fitsCommit(entities, size int) bool {
 	return int64(size) <= p.most/2 && (p.limits.Entities == 0 || entities <= p.limits.Entities) && (p.limits.Bytes == 0 || size <= p.limits.Bytes)
 }
 
-// joinBatches returns consecutive batches as one batch.
-func joinBatches(parts []result) feed.Batch {
+// joinBatches sets the batch of p.joined to consecutive batches, joined to one.
+func (p *prefetcher) joinBatches(parts []result) {
 	all := parts[len(parts)-1].batch
 	if len(parts) == 1 {
-		return all
+		p.joined.batch = all
+		return
 	}
 	// The slices belong to the source, so do not append to them.
-	all.Entities, all.Violations = nil, nil
+	all.Entities, all.Violations = p.spare, nil
 	all.Duplicates, all.Oversized = 0, 0
 	for _, r := range parts {
 		b := r.batch
@@ -329,14 +341,14 @@ func joinBatches(parts []result) feed.Batch {
 			all.Newest = b.Newest
 		}
 	}
-	return all
+	p.joined.batch, p.joined.own, p.spare = all, true, nil
 }
 
 // stop ends the reading, waits until it has ended, and returns all budget.
 func (p *prefetcher) stop() {
 	p.cancel()
 	<-p.done
-	p.budget.release(p.taken)
+	p.budget.Return(p.taken)
 }
 
 func signal(c chan struct{}) {

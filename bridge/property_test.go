@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
+	"github.com/feedbridge/feedbridge/readahead"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
@@ -164,7 +165,7 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) (end outcome) {
 		if h.loss != nothing {
 			time.AfterFunc(h.lossAt, func() { end.lost, end.left = h.lose(topic) })
 		}
-		budget := bridge.NewBudget(int64(h.budget))
+		budget := readahead.NewBudget(int64(h.budget))
 		end.states = make([]bridge.State, h.copies)
 		var copies sync.WaitGroup
 		person := &person{topic: topic, faults: faults, begin: begin, rewound: &rewound, bridges: make([]atomic.Pointer[bridge.Bridge], h.copies)}
@@ -191,9 +192,9 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) (end outcome) {
 						b.Every = time.Minute
 					}
 					person.bridges[n].Store(b)
-					if err := b.Run(ctx); err != nil {
-						t.Errorf("Run: %v", err)
-					}
+					stopped := make(chan struct{})
+					b.Start(ctx, func() { close(stopped) })
+					<-stopped
 					cancel()
 					end.states[n] = seen.states[len(seen.states)-2].State // before Stopped
 				}
@@ -316,12 +317,18 @@ func (h history) id(i int) string {
 	return strconv.Itoa(i)
 }
 
-// fits returns an error for an entity that is to become a dead letter.
-func (h history) fits(e feed.Entity) error {
-	if n, _ := strconv.Atoi(e.ID); h.dead && n%5 < 2 {
-		return sink.ErrTooLarge
+// fits returns an error for the first entity that is to become a dead letter.
+func (h history) fits(entities []feed.Entity) (n int, err error) {
+	if i := slices.IndexFunc(entities, func(e feed.Entity) bool { return h.isDead(e.ID) }); i >= 0 {
+		return i, sink.ErrTooLarge
 	}
-	return nil
+	return len(entities), nil
+}
+
+// isDead reports whether the entity with an ID is to become a dead letter.
+func (h history) isDead(id string) bool {
+	n, _ := strconv.Atoi(id)
+	return h.dead && n%5 < 2
 }
 
 // published returns the IDs that the topic should have in the end, and those of its dead letters.
@@ -330,7 +337,7 @@ func (h history) published() (ids, dead []string) {
 	for i := range h.length {
 		if id := h.id(i); !seen[id] {
 			seen[id] = true
-			if h.fits(feed.Entity{ID: id}) != nil {
+			if h.isDead(id) {
 				dead = append(dead, id)
 				continue
 			}
@@ -432,7 +439,7 @@ type numbers struct {
 	begin   time.Time
 	dice    *dice
 	happens func(int) bool
-	share   *bridge.Share
+	share   *readahead.Share
 	t       *testing.T
 	busy    atomic.Bool
 }

@@ -12,7 +12,7 @@ type State string
 
 // The states of a bridge.
 const (
-	// Starting: nothing is known yet.
+	// Starting: nothing is known yet. If many feeds start, it waits for its turn.
 	Starting State = "starting"
 	// Reading: it reads and publishes, or polls.
 	Reading State = "reading"
@@ -28,7 +28,7 @@ const (
 	// Paused: a person has paused the feed, for all copies. It waits until the feed is
 	// resumed.
 	Paused State = "paused"
-	// Stopped: Run has returned.
+	// Stopped: it has ended after its context.
 	Stopped State = "stopped"
 )
 
@@ -53,9 +53,10 @@ type Observer interface {
 	// Polled is called after every call of the source, with its result and
 	// how long it took.
 	Polled(b feed.Batch, err error, took time.Duration)
-	// Settled is called once for every batch, with the time that its commit took, or with
-	// zero if it needed no commit.
-	Settled(b feed.Batch, took time.Duration)
+	// Processed is called once for every batch, when its entities are in the topic. It may be
+	// several batches of the source, joined to one. took is the time of the commit, or zero if
+	// the batch needed none.
+	Processed(b feed.Batch, took time.Duration)
 	// Entered is called when the state changes.
 	Entered(s Status)
 }

@@ -17,6 +17,9 @@ func TestCrashMatrix(t *testing.T) {
 	if !slices.Contains([]string{"", "nats", "kafka"}, flags.bus) || !slices.Contains([]int{0, 1, 3}, flags.nodes) {
 		t.Fatalf("invalid flags -bus %q -nodes %d: want nats or kafka, and 1 or 3", flags.bus, flags.nodes)
 	}
+	if !slices.Contains([]string{"", "yes", "no"}, flags.fleet) {
+		t.Fatalf("invalid flag -fleet %q: want yes or no", flags.fleet)
+	}
 	fmt.Printf("seed %d\n", flags.seed)
 	for _, kind := range []string{"nats", "kafka"} {
 		if flags.bus != "" && flags.bus != kind {

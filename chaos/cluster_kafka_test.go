@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/sink"
 )
 
 // kafkaStoreSize is the disk space of a broker, in bytes.
@@ -133,9 +134,9 @@ func (b *kafkaBus) close() {
 	b.client.Close()
 }
 
-func (b *kafkaBus) configure() (bus, topic string) {
+func (b *kafkaBus) configure() (bus, topic, limited string) {
 	bus = fmt.Sprintf("kafka: {brokers: [%s], timeout: 2s, transaction_timeout: 10s}", strings.Join(b.seeds, ", "))
-	return bus, "kafka: {create: true}"
+	return bus, "kafka: {create: true}", fmt.Sprintf("kafka: {create: true, config: [max.message.bytes=%d]}", messageLimit)
 }
 
 // checkpoints is the topic where feedbridge keeps the checkpoints of all feeds. The
@@ -235,7 +236,7 @@ func (b *kafkaBus) tip(ctx context.Context, topic string) (int, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	before := t.next
-	err = t.readTo(ctx, end, func(r *kgo.Record) { t.last = contentID(r) })
+	err = t.readTo(ctx, end, func(r *kgo.Record) { t.last = header(r, contentIDHeader) })
 	if t.next != before || t.next == end {
 		t.moved = time.Now()
 	}
@@ -274,7 +275,10 @@ func (b *kafkaBus) consume(topic string) (*kgo.Client, error) {
 	)
 }
 
-func (b *kafkaBus) read(ctx context.Context, topic string) ([]message, error) {
+func (b *kafkaBus) read(ctx context.Context, topic string, dead bool) ([]message, error) {
+	if dead {
+		topic += sink.DeadSuffix
+	}
 	end, err := b.stable(ctx, topic)
 	if err != nil || end < 0 {
 		return nil, err
@@ -286,7 +290,7 @@ func (b *kafkaBus) read(ctx context.Context, topic string) ([]message, error) {
 	defer client.Close()
 	var all []message
 	err = (&kafkaTail{client: client}).readTo(ctx, end, func(r *kgo.Record) {
-		all = append(all, message{contentID(r), string(r.Value)})
+		all = append(all, message{header(r, contentIDHeader), string(r.Value), header(r, deadReasonHeader)})
 	})
 	return all, err
 }
@@ -298,13 +302,13 @@ func (b *kafkaBus) remove(ctx context.Context, topic string) error {
 		delete(b.tails, topic)
 	}
 	b.mu.Unlock()
-	_, err := b.admin.DeleteTopic(ctx, topic)
+	_, err := b.admin.DeleteTopics(ctx, topic, topic+sink.DeadSuffix) // one may be missing
 	return err
 }
 
-func contentID(r *kgo.Record) string {
+func header(r *kgo.Record, name string) string {
 	for _, h := range r.Headers {
-		if h.Key == "Content-ID" {
+		if h.Key == name {
 			return string(h.Value)
 		}
 	}

@@ -18,6 +18,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/feedbridge/feedbridge/sink"
 )
 
 // natsStoreSize is the disk space of a nats-server, in bytes.
@@ -54,8 +56,8 @@ func newNATS(scenario string, nodes int) (bus, error) {
 	}
 	for i, n := range b.nodes {
 		// Everything else is as a stock server has it.
-		text := fmt.Sprintf("server_name: %s\nlisten: %q\nhttp: %q\njetstream { store_dir: %q }\n",
-			n.name, n.address(ports[i][0]), n.address(ports[i][1]), n.store)
+		text := fmt.Sprintf("server_name: %s\nlisten: %q\nhttp: %q\nmax_payload: %d\njetstream { store_dir: %q }\n",
+			n.name, n.address(ports[i][0]), n.address(ports[i][1]), messageLimit, n.store)
 		if nodes > 1 {
 			text += fmt.Sprintf("cluster { name: chaos, listen: %q, routes: [%s] }\n", n.address(ports[i][2]), strings.Join(routes, ", "))
 		}
@@ -89,17 +91,19 @@ func newNATS(scenario string, nodes int) (bus, error) {
 func (b *natsBus) servers() []*node { return b.nodes }
 func (b *natsBus) close()           { b.conn.Close() }
 
-func (b *natsBus) configure() (bus, topic string) {
+func (b *natsBus) configure() (bus, topic, limited string) {
 	bus = fmt.Sprintf("nats: {url: %q, timeout: 2s}", strings.Join(b.urls, ","))
-	return bus, fmt.Sprintf("stream: {replicas: %d}", len(b.nodes))
+	topic = fmt.Sprintf("stream: {replicas: %d}", len(b.nodes))
+	return bus, topic, topic
 }
 
+// stream returns the stream of a topic, and the number of messages of its subjects.
 func (b *natsBus) stream(ctx context.Context, topic string) (jetstream.Stream, *jetstream.StreamInfo, error) {
 	s, err := b.js.Stream(ctx, topic)
 	if err != nil {
 		return nil, nil, err
 	}
-	info, err := s.Info(ctx, jetstream.WithSubjectFilter(topic))
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(">"))
 	return s, info, err
 }
 
@@ -157,19 +161,23 @@ func (b *natsBus) tip(ctx context.Context, topic string) (int, string, error) {
 	if err != nil {
 		return 0, "", err
 	}
-	return n, last.Header.Get("Content-ID"), nil
+	return n, last.Header.Get(contentIDHeader), nil
 }
 
-func (b *natsBus) read(ctx context.Context, topic string) ([]message, error) {
+func (b *natsBus) read(ctx context.Context, topic string, dead bool) ([]message, error) {
 	s, info, err := b.stream(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
-	consumer, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{topic}})
+	subject := topic
+	if dead {
+		subject += sink.DeadSuffix
+	}
+	consumer, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{subject}})
 	if err != nil {
 		return nil, err
 	}
-	all := make([]message, info.State.Subjects[topic])
+	all := make([]message, info.State.Subjects[subject])
 	if len(all) == 0 {
 		return nil, nil
 	}
@@ -183,7 +191,7 @@ func (b *natsBus) read(ctx context.Context, topic string) ([]message, error) {
 		if err != nil {
 			return nil, fmt.Errorf("message %d of %d: %w", i, len(all), err)
 		}
-		all[i] = message{m.Headers().Get("Content-ID"), string(m.Data())}
+		all[i] = message{m.Headers().Get(contentIDHeader), string(m.Data()), m.Headers().Get(deadReasonHeader)}
 	}
 	return all, nil
 }

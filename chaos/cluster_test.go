@@ -21,16 +21,26 @@ const startTimeout = 2 * time.Minute
 // stopTimeout limits the stop of a server. One whose quorum is away may wait for it.
 const stopTimeout = 15 * time.Second
 
-// message is a message as a plain consumer reads it: the Content-ID and the body.
-type message struct{ id, body string }
+// message is a message as a plain consumer reads it: the Content-ID, the body and, of a dead
+// letter, the reason.
+type message struct{ id, body, dead string }
+
+// messageLimit is the largest message that the buses take, in bytes, on Kafka only in the topics
+// of feeds with dead letters.
+const messageLimit = 16 << 10
+
+const (
+	contentIDHeader  = "Content-ID"
+	deadReasonHeader = "Feedbridge-Dead-Reason"
+)
 
 // bus is a cluster of servers.
 type bus interface {
 	// servers returns the nodes, which are not started.
 	servers() []*node
-	// configure returns the parts of feedbridge's configuration for the bus, and for the topic
-	// of each feed.
-	configure() (bus, topic string)
+	// configure returns the parts of feedbridge's configuration for the bus, for the topic of
+	// each feed, and for that of a feed with dead letters.
+	configure() (bus, topic, limited string)
 	// leaders returns the nodes that lead a topic and its checkpoints, and controller
 	// the one that leads the cluster.
 	leaders(ctx context.Context, topic string) ([]*node, error)
@@ -38,8 +48,8 @@ type bus interface {
 	// tip returns the number of entities in a topic and the Content-ID of the last.
 	// A topic that is missing has none.
 	tip(ctx context.Context, topic string) (n int, last string, err error)
-	// read returns the whole topic.
-	read(ctx context.Context, topic string) ([]message, error)
+	// read returns the whole topic, or all of its dead letters.
+	read(ctx context.Context, topic string, dead bool) ([]message, error)
 	// remove deletes a topic that is not published any more.
 	remove(ctx context.Context, topic string) error
 	close()

@@ -69,6 +69,9 @@ var faults = []fault{
 	{name: "disk full", needs: needsMounts, inject: fillDisk},
 	{name: "checkpoint set to its own position", inject: setSameCheckpoint},
 	{name: "checkpoint set back", inject: setCheckpointBack},
+	{name: pauseName, inject: func(ctx context.Context, s *scenario) error {
+		return s.pauseFeed(ctx, s.anyCopy(), s.anyFeed(), s.between(0, 3000))
+	}},
 	{name: "node cut off from everyone", nodes: 3, needs: needsNetwork, inject: func(ctx context.Context, s *scenario) error {
 		n := s.anyNode()
 		return s.cutOff(ctx, []*node{n}, n.unplug, n.plug)
@@ -354,6 +357,26 @@ func setCheckpointBack(ctx context.Context, s *scenario) error {
 		position = f.position(s.random.IntN(n))
 	}
 	if _, err := s.anyCopy().checkpoint(ctx, "set", "--yes", f.name, position); err != nil {
+		return fmt.Errorf("%w: %w", errNotInjected, err)
+	}
+	return nil
+}
+
+const pauseName = "pause and resume of a feed"
+
+// pauseFeed pauses a feed for some time. A copy changes it, or a command does on the bus. A pause
+// whose answer is lost may be stored, and one that a frozen copy was asked for may be stored
+// later; catchUp ends those.
+func (s *scenario) pauseFeed(ctx context.Context, p *program, f *feed, d time.Duration) error {
+	if !f.paused.CompareAndSwap(false, true) {
+		return fmt.Errorf("%w: it is paused already", errNotInjected)
+	}
+	defer f.paused.Store(false)
+	err := p.setPaused(ctx, f, true)
+	if err == nil {
+		_ = pause(ctx, d)
+	}
+	if err := errors.Join(err, p.setPaused(s.t.Context(), f, false)); err != nil {
 		return fmt.Errorf("%w: %w", errNotInjected, err)
 	}
 	return nil

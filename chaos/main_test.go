@@ -27,6 +27,7 @@ var flags struct {
 	side     int
 	seed     uint64
 	keep     bool
+	fleet    string
 }
 
 func init() {
@@ -37,6 +38,7 @@ func init() {
 	flag.DurationVar(&flags.duration, "duration", time.Minute, "how long faults are injected")
 	flag.IntVar(&flags.side, "side", 1, "the number of scenarios of each bus and size side by side")
 	flag.Uint64Var(&flags.seed, "seed", 0, "draws the faults; 0 for a random one")
+	flag.StringVar(&flags.fleet, "fleet", "", "whether the copies of a scenario share the feeds as a fleet, yes or no; drawn if empty")
 	flag.BoolVar(&flags.keep, "keep", false, "keep logs also if nothing was wrong")
 }
 

@@ -26,6 +26,11 @@ type feed struct {
 	url  string
 	*sample.Feed
 	pageSize int
+	// deadLetters reports that some entities are too large for the bus and become dead letters.
+	deadLetters bool
+
+	// paused is set while the feed may be paused.
+	paused atomic.Bool
 
 	// slow is the time that the server takes for a page, in nanoseconds. Commits are larger
 	// when it is 0.
@@ -64,7 +69,7 @@ func (f *feed) observe(n int, last string, err error, since time.Time) {
 	if err == nil {
 		f.tip.n, f.tip.last = n, last
 	}
-	if moved || length == 0 || err == nil && last == newest {
+	if moved || length == 0 || f.paused.Load() || err == nil && last == newest {
 		f.tip.progress = now
 		return
 	}
@@ -105,14 +110,14 @@ var feedsBegin = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // add adds an empty feed with so many entities on a page. Each entity has an ID and a body that no other feed of the
 // scenario has.
-func (u *upstream) add(name string, pageSize int) *feed {
-	f := &feed{name: name, url: u.server.URL + "/" + name + "/latest", pageSize: pageSize, tip: tip{progress: time.Now()}}
+func (u *upstream) add(name string, pageSize int, deadLetters bool) *feed {
+	f := &feed{name: name, url: u.server.URL + "/" + name + "/latest", pageSize: pageSize, deadLetters: deadLetters, tip: tip{progress: time.Now()}}
 	f.Feed = sample.New(sample.Options{PageSize: pageSize, Base: "/" + name, Entity: func(i int) entity.Entity {
 		return entity.Entity{
 			ID: contentIDOf(name, i), Op: entity.Put,
 			// Four share a second.
 			Modified: feedsBegin.Add(time.Duration(i/4) * time.Second),
-			Body:     []byte(bodyOf(name, i)),
+			Body:     []byte(f.body(i)),
 		}
 	}})
 	u.mux.HandleFunc("/"+name+"/", func(w http.ResponseWriter, r *http.Request) {
@@ -124,9 +129,34 @@ func (u *upstream) add(name string, pageSize int) *feed {
 
 func contentIDOf(feed string, i int) string { return fmt.Sprintf("%d@%s", i, feed) }
 
-// bodyOf returns a body of 20 to 500 bytes.
-func bodyOf(feed string, i int) string {
-	return fmt.Sprintf(`{"feed":%q,"number":%d,"fill":%q}`, feed, i, strings.Repeat("x", i*7919%480))
+// body returns a body of 20 to 500 bytes, or of more than the bus takes.
+func (f *feed) body(i int) string {
+	fill := i * 7919 % 480
+	if f.isDead(i) {
+		fill += messageLimit
+	}
+	return fmt.Sprintf(`{"feed":%q,"number":%d,"fill":%q}`, f.name, i, strings.Repeat("x", fill))
+}
+
+// isDead reports whether an entity becomes a dead letter. In some places several do in a row.
+func (f *feed) isDead(i int) bool { return f.deadLetters && (i%41 == 17 || i%500 > 496) }
+
+// live returns the number of entities among the first n that are in the topic.
+func (f *feed) live(n int) (live int) {
+	for i := range n {
+		if !f.isDead(i) {
+			live++
+		}
+	}
+	return live
+}
+
+// endLive makes the newest entity one that is in the topic, whose end shows then that the topic
+// has caught up.
+func (f *feed) endLive() {
+	for f.Len() > 0 && f.isDead(f.Len()-1) {
+		f.grow(1)
+	}
 }
 
 // position returns entity i as "feedbridge checkpoint set" takes it: reading goes on
@@ -136,10 +166,14 @@ func (f *feed) position(i int) string {
 	return "id:" + contentIDOf(f.name, i) + "@" + at
 }
 
-// newest returns the number of entities and the ID of the last.
+// newest returns the number of entities and the ID of the last that is in the topic.
 func (f *feed) newest() (n int, id string) {
 	n = f.Len()
-	return n, contentIDOf(f.name, n-1)
+	last := n - 1
+	for last >= 0 && f.isDead(last) {
+		last--
+	}
+	return n, contentIDOf(f.name, last)
 }
 
 // defects are the differences between a topic and its feed.
@@ -156,10 +190,21 @@ func (d *defects) add(more defects) {
 	d.foreign += more.foreign
 }
 
-// compare compares a topic with the first n entities of the feed. An entity is
+// compareAll compares a topic and its dead letters with the first n entities of the feed.
+func (f *feed) compareAll(topic, dead []message, n int) (d defects, where string) {
+	d, where = f.compare(topic, n, false)
+	if more, first := f.compare(dead, n, true); more != (defects{}) {
+		d.add(more)
+		where = strings.TrimPrefix(where+"; dead letters: "+first, "; ")
+	}
+	return d, where
+}
+
+// compare compares a topic, or its dead letters, with those of the first n entities of the feed
+// that belong there. An entity is
 // repeated if it is there a second time, and out of order if its first message is
 // behind that of a later entity. Where is the first difference, in words.
-func (f *feed) compare(topic []message, n int) (d defects, where string) {
+func (f *feed) compare(topic []message, n int, dead bool) (d defects, where string) {
 	seen := make([]bool, n)
 	note := func(position int, what string, m message) {
 		if where == "" {
@@ -167,11 +212,14 @@ func (f *feed) compare(topic []message, n int) (d defects, where string) {
 		}
 	}
 	next := 0 // behind the latest entity so far
+	for next < n && f.isDead(next) != dead {
+		next++
+	}
 	for position, m := range topic {
 		digits, isOurs := strings.CutSuffix(m.id, "@"+f.name)
 		i, err := strconv.Atoi(digits)
 		switch {
-		case !isOurs || err != nil || i < 0 || i >= n || m.body != bodyOf(f.name, i):
+		case !isOurs || err != nil || i < 0 || i >= n || f.isDead(i) != dead || !f.isMessage(i, m):
 			d.foreign++
 			note(position, "not of the feed", m)
 			continue
@@ -187,9 +235,12 @@ func (f *feed) compare(topic []message, n int) (d defects, where string) {
 		}
 		seen[i] = true
 		next = max(next, i+1)
+		for next < n && f.isDead(next) != dead {
+			next++
+		}
 	}
 	for i, ok := range seen {
-		if !ok {
+		if !ok && f.isDead(i) == dead {
 			d.lost++
 			if where == "" {
 				where = fmt.Sprintf("the topic ends before entity %d", i)
@@ -197,4 +248,13 @@ func (f *feed) compare(topic []message, n int) (d defects, where string) {
 		}
 	}
 	return d, where
+}
+
+// isMessage reports whether m is the message of entity i. The body of a dead letter is a part of
+// the entity's.
+func (f *feed) isMessage(i int, m message) bool {
+	if !f.isDead(i) {
+		return m.body == f.body(i) && m.dead == ""
+	}
+	return len(m.body) > messageLimit/2 && strings.HasPrefix(f.body(i), m.body) && m.dead != ""
 }

@@ -78,7 +78,7 @@ func (p *process) ended() bool {
 
 // Ports for servers are below those that Linux assigns to outgoing connections: a client could
 // be given the port of a server that is down, and keep it from coming back.
-const firstPort, endPort = 10000, 32768
+const firstPort, endPort = 10000, 15000
 
 // freePort returns a port of a host that no process listens on. It does not return a port twice
 // within a short time.

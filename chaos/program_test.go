@@ -22,6 +22,8 @@ type program struct {
 	name    string
 	config  string
 	address string // of its status
+	socket  string // for changes; empty if they are made on the bus
+	fleet   bool   // it shares the feeds with the other copies
 
 	mu  sync.Mutex // is held while a fault is injected into the copy
 	run *process
@@ -31,16 +33,27 @@ type program struct {
 func newProgram(scenario string, number int) (*program, error) {
 	port, err := freePort("127.0.0.1")
 	name := fmt.Sprintf("copy%d", number)
-	return &program{name: name, config: chaosDir(scenario, name+".yaml"), address: fmt.Sprintf("127.0.0.1:%d", port)}, err
+	p := &program{name: name, config: chaosDir(scenario, name+".yaml"), address: fmt.Sprintf("127.0.0.1:%d", port)}
+	if number > 1 {
+		p.socket = chaosDir(scenario, name+".sock")
+	}
+	return p, err
 }
 
 // configure writes the configuration. It is read at the next start.
 func (p *program) configure(b bus, feeds []*feed) error {
-	busConfig, topicConfig := b.configure()
+	busConfig, topicConfig, limited := b.configure()
 	var text strings.Builder
-	fmt.Fprintf(&text, "log: {format: text}\nadmin: {listen: %q}\nbuses:\n  main:\n    %s\nfeeds:\n", p.address, busConfig)
+	if p.fleet {
+		text.WriteString("fleet: {name: chaos}\n")
+	}
+	fmt.Fprintf(&text, "log: {format: text}\nadmin: {listen: %q, socket: %q}\nbuses:\n  main:\n    %s\nfeeds:\n", p.address, p.socket, busConfig)
 	for _, f := range feeds {
-		fmt.Fprintf(&text, "  %s:\n    url: %s\n    every: 200ms\n    limits: {rate: 1000}\n    to: {%s}\n", f.name, f.url, topicConfig)
+		oversize, to := "stop", topicConfig
+		if f.deadLetters {
+			oversize, to = "dead-letter", limited
+		}
+		fmt.Fprintf(&text, "  %s:\n    url: %s\n    every: 200ms\n    oversize: %s\n    limits: {rate: 1000}\n    to: {%s}\n", f.name, f.url, oversize, to)
 	}
 	return os.WriteFile(p.config, []byte(text.String()), 0o600)
 }
@@ -72,18 +85,33 @@ func (p *program) thaw() {
 	p.up.Store(true)
 }
 
-// checkpointTimeout limits a command. The bus may be away.
-const checkpointTimeout = 20 * time.Second
+// commandTimeout limits a command. The bus may be away.
+const commandTimeout = 20 * time.Second
 
 // checkpoint runs "feedbridge checkpoint" and returns its output.
 func (p *program) checkpoint(ctx context.Context, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, checkpointTimeout)
+	return p.command(ctx, append([]string{"checkpoint", args[0], "-c", p.config}, args[1:]...)...)
+}
+
+// setPaused runs "feedbridge pause" or "feedbridge resume".
+func (p *program) setPaused(ctx context.Context, f *feed, paused bool) error {
+	command := "resume"
+	if paused {
+		command = "pause"
+	}
+	_, err := p.command(ctx, command, "-c", p.config, f.name)
+	return err
+}
+
+// command runs the program with args and returns its output.
+func (p *program) command(ctx context.Context, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, chaosDir("feedbridge"), append([]string{"checkpoint", args[0], "-c", p.config}, args[1:]...)...)
+	cmd := exec.CommandContext(ctx, chaosDir("feedbridge"), args...)
 	cmd.Env = environment()
 	out, err := cmd.Output()
 	if exit, ok := err.(*exec.ExitError); ok { //nolint:errorlint // Output wraps it in nothing
-		err = fmt.Errorf("checkpoint %q: %w: %s", args, err, exit.Stderr)
+		err = fmt.Errorf("%q: %w: %s", args, err, exit.Stderr)
 	}
 	return out, err
 }

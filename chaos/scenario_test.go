@@ -72,11 +72,13 @@ func newScenario(t *testing.T, kind string, nodes, number int, tab *table) (*sce
 	if err := startAll(t.Context(), s.nodes); err != nil {
 		return nil, err
 	}
+	fleet := s.random.IntN(2) == 0 && flags.fleet == "" || flags.fleet == "yes"
 	for i := range copiesPerScenario {
 		p, err := newProgram(s.name, i+1)
 		if err != nil {
 			return nil, err
 		}
+		p.fleet = fleet
 		s.copies = append(s.copies, p)
 	}
 	return s, s.replaceFeeds(nil)
@@ -149,6 +151,7 @@ func (s *scenario) round(ctx context.Context, f fault) error {
 	for _, p := range s.copies {
 		others.Go(s.own(func(r *rand.Rand) { s.disturb(beside, r, p, calm) }))
 	}
+	others.Go(s.own(func(r *rand.Rand) { s.pauseFeeds(beside, r) }))
 	for range 1 + s.random.IntN(3) {
 		s.burst()
 		_ = pause(ctx, s.between(0, 300))
@@ -204,6 +207,20 @@ func (s *scenario) disturb(ctx context.Context, r *rand.Rand, p *program, calm t
 			return
 		}
 		s.table.injected(name)
+	}
+}
+
+// pauseFeeds pauses feeds, one at a time, until ctx ends.
+func (s *scenario) pauseFeeds(ctx context.Context, r *rand.Rand) {
+	for pause(ctx, time.Duration(r.IntN(4000))*time.Millisecond) == nil {
+		feeds := s.published()
+		p, f := s.copies[r.IntN(len(s.copies))], feeds[r.IntN(len(feeds))]
+		switch err := s.pauseFeed(ctx, p, f, time.Duration(r.IntN(2000))*time.Millisecond); {
+		case err == nil:
+			s.table.injected(pauseName)
+		case !errors.Is(err, errNotInjected):
+			s.t.Errorf("%s: %v", s.name, err)
+		}
 	}
 }
 
@@ -277,7 +294,7 @@ func (s *scenario) replaceFeeds(old map[*feed]bool) error {
 	}
 	for len(feeds) < feedsPerScenario {
 		s.made++
-		feeds = append(feeds, s.upstream.add(fmt.Sprintf("feed%d", s.made), pageSizes[s.made%len(pageSizes)]))
+		feeds = append(feeds, s.upstream.add(fmt.Sprintf("feed%d", s.made), pageSizes[s.made%len(pageSizes)], s.made/2%2 == 0))
 	}
 	s.mu.Lock()
 	s.feeds = feeds
@@ -332,6 +349,9 @@ func (s *scenario) settle(fault string) error {
 	ctx, cancel := context.WithTimeout(s.t.Context(), settleTimeout)
 	defer cancel()
 	old := map[*feed]bool{} // to be replaced
+	for _, f := range s.published() {
+		f.endLive()
+	}
 	for _, f := range s.published() {
 		cured := false
 		d, where, err := s.catchUp(ctx, f, &cured)
@@ -390,14 +410,20 @@ func (s *scenario) settle(fault string) error {
 // sets cured.
 func (s *scenario) catchUp(ctx context.Context, f *feed, cured *bool) (d defects, where string, err error) {
 	n, last := f.newest()
+	live := f.live(n)
 	var reached time.Time // when the topic ended like the feed
 	for ctx.Err() == nil {
 		if reset := "feedbridge checkpoint reset " + f.name; !*cured && f.end().last != last {
-			if said := s.copies[0].explain(ctx, f); strings.Contains(said, "the topic has lost its checkpoint") && strings.Contains(said, reset) {
+			said := s.explain(ctx, f)
+			if strings.Contains(said, "the topic has lost its checkpoint") && strings.Contains(said, reset) {
 				if _, err := s.copies[0].checkpoint(ctx, "reset", "--yes", f.name); err != nil {
 					return d, where, err
 				}
 				*cured = true
+			}
+			// The answer to a resume was lost, or a pause was carried out late.
+			if strings.HasPrefix(said, "paused: ") {
+				_ = s.copies[0].setPaused(ctx, f, false) // an error is tried again
 			}
 		}
 		switch tip := f.end(); {
@@ -406,29 +432,49 @@ func (s *scenario) catchUp(ctx context.Context, f *feed, cured *bool) (d defects
 		case reached.IsZero():
 			reached = time.Now()
 			continue
-		case tip.n == n || time.Since(reached) > doubtTimeout:
-			var topic []message
-			if topic, err = s.read(f); err == nil {
-				d, where = f.compare(topic, n)
-				if d == (defects{}) || time.Since(reached) > doubtTimeout {
-					return d, where, nil
-				}
+		case tip.n == live || time.Since(reached) > doubtTimeout:
+			if d, where, err = s.compare(f, n); err == nil && (d == (defects{}) || time.Since(reached) > doubtTimeout) {
+				return d, where, nil
 			}
 		}
 		_ = pause(ctx, 200*time.Millisecond)
 	}
-	topic, err := s.read(f)
-	if err != nil {
+	if d, where, err = s.compare(f, n); err != nil {
 		return d, where, fmt.Errorf("the topic cannot be read %v after all was healed: %w", settleTimeout, err)
 	}
-	if d, where = f.compare(topic, n); d == (defects{}) && f.end().last == last {
+	if d == (defects{}) && f.end().last == last {
 		return d, where, nil // it waited for the topic of another feed only
 	}
 	return d, where, fmt.Errorf("it has not caught up %v after all was healed", settleTimeout)
 }
 
-func (s *scenario) read(f *feed) ([]message, error) {
+// explain returns the explanation of a feed's state by a copy that runs the feed.
+func (s *scenario) explain(ctx context.Context, f *feed) (said string) {
+	for _, p := range s.copies {
+		if said = p.explain(ctx, f); !strings.HasPrefix(said, "elsewhere: ") {
+			break
+		}
+	}
+	return said
+}
+
+// compare reads a topic and its dead letters, and compares them with the first n entities of the
+// feed.
+func (s *scenario) compare(f *feed, n int) (d defects, where string, err error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
 	defer cancel()
-	return s.bus.read(ctx, f.name)
+	topic, err := s.bus.read(ctx, f.name, false)
+	if err != nil {
+		return d, where, err
+	}
+	var dead []message
+	if f.deadLetters {
+		if dead, err = s.bus.read(ctx, f.name, true); err != nil {
+			return d, where, err
+		}
+	}
+	if d, where = f.compareAll(topic, dead, n); d == (defects{}) {
+		s.table.equal(len(topic), len(dead))
+	}
+	return d, where, nil
 }

@@ -23,8 +23,10 @@ type table struct {
 	mu      sync.Mutex
 	rows    map[string]*row // by fault
 	skipped map[string]string
-	reached func() // is called when there are most faults
-	most    int    // 0 for no limit
+	// messages and dead count those that were compared and found equal.
+	messages, dead int
+	reached        func() // is called when there are most faults
+	most           int    // 0 for no limit
 }
 
 func newTable() *table {
@@ -64,6 +66,14 @@ func (t *table) injected(fault string) {
 	}
 }
 
+// equal counts messages of a topic, and its dead letters, that were compared and found equal.
+func (t *table) equal(messages, dead int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.messages += messages
+	t.dead += dead
+}
+
 // skip notes why a fault cannot be injected.
 func (t *table) skip(fault, why string) {
 	t.mu.Lock()
@@ -94,6 +104,7 @@ func (t *table) print(w io.Writer, names []string) {
 		sum.stall = max(sum.stall, r.stall)
 	}
 	sum.print(w, "**all**")
+	fmt.Fprintf(w, "\n%d messages and %d dead letters were compared and equal.\n", t.messages, t.dead)
 }
 
 func (r *row) print(w io.Writer, name string) {

@@ -146,7 +146,14 @@ func Decode(data []byte) (Checkpoint, error) {
 	if len(s.Cursor) == 0 {
 		s.Cursor = nil
 	}
-	return Checkpoint{s.Feed, s.Source, s.Cursor, s.Count, s.At.UTC(), s.Writer, s.Moved.UTC(), s.Paused.UTC()}, nil
+	s.At, s.Moved, s.Paused = s.At.UTC(), s.Moved.UTC(), s.Paused.UTC()
+	for _, t := range []time.Time{s.At, s.Moved, s.Paused} {
+		// A time zone can move a time beyond the years that Encode writes.
+		if t.Year() < 0 || t.Year() > 9999 {
+			return Checkpoint{}, unreadableError(fmt.Errorf("its time %v is not in the years 0 to 9999", t))
+		}
+	}
+	return Checkpoint{s.Feed, s.Source, s.Cursor, s.Count, s.At, s.Writer, s.Moved, s.Paused}, nil
 }
 
 func unreadableError(err error) error {

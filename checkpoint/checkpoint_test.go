@@ -147,6 +147,8 @@ func TestCheck(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add(Encode(golden))
 	f.Add([]byte(`{"version":1}`))
+	f.Add([]byte(`{"version":1,"feed":"a","source":"b","at":"9999-12-31T23:59:59-01:00"}`))
+	f.Add([]byte(`{"version":1,"feed":"a","source":"b","moved":"0000-01-01T00:00:00+01:00"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cp, err := Decode(data)
 		if err != nil {

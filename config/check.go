@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"regexp"
@@ -38,6 +39,9 @@ func (v *validator) checkConfig() {
 	v.checkAdmin(cfg.Admin)
 	v.checkBuses()
 	v.checkFeeds()
+	if v.locations.isSet("fleet") {
+		v.checkFleet(cmp.Or(cfg.Fleet, &Fleet{}))
+	}
 	if cfg.Serve != nil {
 		v.checkServe(cfg.Serve)
 	}
@@ -80,6 +84,26 @@ func (v *validator) checkBuses() {
 			v.checkListen(joinPath(path, "embedded.listen"), bus.Embedded.Listen, "")
 			v.require(v.cfg.DataDir != "", "data_dir", fmt.Sprintf("must not be empty, as the bus %s keeps its streams there", name))
 		}
+	}
+}
+
+// maxFleetName is the most characters of the name of a fleet. It is part of the names of a
+// stream and of a consumer group.
+const maxFleetName = 64
+
+func (v *validator) checkFleet(f *Fleet) {
+	switch {
+	case f.Name == "":
+		v.addError("fleet.name", "is missing; want a name that all copies of the fleet have, such as feedbridge")
+		return
+	case !nameForm.MatchString(f.Name):
+		v.addError("fleet.name", badNameText(f.Name))
+	case len(f.Name) > maxFleetName:
+		v.addError("fleet.name", fmt.Sprintf("must have %d characters or fewer", maxFleetName))
+	}
+	v.checkBusName("fleet.bus", f.Bus)
+	if v.cfg.Buses[f.Bus].Embedded != nil {
+		v.addError("fleet.bus", fmt.Sprintf("the bus %s is embedded in one copy and ends with it; a fleet needs a NATS system or a Kafka cluster that all copies use", f.Bus))
 	}
 }
 

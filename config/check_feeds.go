@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/sink"
@@ -33,14 +34,26 @@ func (v *validator) checkFeeds() {
 		}
 		topic := [2]string{f.To.Bus, f.To.Topic}
 		if other := owners[topic]; other != "" && (!f.To.isShared() || !v.cfg.Feeds[other].To.isShared()) {
-			text := fmt.Sprintf("%s on bus %s belongs to the feed %s already; each feed needs its own", topic[1], topic[0], other)
-			if f.To.Kafka != nil {
-				text += ", or all of them to.kafka.shared"
+			mine, cure := path, "each feed needs its own"
+			if v.isFromURL(other) {
+				// The feed of the file was there before.
+				mine, other = joinPath("feeds", other), name
 			}
-			v.addError(joinPath(path, "to.topic"), text)
+			if v.isFromURL(strings.TrimPrefix(mine, "feeds.")) {
+				cure = "give this one another with --topic"
+			}
+			if f.To.Kafka != nil {
+				cure += ", or all of them to.kafka.shared"
+			}
+			v.addError(joinPath(mine, "to.topic"), fmt.Sprintf("%s on bus %s belongs to the feed %s already; %s", topic[1], topic[0], other, cure))
 		}
 		owners[topic] = name
 	}
+}
+
+// isFromURL reports whether a feed was made from the URL of a command line.
+func (v *validator) isFromURL(name string) bool {
+	return v.locations[joinPath(joinPath("feeds", name), "url")].source == "URL"
 }
 
 // checkDeadLetters reports a dead-letter topic that is used for something else.
@@ -63,7 +76,7 @@ func (v *validator) checkDeadLetters(path string, f Feed) {
 func (v *validator) checkFormat(path string, f Feed) {
 	if f.Format.Kind() == syndication.Kind {
 		cure := fmt.Sprintf(", and this one is %s; want beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Format)
-		v.require(f.Start.ID == "", joinPath(path, "start"), "only datareplication feeds can start behind an entity"+cure)
+		v.require(f.Start.ID == "", joinPath(path, "start"), "only datareplication feeds can start after an entity"+cure)
 		v.require(f.Start.Snapshot == "", joinPath(path, "start"), "only datareplication feeds have snapshots"+cure)
 	}
 	for _, k := range root.findKey("feeds").elem.keys {
@@ -92,6 +105,7 @@ func (v *validator) checkTo(feed string, f Feed) {
 	case f.Key != "" && isKnown:
 		v.addError(joinPath(feed, "key"), fmt.Sprintf("is for Kafka, and the bus %s is NATS, where a feed is one ordered topic; leave it out", to.Bus))
 	case to.Stream != nil:
+		v.require(to.Stream.Replicas != 0, joinPath(path, "stream.replicas"), "must be from 1 to 5")
 		v.reportAll(path, nats.Topic{Subject: to.Topic, Stream: *to.Stream}.Validate())
 	}
 }

@@ -52,6 +52,8 @@ type Config struct {
 	Buses map[string]Bus `yaml:"buses"`
 	// Feeds are by name; there is at least one, or one to serve.
 	Feeds map[string]Feed `yaml:"feeds"`
+	// Fleet is nil unless this copy shares the feeds with others.
+	Fleet *Fleet `yaml:"fleet"`
 	// Serve is nil unless topics are served.
 	Serve   *Serve  `yaml:"serve"`
 	Admin   Admin   `yaml:"admin"`
@@ -179,6 +181,16 @@ func (f Feed) DeadLetters() bool {
 
 // isShared reports whether other feeds may be copied to the topic too.
 func (t To) isShared() bool { return t.Kafka != nil && t.Kafka.Shared }
+
+// Fleet is the fleet that a copy is a member of: each feed is run by one of the members.
+type Fleet struct {
+	// Name is the same for all members. It has the form of the names of feeds, and at most
+	// 64 characters.
+	Name string `yaml:"name"`
+	// Bus is a name in Config.Buses, by which the members find each other. Default: the only
+	// one.
+	Bus string `yaml:"bus"`
+}
 
 // Admin is the server for health, metrics and status.
 type Admin struct {

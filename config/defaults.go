@@ -63,6 +63,9 @@ func completeDefaults(cfg *Config, buses []string) {
 	if cfg.Admin.Listen == "off" {
 		cfg.Admin.Listen = ""
 	}
+	if cfg.Fleet != nil {
+		cfg.Fleet.Bus = cmp.Or(cfg.Fleet.Bus, onlyBus)
+	}
 	for name, f := range cfg.Feeds {
 		f.Freshness = cmp.Or(f.Freshness, max(5*time.Minute, 3*f.Every))
 		f.To.Topic = cmp.Or(f.To.Topic, name)

@@ -3,6 +3,8 @@ package config
 import (
 	"regexp"
 	"strings"
+
+	"github.com/feedbridge/feedbridge/source"
 )
 
 // An option describes one setting for the people who set it. docs/configuration.md
@@ -15,6 +17,9 @@ type option struct {
 	// derived. Empty means that the default is the constant in [spec.preset], or that
 	// there is none.
 	preset string
+	// least and most bound a whole number, for errors and for the JSON Schema; most is 0 if it has
+	// no upper bound. The check itself is that of the package which the setting is for.
+	least, most int
 }
 
 var markdownLink = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
@@ -41,6 +46,9 @@ var options = map[string]option{
 	"admin.token_file":  {text: "A file with the token, read for every change."},
 	"admin.hosts":       {text: "Names in the public DNS by which clients may reach `admin.listen`; see [Admin server](admin-server.md)."},
 	"metrics.per_feed":  {text: "Metrics that have a series for each feed: all of them, the few in the [core](metrics-and-alerts.md#series-per-feed), or none. Counters and histograms without them are sums over all feeds."},
+
+	"fleet.name": {text: "Name of the fleet. Copies with the same name and bus share the feeds; each feed is run by one of them. See [Fleet](fleet.md).", preset: "required"},
+	"fleet.bus":  {text: "Bus by which the copies find each other; not an embedded one.", preset: "the only bus"},
 
 	"buses.*.nats.url":              {text: "One server, or several of one system separated by commas: `nats://`, `tls://`, `ws://`, `wss://`.", preset: "required"},
 	"buses.*.nats.credentials_file": {text: "A `.creds` file. Set at most one of `credentials_file`, `nkey_file`, `username`, `token` and `token_file`."},
@@ -110,12 +118,13 @@ var options = map[string]option{
 	"feeds.*.limits.header":                  {text: "Largest header of a response."},
 	"feeds.*.limits.entity":                  {text: "Largest entity, body and headers."},
 	"feeds.*.limits.redirects":               {text: "How many redirects in a row are followed; 0 for none."},
-	"feeds.*.limits.rate":                    {text: "Requests per second to one host. Feeds with the same number share the limit."},
+	"feeds.*.limits.rate":                    {text: "Requests per second to one host, HEAD and GET. Feeds with the same number share the limit."},
+	"feeds.*.pages_ahead":                    {text: "How many pages (Atom and RSS: archived documents) are requested while the one before them is read, from 0 to 16. Less if the memory of `read_ahead` is used up.", most: source.MaxPagesAhead},
 	"feeds.*.format":                         {text: "Format of the feed. `auto` detects it on the first poll and records it in the checkpoint; see [Format detection](atom-and-rss.md#format-detection)."},
 	"feeds.*.every":                          {text: "Wait between polls that find nothing new, ± 10%; at least 100ms."},
 	"feeds.*.start":                          {text: "Where reading starts if the topic has no checkpoint: `beginning`, `now` or a time; for datareplication also `id:<content-id>@<time>` and [`snapshot:<url>`](datareplication.md#starting-with-a-snapshot)."},
 	"feeds.*.gap":                            {text: "Datareplication: what to do when the feed no longer has the position that was reached; see [Gaps](datareplication.md#gaps)."},
-	"feeds.*.dedupe_window":                  {text: "Datareplication: how many of the topic's newest Content-IDs are kept in memory to drop repeated entities, from 1 to 10000000. (For Atom and RSS all are kept.)"},
+	"feeds.*.dedupe_window":                  {text: "Datareplication: how many of the topic's newest Content-IDs are kept in memory to drop repeated entities, from 1 to 10000000. (For Atom and RSS all are kept.)", least: 1, most: 10_000_000},
 	"feeds.*.freshness":                      {text: "`/readyz` fails if the feed has not been copied for longer. If the feed asked for a longer wait than `every`, the time counts from the end of that wait.", preset: "5m, or 3 × `every` if longer"},
 	"feeds.*.oversize":                       {text: "For an entity that is too large for the bus: `stop` publishes all entities before it and halts, `skip` drops, counts and logs it, `dead-letter` publishes it to `TOPIC.dead`, where entities go, too, that have a header that the bus cannot carry."},
 	"feeds.*.key":                            {text: "Kafka: where the record key is in an entity, in its body (`/id`) or its headers (`header:NAME`); see [Keys and partitions](kafka.md#keys-and-partitions)."},
@@ -145,7 +154,7 @@ var options = map[string]option{
 	"feeds.*.to.topic":             {text: "Topic, on NATS a subject. It belongs to this feed only, unless it is a shared Kafka topic.", preset: "the feed's name"},
 	"feeds.*.to.stream.name":       {text: "NATS: name of the JetStream stream.", preset: "the topic, with `_` for dots"},
 	"feeds.*.to.stream.create":     {text: "NATS: whether to create the stream if it is missing. An existing stream is never changed."},
-	"feeds.*.to.stream.replicas":   {text: "NATS: replicas of a stream that is created, from 1 to 5."},
+	"feeds.*.to.stream.replicas":   {text: "NATS: replicas of a stream that is created, from 1 to 5.", least: 1, most: 5},
 	"feeds.*.to.stream.max_age":    {text: "NATS: age limit of a stream that is created; see [Retention](nats.md#retention).", preset: "`0s`: no limit"},
 	"feeds.*.to.stream.max_bytes":  {text: "NATS: size limit of a stream that is created.", preset: "`0`: no limit"},
 	"feeds.*.to.kafka.create":      {text: "Kafka: whether to create the topic, and the topic for checkpoints, if they are missing. Existing topics are never changed."},
@@ -185,6 +194,7 @@ var options = map[string]option{
 // spec.path writes it. It is for the JSON Schema, and has no Markdown.
 var groups = map[string]string{
 	"read_ahead":                "Limits for the memory of entities that are read and not yet published.",
+	"fleet":                     "Copies that share the feeds. Without it every copy runs every feed.",
 	"admin":                     "HTTP server for health checks, metrics and status.",
 	"metrics":                   "Metrics for Prometheus at the admin server.",
 	"log":                       "Level and format of the log.",

@@ -61,7 +61,7 @@ func (r *envReader) readVariable(t target, text string, at location) {
 	case s.isList():
 		value, err = splitList(text, s.itemsHaveCommas())
 	default:
-		_, err = decodeText(s.typ, text)
+		err = s.checkText(text)
 	}
 	if err != nil {
 		r.reportAt(at, path, strings.TrimPrefix(err.Error(), s.name+" "))

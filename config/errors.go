@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // Error is one error in the configuration. Its text never contains the value of a
@@ -24,13 +25,14 @@ type Error struct {
 	Text string
 }
 
+// Error has one line, also if the text quotes a value of several.
 func (e *Error) Error() string {
 	source := e.Source
 	if e.Line > 0 {
 		source = fmt.Sprintf("%s:%d", source, e.Line)
 	}
 	parts := slices.DeleteFunc([]string{source, e.Key, e.Text}, func(part string) bool { return part == "" })
-	return strings.Join(parts, ": ")
+	return safetext.Clean(strings.Join(parts, ": "))
 }
 
 // Errors has all errors of a configuration: first those in the file, in the order of its

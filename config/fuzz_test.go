@@ -14,6 +14,8 @@ func FuzzLoad(f *testing.F) {
 	for _, file := range append(files, "../deploy/feedbridge.yaml") {
 		f.Add(read(f, file))
 	}
+	f.Add([]byte("feeds: {a: {url: \"x\\ny\", start: \"x\\ny\", every: \"x\\ny\", \"x\\ny\": 1}}"))
+	f.Add([]byte("feeds: {a: {url: http://0}}\nadmin: {token: 0000000000000000}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		l := newLoader(goodEnv)
 		l.readYAML("fuzz.yaml", data)

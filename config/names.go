@@ -22,9 +22,9 @@ type badNames struct {
 	generated map[string]string
 }
 
-// replace returns a valid name for the invalid name in the mapping n, which is at path:
+// replaceName returns a valid name for the invalid name in the mapping n, which is at path:
 // the name that was most likely meant, or, if n has that already, an unused one.
-func (b *badNames) replace(path, bad string, n *yaml.Node) string {
+func (b *badNames) replaceName(path, bad string, n *yaml.Node) string {
 	name := likelyName(bad)
 	_, taken := b.shown[joinPath(path, name)]
 	for i := 0; i < len(n.Content); i += 2 {

@@ -62,7 +62,8 @@ func checkRoundTrip(t *testing.T, cfg *Config) {
 		t.Fatal(err)
 	}
 	l := newLoader(nil)
-	l.readYAML("printed.yaml", printed)
+	// The mask is shorter than a token of the admin server must be.
+	l.readYAML("printed.yaml", bytes.ReplaceAll(printed, []byte(`token: "***"`), []byte(`token: "****************"`)))
 	again, err := l.loadConfig(Options{})
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, printed)

@@ -48,7 +48,7 @@ func (r *fileReader) readNode(s *spec, path string, n *yaml.Node) (value any, ok
 func (r *fileReader) readScalar(s *spec, path, text string, at location) (value any, ok bool) {
 	text, err := interpolate(text, r.environ)
 	if err == nil {
-		_, err = decodeText(s.typ, text)
+		err = s.checkText(text)
 	}
 	if err != nil {
 		r.reportAt(at, path, strings.TrimPrefix(err.Error(), s.name+" "))
@@ -94,7 +94,7 @@ func (r *fileReader) readMapping(s *spec, path string, n *yaml.Node) map[string]
 			if name == "<<" {
 				continue // the merged keys are neither feeds nor buses
 			}
-			name = r.names.replace(path, name, n)
+			name = r.names.replaceName(path, name, n)
 			below = joinPath(path, name)
 		}
 		if k == nil {

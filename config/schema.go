@@ -73,6 +73,9 @@ func scalarSchema(s *spec) object {
 		form["type"] = []string{"string", "number", "boolean"}
 	default:
 		form["type"] = "integer"
+		if o := options[s.path]; o.most > 0 {
+			form["minimum"], form["maximum"] = o.least, o.most
+		}
 		preset, _ = strconv.ParseInt(s.preset, 10, 64)
 	}
 	schema := object{"anyOf": []any{form, object{"$ref": "#/$defs/variable"}}}

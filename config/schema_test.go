@@ -66,7 +66,8 @@ func TestSchemaRefuses(t *testing.T) {
 		"bool_not_one", "bus_name_with_dot", "duration_in_days", "duration_not_one", "duration_without_unit",
 		"dialect_unknown", "gap_unknown", "header_without_quotes", "headers_is_mapping", "kafka_mechanism", "list_is_text",
 		"log_level_unknown", "mapping_is_text", "name_with_capital", "names_is_list", "null_feed", "null_value",
-		"number_not_one", "number_not_whole", "number_with_unit", "oversize_unknown", "serve_format_unknown", "start_snapshot",
+		"number_not_one", "number_not_whole", "number_with_unit", "oversize_unknown",
+		"pages_ahead_not_one", "pages_ahead_too_many", "replicas_zero", "serve_format_unknown", "start_snapshot",
 		"start_unknown", "text_is_mapping", "top_is_list", "unknown_key", "unknown_key_deep", "unknown_key_top",
 	} {
 		if err := validate(t, read(t, filepath.Join("testdata", name+".bad.yaml"))); err == nil {
@@ -143,6 +144,12 @@ func (c checker) check(path string, schema object, v any) error {
 			ok = slices.ContainsFunc(arg.([]any), func(e any) bool { return reflect.DeepEqual(e, v) })
 		case "pattern":
 			ok = !isText || regexp.MustCompile(arg.(string)).MatchString(text)
+		case "minimum":
+			number, isNumber := v.(float64)
+			ok = !isNumber || number >= arg.(float64)
+		case "maximum":
+			number, isNumber := v.(float64)
+			ok = !isNumber || number <= arg.(float64)
 		case "$ref":
 			return c.check(path, c.defs[strings.TrimPrefix(arg.(string), "#/$defs/")].(object), v)
 		case "anyOf":

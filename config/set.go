@@ -69,7 +69,7 @@ func decodeSetting(s *spec, text string) (value any, err error) {
 	case s.isList():
 		return splitList(text, s.itemsHaveCommas())
 	}
-	_, err = decodeText(s.typ, text)
+	err = s.checkText(text)
 	return text, err
 }
 

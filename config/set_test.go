@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,7 @@ func TestSetErrors(t *testing.T) {
 		"evry=3":                         "evry: unknown key; known here: ",
 		"feeds.orders.evry=3s":           `feeds.orders.evry: unknown key; did you mean "every"?`,
 		"feeds.orders.every=3":           "feeds.orders.every: want a duration with a unit, such as 30s",
+		"feeds.orders.pages_ahead=x":     "feeds.orders.pages_ahead: want a whole number from 0 to 16",
 		"feeds.Orders.every=3s":          `feeds.Orders.every: a name has only lower-case letters, digits and -, and starts with a letter; try "orders"`,
 		"feeds.orders.every.x=3s":        "feeds.orders.every.x: every has no keys",
 		"feeds.orders.limits=3":          "feeds.orders.limits: this is a mapping; set one of its keys: ",
@@ -75,5 +77,27 @@ func TestSetErrors(t *testing.T) {
 		if errs, _ := errors.AsType[Errors](err); len(errs) != 1 {
 			t.Errorf("%q: %d errors, want one:\n%v", setting, len(errs), err)
 		}
+	}
+}
+
+// The bounds that errors and the schema name are those that are checked.
+func TestBoundsAreThoseThatAreChecked(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for path, o := range options {
+		if o.most == 0 {
+			continue
+		}
+		found++
+		path = strings.ReplaceAll(path, "*", "orders")
+		for n, ok := range map[int]bool{o.least - 1: false, o.least: true, o.most: true, o.most + 1: false} {
+			_, err := Load(Options{Environ: []string{"FEEDBRIDGE_FEEDS_ORDERS_URL=" + shop}, Set: []string{fmt.Sprintf("%s=%d", path, n)}})
+			if ok != (err == nil) || !ok && !strings.Contains(err.Error(), path+": ") {
+				t.Errorf("%s=%d: error %v", path, n, err)
+			}
+		}
+	}
+	if found < 3 {
+		t.Errorf("%d settings have bounds", found)
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -164,9 +165,21 @@ func (s *spec) nearestKey(key string) string {
 	return below
 }
 
+// checkText returns an error unless text is a value of the scalar s. Only an enumeration's error
+// quotes a word, one of its own.
+func (s *spec) checkText(text string) error {
+	_, err := decodeText(s.typ, text)
+	if err != nil && options[s.path].most > 0 {
+		return errors.New(s.expectedValue())
+	}
+	return err
+}
+
 // expectedValue describes the values of s, for an error.
 func (s *spec) expectedValue() string {
-	switch {
+	switch o := options[s.path]; {
+	case s.isScalar() && o.most > 0:
+		return fmt.Sprintf("want a whole number from %d to %d", o.least, o.most)
 	case s.isScalar():
 		return expectedText(s.typ)
 	case s.isNameMapping():

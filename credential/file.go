@@ -1,9 +1,12 @@
 package credential
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 )
 
 // Read returns value, or, if file is not empty, the content of the file without the line
@@ -19,13 +22,26 @@ func ReadTrimmed(value Secret, key, file string) (Secret, error) {
 	return readValue(value, key, file, strings.TrimSpace)
 }
 
+// ExplainFileError adds its cure to err, the error of reading a file that the configuration names.
+func ExplainFileError(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w; create the file, or correct its path", err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; give the user of feedbridge the right to read the file", err)
+	case errors.Is(err, syscall.EISDIR):
+		return fmt.Errorf("%w; name a file in it", err)
+	}
+	return err
+}
+
 func readValue(value Secret, key, file string, trim func(string) string) (Secret, error) {
 	if file == "" {
 		return value, nil
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", key, err)
+		return "", fmt.Errorf("%s: %w", key, ExplainFileError(err))
 	}
 	text := trim(string(data))
 	if text == "" {

@@ -44,10 +44,16 @@ func TestReadSecretFile(t *testing.T) {
 			}
 		}
 	}
+	if _, err := credential.Read("", "password_file", filepath.Dir(file)); err == nil || !strings.HasSuffix(err.Error(), "; name a file in it") {
+		t.Errorf("a directory: %v", err)
+	}
+	if err := credential.ExplainFileError(&fs.PathError{Op: "open", Path: file, Err: fs.ErrPermission}); !strings.HasSuffix(err.Error(), "; give the user of feedbridge the right to read the file") {
+		t.Errorf("without the right to read it: %v", err)
+	}
 	if got, err := credential.Read("value ", "password_file", ""); got != "value " || err != nil {
 		t.Errorf("without a file: %q, %v", got.Reveal(), err)
 	}
-	if _, err := credential.Read("value", "password_file", file+"x"); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "password_file: ") {
+	if _, err := credential.Read("value", "password_file", file+"x"); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "password_file: ") || !strings.HasSuffix(err.Error(), "; create the file, or correct its path") {
 		t.Errorf("a missing file: %v", err)
 	}
 }

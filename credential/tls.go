@@ -27,7 +27,7 @@ func (f ClientFiles) Config(key string) (*tls.Config, error) {
 	if f.CAFile != "" {
 		pem, err := os.ReadFile(f.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("%s.ca_file: %w", key, err)
+			return nil, fmt.Errorf("%s.ca_file: %w", key, ExplainFileError(err))
 		}
 		settings.RootCAs = x509.NewCertPool()
 		if !settings.RootCAs.AppendCertsFromPEM(pem) {
@@ -38,7 +38,7 @@ func (f ClientFiles) Config(key string) (*tls.Config, error) {
 		load := func() (*tls.Certificate, error) {
 			certificate, err := tls.LoadX509KeyPair(f.CertFile, f.KeyFile)
 			if err != nil {
-				return nil, fmt.Errorf("%s.cert_file %s with key_file %s: %w", key, f.CertFile, f.KeyFile, err)
+				return nil, fmt.Errorf("%s.cert_file %s with key_file %s: %w", key, f.CertFile, f.KeyFile, ExplainFileError(err))
 			}
 			return &certificate, nil
 		}
@@ -94,7 +94,7 @@ func newestChange(files ...string) (time.Time, error) {
 	for _, file := range files {
 		info, err := os.Stat(file)
 		if err != nil {
-			return last, err
+			return last, ExplainFileError(err)
 		}
 		if info.ModTime().After(last) {
 			last = info.ModTime()

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -28,15 +29,22 @@ type bus struct {
 	log   *slog.Logger
 
 	attempt sync.Mutex // held while connecting
+	// resuming and committing have a value for each Resume and each Commit that counts against
+	// maxInFlight.
+	resuming, committing chan struct{}
 
-	mu     sync.Mutex // guards the fields below
-	conn   conn       // nil until there is one
-	err    error      // of the last attempt
+	mu     sync.Mutex  // guards the fields below
+	conn   *connection // nil until there is one
+	err    error       // of the last attempt
 	closed bool
+	// endWatch ends the watch of the checkpoints; nil if there is none.
+	endWatch context.CancelFunc
+
+	hints hints
 }
 
 func newBus(name string, conf config.Bus, log *slog.Logger) *bus {
-	return &bus{name: name, conf: conf, files: fingerprintFiles(conf), log: slog.New(newRepeatFilter(log.Handler())).With("bus", name), err: fmt.Errorf("bus %s: not connected yet", name)}
+	return &bus{name: name, conf: conf, files: fingerprintFiles(conf), resuming: make(chan struct{}, maxInFlight), committing: make(chan struct{}, maxInFlight), log: slog.New(newRepeatFilter(log.Handler())).With("bus", name), err: fmt.Errorf("bus %s: not connected yet", name)}
 }
 
 // errClosed is the error of a bus that the configuration does not have any more.
@@ -44,7 +52,7 @@ var errClosed = errors.New("the bus was removed from the configuration")
 
 // open returns the connection. If there is none, it tries to make one. The error is permanent
 // if only a person can mend its cause.
-func (b *bus) open(ctx context.Context) (conn, error) {
+func (b *bus) open(ctx context.Context) (*connection, error) {
 	b.attempt.Lock()
 	defer b.attempt.Unlock()
 	if conn, err := b.state(); conn != nil || errors.Is(err, errClosed) {
@@ -58,15 +66,26 @@ func (b *bus) open(ctx context.Context) (conn, error) {
 		return nil, b.err
 	}
 	if b.closed {
-		conn.Close()
+		conn.close()
 		return nil, errClosed
 	}
 	b.conn, b.err = conn, nil
 	return conn, nil
 }
 
+// watchOnce starts to watch the checkpoints of the bus, once. Only a bus with feeds needs it.
+func (b *bus) watchOnce(ctx context.Context, conn *connection) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.endWatch != nil || b.closed {
+		return
+	}
+	ctx, b.endWatch = context.WithCancel(context.WithoutCancel(ctx))
+	conn.watch(ctx, b.hints.send, b.hints.sendAll)
+}
+
 // state returns the connection, or why there is none. It does not wait.
-func (b *bus) state() (conn, error) {
+func (b *bus) state() (*connection, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -81,15 +100,21 @@ func (b *bus) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return conn.Check(ctx)
+	return conn.check(ctx)
 }
 
-// reconnected is [conn.Reconnected]; nil while there is no connection.
+// reconnected is that of [connection]; nil while there is no connection.
 func (b *bus) reconnected() <-chan struct{} {
 	if conn, err := b.state(); err == nil {
-		return conn.Reconnected()
+		return conn.reconnected()
 	}
 	return nil
+}
+
+// watched reports whether the hints of the bus are sent at present.
+func (b *bus) watched() bool {
+	conn, err := b.state()
+	return err == nil && conn != nil && conn.watching()
 }
 
 // close closes the connection, and keeps others from being made.
@@ -97,9 +122,12 @@ func (b *bus) close() {
 	b.mu.Lock()
 	conn := b.conn
 	b.conn, b.closed = nil, true
+	if b.endWatch != nil {
+		b.endWatch()
+	}
 	b.mu.Unlock()
 	if conn != nil {
-		conn.Close()
+		conn.close()
 	}
 }
 
@@ -111,39 +139,74 @@ func commitLimits(conf config.Bus) bridge.Limits {
 	return bridge.Limits{Entities: nats.MaxEntities, Bytes: nats.MaxBytes}
 }
 
-// newSink returns the sink of a feed's topic.
-func newSink(c conn, name string, f config.Feed) topicSink {
-	if c, ok := c.(*kafka.Conn); ok {
-		return c.Sink(kafka.Topic{Feed: name, Name: f.To.Topic, Key: f.Key, Window: f.DedupeWindow, DeadLetters: f.DeadLetters(), Options: *f.To.Kafka})
-	}
-	return c.(*nats.Conn).Sink(nats.Topic{Feed: name, Subject: f.To.Topic, Window: f.DedupeWindow, DeadLetters: f.DeadLetters(), Stream: *f.To.Stream})
-}
-
-// newLog returns a topic to read.
-func newLog(c conn, from config.From) serve.Log {
-	if c, ok := c.(*kafka.Conn); ok {
-		return c.Log(from.Topic, int32(from.Partition))
-	}
-	return c.(*nats.Conn).Log(from.Topic, from.Stream)
-}
-
 // busSink is the sink of a feed. It is opened by the first Resume for which there is a
 // connection to the bus; the other methods are called after that.
 type busSink struct {
 	bus  *bus
 	name string // of the feed
-	feed config.Feed
+	feed *config.Feed
+	// stopping is closed when the feed is to stop. A commit that has not begun then is given up.
+	stopping <-chan struct{}
 	topicSink
 }
 
-// Resume opens the sink if it is not open yet.
+// maxInFlight limits how many feeds resume, and how many commit, at the same time over the
+// connection to a bus. Ten thousand that resume would overrun the queue of requests that all
+// clients of a NATS server share, and the server would drop those of others too. A stream of NATS
+// stores one commit after the other, so most of ten thousand commits would reach their timeout.
+const maxInFlight = 64
+
+// slowRequest is the time after which a Resume or a Commit does not count against maxInFlight any
+// more. Otherwise topics whose broker does not answer would stop all others of the bus.
+const slowRequest = 5 * time.Second
+
+// errStopping is the error of a commit that has not begun when its feed is to stop.
+var errStopping = errors.New("the feed is being stopped; nothing was sent")
+
+// acquire waits for a place among those in flight until ctx ends or stopping is closed. The caller
+// calls release after its request.
+func acquire(ctx context.Context, inFlight chan struct{}, stopping <-chan struct{}) (release func(), err error) {
+	select {
+	case inFlight <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-stopping:
+		return nil, errStopping
+	}
+	free := sync.OnceFunc(func() { <-inFlight })
+	slow := time.AfterFunc(slowRequest, free)
+	return func() {
+		slow.Stop()
+		free()
+	}, nil
+}
+
+// Commit commits to the topic. At most maxInFlight sinks of a bus commit at a time. ctx does not end
+// when the feed is to stop, because the commit in flight has to finish; one that waits for its place
+// does not. Otherwise a stop or a reload would take minutes while the bus does not answer.
+func (s *busSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
+	release, err := acquire(ctx, s.bus.committing, s.stopping)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return s.topicSink.Commit(ctx, entities, cp, next)
+}
+
+// Resume opens the sink if it is not open yet. At most maxInFlight sinks of a bus resume at a time.
 func (s *busSink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
+	release, err := acquire(ctx, s.bus.resuming, s.stopping)
+	if err != nil {
+		return checkpoint.Checkpoint{}, err
+	}
+	defer release()
 	if s.topicSink == nil {
 		conn, err := s.bus.open(ctx)
 		if err != nil {
 			return checkpoint.Checkpoint{}, err
 		}
-		s.topicSink = newSink(conn, s.name, s.feed)
+		s.bus.watchOnce(ctx, conn)
+		s.topicSink = conn.sink(s.name, *s.feed)
 	}
 	return s.topicSink.Resume(ctx)
 }
@@ -167,7 +230,7 @@ func (b *bus) system() string {
 // tries to make one.
 func (b *bus) openLog(from config.From) serve.Log {
 	if conn, err := b.state(); err == nil {
-		return newLog(conn, from)
+		return conn.log(from)
 	}
 	return &busLog{bus: b, from: from}
 }
@@ -189,7 +252,7 @@ func (l *busLog) open(ctx context.Context) (serve.Log, error) {
 		if err != nil {
 			return nil, err
 		}
-		l.log = newLog(conn, l.from)
+		l.log = conn.log(l.from)
 	}
 	return l.log, nil
 }

@@ -7,45 +7,11 @@ import (
 	"sync"
 
 	"github.com/feedbridge/feedbridge/admin"
-	"github.com/feedbridge/feedbridge/bridge"
-	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
-	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/serve"
-	"github.com/feedbridge/feedbridge/sink"
-	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 )
-
-// conn is a connection to a bus of any kind, which reconnects until it is closed.
-// Check returns an error unless the bus answers. Reconnected returns a channel that is
-// closed when the bus is next found reachable again after it was not.
-type conn interface {
-	Check(ctx context.Context) error
-	Reconnected() <-chan struct{}
-	Close()
-}
-
-// topicSink is the sink of a topic on a bus of any kind. IDs are those that the topic
-// holds, Fits returns an error for an entity that the bus would refuse, and Check returns an
-// error unless the topic can be published to.
-type topicSink interface {
-	bridge.Sink
-	IDs() *sink.IDs
-	Fits(e feed.Entity) error
-	Check(ctx context.Context) error
-	// Close frees what the sink has of the connection, after the last commit.
-	Close()
-	// RetentionLimits returns the settings by which messages of the topic are deleted in time.
-	RetentionLimits(ctx context.Context) ([]string, error)
-	// Checkpoint returns the stored checkpoint.
-	Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error)
-	// Overwrite replaces the stored checkpoint, even if it cannot be read, by what next
-	// returns for it. It returns [checkpoint.ErrConflict], and changes nothing, if a daemon
-	// commits at the same time.
-	Overwrite(ctx context.Context, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error
-}
 
 // buses are the configured buses, by name. The daemon replaces some of them when it reloads
 // the configuration.
@@ -70,7 +36,7 @@ func openBuses(ctx context.Context, cfg *config.Config, embed openEmbedded, log 
 				return nil, err
 			}
 			b.server, bus.conf = server, config.Bus{NATS: &nats.Config{
-				URL: url, FullCure: fmt.Sprintf("the disk of %s is full; free some of it, and the feed goes on by itself", embeddedDir(cfg.DataDir)),
+				URL: url, FullCure: fmt.Sprintf("the disk of %s is full; free some of it, and the feed continues by itself", embeddedDir(cfg.DataDir)),
 			}}
 		}
 		b.byName[name] = bus
@@ -91,13 +57,6 @@ func (b *buses) connectAll(ctx context.Context) {
 		connecting.Go(func() { _, _ = bus.open(ctx) })
 	}
 	connecting.Wait()
-}
-
-func connect(ctx context.Context, conf config.Bus, log *slog.Logger) (conn, error) {
-	if conf.Kafka != nil {
-		return kafka.Connect(ctx, *conf.Kafka, log)
-	}
-	return nats.Connect(ctx, *conf.NATS, log)
 }
 
 // readinessChecks returns the checks of the buses for /readyz, by name.
@@ -144,7 +103,7 @@ func (b *buses) closeAll() {
 // beside it.
 type Bus struct {
 	buses *buses
-	conn  conn
+	conn  *connection
 	conf  config.Bus
 }
 
@@ -168,14 +127,14 @@ func OpenBus(ctx context.Context, cfg *config.Config, name string, log *slog.Log
 }
 
 // Check returns an error unless the bus answers.
-func (b *Bus) Check(ctx context.Context) error { return b.conn.Check(ctx) }
+func (b *Bus) Check(ctx context.Context) error { return b.conn.check(ctx) }
 
 // Log returns a topic of the bus to read. The name of the bus in from is ignored.
-func (b *Bus) Log(from config.From) serve.Log { return newLog(b.conn, from) }
+func (b *Bus) Log(from config.From) serve.Log { return b.conn.log(from) }
 
 // Checkpoints returns the checkpoint of a feed, whose topic must be on this bus.
 func (b *Bus) Checkpoints(feed string, f config.Feed) *CheckpointStore {
-	return &CheckpointStore{newSink(b.conn, feed, f)}
+	return &CheckpointStore{b.conn.sink(feed, f)}
 }
 
 // Close closes the connection.

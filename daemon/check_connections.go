@@ -33,7 +33,7 @@ const (
 // Connection is something that a daemon would connect to, and whether that
 // works.
 type Connection struct {
-	Kind  string `json:"kind"` // bus, feed, snapshot of feed, topic, server, served feed or snapshots of served feed
+	Kind  string `json:"kind"` // bus, fleet, feed, snapshot of feed, topic, server, served feed or snapshots of served feed
 	Name  string `json:"name"`
 	OK    bool   `json:"ok"`
 	Note  string `json:"note,omitempty"`
@@ -63,34 +63,74 @@ func (c Connection) String() string {
 	return text
 }
 
-// CheckConnections tries everything that the configuration names: the buses, then every
+// CheckConnections tries everything that the configuration names: the buses, the fleet, then every
 // feed and its topic, then the server of feeds and every topic that is served. It returns
 // the results in that order, and calls report with each as soon as it is known. Topics on a
 // bus that does not work are left out. Nothing is published or created. Each connection is
 // given 20 seconds.
 func CheckConnections(ctx context.Context, cfg *config.Config, o Options, report func(Connection)) []Connection {
-	log := o.Log
-	var all []Connection
-	redact := safetext.NewRedactor(cfg.SecretParameters...)
-	found := func(c Connection) {
-		// The cut part of an error may be the name of a parameter whose value remains.
-		c.Error, c.Note = redact.Clip(c.Error, longestError), redact.Clip(c.Note, longestError)
-		all = append(all, c)
-		report(c)
-	}
-	working := map[string]*Bus{}
+	c := connectionCheck{cfg: cfg, opts: o, redact: safetext.NewRedactor(cfg.SecretParameters...), report: report, working: map[string]*Bus{}}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Buses)) {
-		b, note, err := tryBus(ctx, cfg, name, log)
+		b, note, err := tryBus(ctx, cfg, name, o.Log)
 		if b != nil {
 			defer b.Close()
 		}
 		if b != nil && err == nil {
-			working[name] = b
+			c.working[name] = b
 		}
-		found(newConnection("bus", name, note, err))
+		c.addResult(newConnection("bus", name, note, err))
 	}
+	c.tryFleet(ctx)
+	c.tryFeeds(ctx)
+	if cfg.Serve != nil {
+		c.tryServe(ctx)
+	}
+	return c.results
+}
 
-	names := slices.Sorted(maps.Keys(cfg.Feeds))
+// connectionCheck is one call of [CheckConnections].
+type connectionCheck struct {
+	cfg     *config.Config
+	opts    Options
+	redact  *safetext.Redactor
+	report  func(Connection)
+	working map[string]*Bus // the buses that work
+	results []Connection
+}
+
+// addResult records and reports a result.
+func (c *connectionCheck) addResult(r Connection) {
+	// The cut part of an error may be the name of a parameter whose value remains.
+	r.Error, r.Note = c.redact.Clip(r.Error, longestError), c.redact.Clip(r.Note, longestError)
+	c.results = append(c.results, r)
+	c.report(r)
+}
+
+// tryFleet tries whether this copy could join its fleet, if it has one on a bus that works.
+func (c *connectionCheck) tryFleet(ctx context.Context) {
+	m := newMembership(c.cfg, WriterName(), c.opts.Log)
+	if m == nil || c.working[m.cfg.Bus] == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	members, err := m.newMember(c.working[m.cfg.Bus].conn, c.cfg).Check(ctx)
+	note := "on bus " + m.cfg.Bus
+	switch {
+	case err != nil:
+	case members == 0:
+		note += ", no members yet"
+	case members == 1:
+		note += ", 1 member"
+	default:
+		note += fmt.Sprintf(", %d members", members)
+	}
+	c.addResult(newConnection("fleet", m.cfg.Name, note, err))
+}
+
+// tryFeeds tries the feeds, several at a time, and reports them in the order of their names.
+func (c *connectionCheck) tryFeeds(ctx context.Context) {
+	names := slices.Sorted(maps.Keys(c.cfg.Feeds))
 	tried := make([]chan []Connection, len(names))
 	for i := range tried {
 		tried[i] = make(chan []Connection, 1)
@@ -98,32 +138,34 @@ func CheckConnections(ctx context.Context, cfg *config.Config, o Options, report
 	go func() {
 		var trying errgroup.Group
 		trying.SetLimit(triesAtOnce)
-		opts := SourceOptions{Version: o.Version, Hosts: &source.Hosts{}, Redact: redact}
+		opts := SourceOptions{Version: c.opts.Version, Hosts: &source.Hosts{}, Redact: c.redact}
 		for i, name := range names {
 			trying.Go(func() error {
-				tried[i] <- tryFeed(ctx, name, cfg.Feeds[name], opts, working, log)
+				tried[i] <- tryFeed(ctx, name, c.cfg.Feeds[name], opts, c.working, c.opts.Log)
 				return nil
 			})
 		}
 	}()
 	for i := range tried {
-		for _, c := range <-tried[i] {
-			found(c)
+		for _, r := range <-tried[i] {
+			c.addResult(r)
 		}
 	}
-	if cfg.Serve != nil {
-		found(newConnection("server", cfg.Serve.Listen, "", tryServer(cfg.Serve)))
-		for _, name := range slices.Sorted(maps.Keys(cfg.Serve.Feeds)) {
-			f := cfg.Serve.Feeds[name]
-			if b := working[f.From.Bus]; b != nil {
-				found(tryServed(ctx, name, cfg, b, all))
-			}
-			if f.Snapshot.Every > 0 {
-				found(tryToKeep(name, f.Snapshot))
-			}
+}
+
+// tryServe tries the server of feeds, and the topics and directories of the served feeds.
+func (c *connectionCheck) tryServe(ctx context.Context) {
+	serve := c.cfg.Serve
+	c.addResult(newConnection("server", serve.Listen, "", tryServer(serve)))
+	for _, name := range slices.Sorted(maps.Keys(serve.Feeds)) {
+		f := serve.Feeds[name]
+		if b := c.working[f.From.Bus]; b != nil {
+			c.addResult(tryServed(ctx, name, c.cfg, b, c.results))
+		}
+		if f.Snapshot.Every > 0 {
+			c.addResult(tryToKeep(name, f.Snapshot))
 		}
 	}
-	return all
 }
 
 // tryServer reads the files that the server of feeds needs. It does not listen, as a
@@ -225,7 +267,7 @@ func tryFeed(ctx context.Context, name string, f config.Feed, o SourceOptions, w
 		found = append(found, newConnection("snapshot of feed", name, note, err))
 	}
 	if b := working[f.To.Bus]; b != nil {
-		snk := newSink(b.conn, name, f)
+		snk := b.conn.sink(name, f)
 		found = append(found, newConnection("topic", f.To.Topic+" on bus "+f.To.Bus, "", snk.Check(ctx)))
 	}
 	return found

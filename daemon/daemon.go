@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,41 +16,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/feedbridge/feedbridge/admin"
-	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/readahead"
 	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/trace"
 )
-
-// Options are the parameters of a daemon besides its configuration.
-type Options struct {
-	// Version holds the version of the program. It is logged, and is part of /status,
-	// /metrics and the User-Agent.
-	Version string
-	// Log is required.
-	Log *slog.Logger
-	// Observer is called for all feeds, concurrently, and must not block. It may be nil.
-	Observer bridge.Observer
-	// Load reads the configuration again, for a reload. Nil means that it cannot be reloaded.
-	Load func() (*config.Config, error)
-	// Reload requests a reload with each value. It may be nil.
-	Reload <-chan os.Signal
-	// Level is the level of Log. Nil means that a reload cannot change it.
-	Level *slog.LevelVar
-	// Started is called once, when everything listens and before the first poll. It may
-	// be nil.
-	Started func(Addresses)
-}
-
-// Addresses are the URLs at which a daemon listens, without a path. One that it does not
-// have is empty.
-type Addresses struct {
-	Bus    string // the embedded bus
-	Status string // the admin server
-	Feeds  string // the served feeds
-}
 
 // Run runs until ctx ends, and then lets the commits in flight finish: the feeds stop
 // before the servers. It returns nil then, or an error if a commit takes longer than
@@ -79,6 +50,8 @@ type daemon struct {
 	cfg    *config.Config
 	feeds  *feeds
 	served *servedFeeds
+	// membership is nil without a fleet.
+	membership *membership
 
 	buses  atomic.Pointer[buses] // stored with mu held
 	adm    *admin.Server
@@ -128,20 +101,7 @@ func (d *daemon) run(ctx context.Context) error {
 
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
-	var servers errgroup.Group
-	for _, serve := range listeners.servers(d.adm) {
-		servers.Go(func() error {
-			// Without health and metrics a failure of the feeds would go unnoticed.
-			defer cancel()
-			return serve(serving)
-		})
-	}
-	if d.served.server != nil {
-		servers.Go(func() error {
-			defer cancel()
-			return d.served.server.Serve(serving, d.served.listener)
-		})
-	}
+	servers := d.startServers(serving, listeners, cancel)
 	d.announce(writer, listeners)
 	d.startFeeds()
 	d.supervisor.reportReady()
@@ -150,11 +110,33 @@ func (d *daemon) run(ctx context.Context) error {
 	grace := d.cfg.Grace
 	starting()
 	go d.reloadOnRequest(ctx)
+	leaveFleet := d.joinFleet(ctx)
 	err = d.waitForWork(ctx, grace)
+	leaveFleet() // after the feeds have ended
 	stopServing()
 	err = errors.Join(err, servers.Wait())
 	left = max(0, time.Until(d.stopBy))
 	return err
+}
+
+// startServers starts the admin server and the server of feeds, which serve until ctx ends. It
+// calls failed as soon as one of them stops: without health and metrics a failure of the feeds
+// would go unnoticed.
+func (d *daemon) startServers(ctx context.Context, listeners adminListeners, failed func()) *errgroup.Group {
+	servers := &errgroup.Group{}
+	start := func(serve func(context.Context) error) {
+		servers.Go(func() error {
+			defer failed()
+			return serve(ctx)
+		})
+	}
+	for _, serve := range listeners.servers(d.adm) {
+		start(serve)
+	}
+	if d.served.server != nil {
+		start(func(ctx context.Context) error { return d.served.server.Serve(ctx, d.served.listener) })
+	}
+	return servers
 }
 
 // asConfigErrors returns each line of an error as an error of the configuration, since
@@ -167,33 +149,50 @@ func asConfigErrors(err error) config.Errors {
 	return errs
 }
 
+// CheckTraces returns an error of the type [config.Errors] if the OTEL_ variables cannot be used.
+func CheckTraces() error {
+	if err := trace.Check(); err != nil {
+		return asConfigErrors(err)
+	}
+	return nil
+}
+
 // openFeeds makes the admin server, and all that the feeds share.
 func (d *daemon) openFeeds(writer string, redact *safetext.Redactor) {
 	_, connections := connectionLimits(openFiles(), 0)
+	d.membership = newMembership(d.cfg, writer, d.log)
 	d.adm = admin.New(admin.Options{
 		Version: d.opts.Version, Started: time.Now(), Writer: writer,
 		Buses: slices.Collect(maps.Values(d.buses.Load().readinessChecks(d.cfg))), Log: d.log, Connections: connections, Redact: redact,
 		Token: tokenReader(d.cfg.Admin), Hosts: d.cfg.Admin.Hosts,
-		PerFeed: admin.PerFeed(d.cfg.Metrics.PerFeed),
+		PerFeed: admin.PerFeed(d.cfg.Metrics.PerFeed), Fleet: d.membership.adminFleet(),
 	})
 	d.adm.AddChange("/reload", d.serveReload)
+	// Pages that are requested ahead have a part of the memory of their own, so that no batch
+	// ever waits for them.
+	pagesAhead := d.cfg.ReadAhead.Total / 4
 	commands := &feedCommands{}
+	if d.membership != nil {
+		commands.elsewhere = d.feedElsewhere
+	}
 	commands.addTo(d.adm)
 	d.feeds = &feeds{running: map[string]*runningFeed{}, commands: commands, pipelines: &pipelines{
-		writer: writer, hosts: &source.Hosts{}, adm: d.adm, redact: redact, failures: newFailureLog(d.log), traces: d.traces, opts: d.opts,
-		reading: readAhead{feed: int(d.cfg.ReadAhead.Feed), budget: bridge.NewBudget(d.cfg.ReadAhead.Total)},
+		writer: writer, hosts: &source.Hosts{PageBudget: readahead.NewBudget(pagesAhead)}, adm: d.adm, redact: redact, failures: newFailureLog(d.log), traces: d.traces, opts: d.opts,
+		reading: readAhead{feed: int(d.cfg.ReadAhead.Feed), budget: readahead.NewBudget(d.cfg.ReadAhead.Total - pagesAhead)},
 	}}
 }
 
-// startFeeds starts all configured feeds.
+// startFeeds starts all configured feeds, or without an assignment of the fleet none of them.
 func (d *daemon) startFeeds() {
 	prepared := map[string]*runningFeed{}
 	for name, f := range d.cfg.Feeds {
+		if !d.membership.isOwner(f) {
+			d.feeds.pipelines.showFeed(name, f)
+			continue
+		}
 		prepared[name] = d.feeds.prepare(name, f, d.buses.Load().byName[f.To.Bus])
 	}
-	for name, f := range prepared {
-		d.feeds.start(d.ctx, name, f)
-	}
+	d.feeds.startAll(d.ctx, prepared)
 }
 
 // announce logs that the daemon is up and where it listens, and calls Started.

@@ -64,7 +64,7 @@ type failureObserver struct {
 	log  *failureLog
 	name string
 	bus  string
-	own  *regexp.Regexp // the names of the feed in its errors
+	own  []string // the names of the feed in its errors, as regular expressions
 }
 
 // newObserver returns the observer of a feed's bridge.
@@ -74,14 +74,14 @@ func (l *failureLog) newObserver(name string, f config.Feed) bridge.Observer {
 		own = append(own, regexp.QuoteMeta(f.To.Stream.Name))
 	}
 	slices.SortFunc(own, func(a, b string) int { return len(b) - len(a) })
-	return &failureObserver{l, name, f.To.Bus, regexp.MustCompile(`\b(` + strings.Join(own, "|") + `)\b`)}
+	return &failureObserver{l, name, f.To.Bus, own}
 }
 
 // Polled implements [bridge.Observer].
 func (*failureObserver) Polled(feed.Batch, error, time.Duration) {}
 
-// Settled implements [bridge.Observer].
-func (*failureObserver) Settled(feed.Batch, time.Duration) {}
+// Processed implements [bridge.Observer].
+func (*failureObserver) Processed(feed.Batch, time.Duration) {}
 
 // Entered implements [bridge.Observer].
 func (o *failureObserver) Entered(s bridge.Status) {
@@ -103,7 +103,9 @@ var (
 // keyOf returns the key of the cause of an error.
 func (o *failureObserver) keyOf(s bridge.Status) causeKey {
 	text := urlPath.ReplaceAllString(s.Err.Error(), "$1")
-	key := causeKey{state: s.State, text: digits.ReplaceAllString(o.own.ReplaceAllString(text, "*"), "0")}
+	// Compiled here, because it is larger than all else that is kept of a feed without errors.
+	own := regexp.MustCompile(`\b(` + strings.Join(o.own, "|") + `)\b`)
+	key := causeKey{state: s.State, text: digits.ReplaceAllString(own.ReplaceAllString(text, "*"), "0")}
 	if bridge.IsSinkError(s.Err) {
 		key.bus = o.bus
 	}

@@ -108,7 +108,8 @@ func TestBusThatIsDownIsLoggedOnce(t *testing.T) {
 				Open:     func(context.Context, string) (bridge.Source, string, error) { return emptySource{}, "x", nil },
 				Observer: failures.newObserver(name, cfg),
 			}
-			running.Go(func() { _ = copied.Run(ctx) })
+			running.Add(1)
+			copied.Start(ctx, running.Done)
 			if i == 0 {
 				synctest.Wait() // so that it is the first
 			}

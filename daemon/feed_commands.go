@@ -54,7 +54,7 @@ type Poll struct {
 // on this bus. Daemons may be running. If one commits at the same time, PauseFeed tries again
 // for a minute; then the error matches [checkpoint.ErrConflict].
 func (b *Bus) PauseFeed(ctx context.Context, name string, f config.Feed, pause bool) (Pause, error) {
-	snk := newSink(b.conn, name, f)
+	snk := b.conn.sink(name, f)
 	defer snk.Close()
 	return retryPause(ctx, name, func(ctx context.Context) (bridge.PauseResult, error) {
 		return bridge.SetPaused(ctx, snk, name, WriterName(), pause)
@@ -81,10 +81,13 @@ func retryPause(ctx context.Context, name string, set func(context.Context) (bri
 	}
 }
 
-// feedCommands carries out requests of the admin server for running feeds.
+// feedCommands carries out requests of the admin server for the feeds.
 type feedCommands struct {
 	mu      sync.Mutex
-	bridges map[string]*bridge.Bridge // by the name of the feed
+	bridges map[string]*bridge.Bridge // of the feeds that this copy runs, by name
+	// elsewhere returns a feed that this copy does not run, the member of the fleet that does, which
+	// may be empty, and the feed's bus. It is nil without a fleet.
+	elsewhere func(name string) (f config.Feed, owner string, b *bus, ok bool)
 }
 
 // add makes a bridge the one of its feed, until remove is called.
@@ -125,6 +128,31 @@ func (c *feedCommands) find(r *http.Request) (*bridge.Bridge, error) {
 	}}
 }
 
+// findElsewhere returns the feed that a request names, if this copy has it and does not run it.
+func (c *feedCommands) findElsewhere(r *http.Request) (name string, f config.Feed, owner string, b *bus, ok bool) {
+	name = r.PathValue("feed")
+	c.mu.Lock()
+	running := c.bridges[name] != nil
+	c.mu.Unlock()
+	if running || c.elsewhere == nil {
+		return name, f, "", nil, false
+	}
+	f, owner, b, ok = c.elsewhere(name)
+	return name, f, owner, b, ok
+}
+
+// pauseElsewhere pauses or resumes a feed that this copy does not run, by a commit to its topic.
+func pauseElsewhere(ctx context.Context, name string, f config.Feed, b *bus, pause bool) (any, error) {
+	conn, err := b.open(ctx)
+	if err == nil {
+		var answer Pause
+		if answer, err = (&Bus{conn: conn}).PauseFeed(ctx, name, f, pause); err == nil {
+			return answer, nil
+		}
+	}
+	return nil, &admin.ChangeError{Status: http.StatusServiceUnavailable, Errs: []error{fmt.Errorf("feed %s: %w", name, err)}}
+}
+
 // send calls command with the bridge of the feed that a request names. If a reload stops the
 // bridge meanwhile, it calls command again with the one that takes its place.
 func (c *feedCommands) send(r *http.Request, command func(*bridge.Bridge) error) error {
@@ -151,6 +179,9 @@ func (c *feedCommands) send(r *http.Request, command func(*bridge.Bridge) error)
 func (c *feedCommands) servePause(pause bool) admin.Change {
 	return func(ctx context.Context, r *http.Request) (any, error) {
 		var answer Pause
+		if name, f, _, b, ok := c.findElsewhere(r); ok {
+			return pauseElsewhere(ctx, name, f, b, pause)
+		}
 		err := c.send(r, func(b *bridge.Bridge) (err error) {
 			answer, err = retryPause(ctx, b.Feed, func(ctx context.Context) (bridge.PauseResult, error) { return b.SetPaused(ctx, pause) })
 			return err
@@ -163,6 +194,13 @@ func (c *feedCommands) servePoll(ctx context.Context, r *http.Request) (any, err
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	var answer Poll
+	if name, _, owner, _, ok := c.findElsewhere(r); ok {
+		err := fmt.Errorf("feed %s: no member of the fleet runs it yet; try again in a moment", name)
+		if owner != "" {
+			err = fmt.Errorf("feed %s: it is run by %s, another member of the fleet; send the request to that copy with --admin", name, owner)
+		}
+		return nil, &admin.ChangeError{Status: http.StatusConflict, Errs: []error{err}}
+	}
 	err := c.send(r, func(b *bridge.Bridge) error {
 		answer = Poll{Feed: b.Feed, State: bridge.Reading}
 		polled, err := b.Poll(ctx)

@@ -93,9 +93,9 @@ func TestCommandsWaitForTheRestartOfTheirFeed(t *testing.T) {
 		}
 		run := func(b *bridge.Bridge) (stop func()) {
 			ctx, cancel := context.WithCancel(t.Context())
-			var running sync.WaitGroup
-			running.Go(func() { _ = b.Run(ctx) })
-			return func() { cancel(); running.Wait() }
+			stopped := make(chan struct{})
+			b.Start(ctx, func() { close(stopped) })
+			return func() { cancel(); <-stopped }
 		}
 		first, second := newBridge(true), newBridge(false)
 		removeFirst := c.add(first)

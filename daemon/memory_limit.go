@@ -13,7 +13,7 @@ import (
 
 // memoryShare is Go's soft memory limit as a share of the memory that the process may
 // have, in percent. The rest is for memory that Go does not count: the program itself,
-// buffers of the system, and pages that the kernel counts for the container.
+// buffers of the system, and the part of the kernel's page cache that counts for the container.
 const memoryShare = 85
 
 // LimitMemory sets Go's soft memory limit to a share of the memory of the container or the

@@ -17,6 +17,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/readahead"
 	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
@@ -28,7 +29,7 @@ import (
 // all feeds share.
 type readAhead struct {
 	feed   int
-	budget *bridge.Budget
+	budget *readahead.Budget
 }
 
 // pipelines builds the bridges of feeds. Its fields are what all feeds share.
@@ -42,6 +43,7 @@ type pipelines struct {
 	failures *failureLog
 	traces   *trace.Tracer // nil if none are sent
 	opts     Options
+	pacer    bridge.Pacer
 }
 
 // newBridge builds the bridge of a feed: the source, the gate that skips entities that the
@@ -49,17 +51,12 @@ type pipelines struct {
 // so it cannot fail: if something is missing, the bridge halts and tries again.
 //
 // The feed takes the place of one with the same name on the admin server.
-func (p *pipelines) newBridge(name string, f config.Feed, snk *busSink) *bridge.Bridge {
+func (p *pipelines) newBridge(name string, f *config.Feed, snk *busSink) *bridge.Bridge {
 	log := p.opts.Log.With("feed", name)
 	share := p.reading.budget.Share()
 	sources := &feedSources{feed: f}
-	observer := p.adm.AddFeed(admin.FeedOptions{
-		Name: name, URL: p.redact.URL(f.Source.URL), Format: string(f.Format),
-		Bus: f.To.Bus, Topic: f.To.Topic,
-		Every: f.Every, Freshness: f.Freshness,
-		Describe: sources.describe, CountLacking: sources.countLacking, DescribeSearch: sources.describeSearch,
-	})
-	all := observers{observer, p.failures.newObserver(name, f)}
+	observer := p.addObserver(name, f, sources)
+	all := observers{observer, p.failures.newObserver(name, *f)}
 	if p.opts.Observer != nil {
 		all = append(all, p.opts.Observer)
 	}
@@ -69,7 +66,7 @@ func (p *pipelines) newBridge(name string, f config.Feed, snk *busSink) *bridge.
 		Feed: name, Writer: p.writer,
 		Open: func(ctx context.Context, kind string) (bridge.Source, string, error) {
 			opened, err := sources.open(SourceOptions{
-				Version: p.opts.Version, IDs: snk.IDs(), Hosts: p.hosts, Budget: p.reading.budget, Memory: share, Redact: p.redact,
+				Version: p.opts.Version, IDs: snk.IDs(), Hosts: p.hosts, ReadAhead: share, Redact: p.redact,
 				Wrap:    p.traces.Transport,
 				Observe: func(e source.Exchange) { observer.Exchanged(e.Method, e.Status, e.Err, e.Took) },
 			}, log)
@@ -88,15 +85,32 @@ func (p *pipelines) newBridge(name string, f config.Feed, snk *busSink) *bridge.
 		Limits:      commitLimits(snk.bus.conf),
 		ReadAhead:   p.reading.feed,
 		Share:       share,
+		Watched:     snk.bus.watched,
+		Pacer:       &p.pacer,
 		Log:         log,
 		Observer:    all,
 	}
 }
 
+// addObserver returns the observer of a feed that the admin server shows.
+func (p *pipelines) addObserver(name string, f *config.Feed, sources *feedSources) *admin.Feed {
+	return p.adm.AddFeed(admin.FeedOptions{
+		Name: name, URL: p.redact.URL(f.Source.URL), Format: string(f.Format),
+		Bus: f.To.Bus, Topic: f.To.Topic,
+		Every: f.Every, Freshness: f.Freshness,
+		Describe: sources.describe, CountLacking: sources.countLacking, DescribeSearch: sources.describeSearch,
+	})
+}
+
+// showFeed makes the admin server show a feed that this copy does not run.
+func (p *pipelines) showFeed(name string, f config.Feed) {
+	p.addObserver(name, &f, &feedSources{feed: &f})
+}
+
 // feedSources are the sources of a feed, from the first time on that all of its files could be
 // read.
 type feedSources struct {
-	feed   config.Feed
+	feed   *config.Feed
 	opened atomic.Pointer[Sources]
 }
 
@@ -105,7 +119,7 @@ func (s *feedSources) open(o SourceOptions, log *slog.Logger) (*Sources, error) 
 	if opened := s.opened.Load(); opened != nil {
 		return opened, nil
 	}
-	opened, err := NewSources(s.feed, o, log)
+	opened, err := newSources(s.feed, o, log)
 	if err != nil {
 		return nil, feed.Permanent(err)
 	}
@@ -113,7 +127,8 @@ func (s *feedSources) open(o SourceOptions, log *slog.Logger) (*Sources, error) 
 	return opened, nil
 }
 
-// sources returns what has been opened, or sources that describe a checkpoint only.
+// sources returns the opened sources. Before they are opened it returns sources that can only
+// describe a checkpoint.
 func (s *feedSources) sources() *Sources {
 	if opened := s.opened.Load(); opened != nil {
 		return opened
@@ -169,9 +184,9 @@ func (o observers) Polled(b feed.Batch, err error, took time.Duration) {
 	}
 }
 
-func (o observers) Settled(b feed.Batch, took time.Duration) {
+func (o observers) Processed(b feed.Batch, took time.Duration) {
 	for _, each := range o {
-		each.Settled(b, took)
+		each.Processed(b, took)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 )
 
-// Reloaded lists what a reload has changed, by name.
+// Reloaded lists the changes of a reload, by name.
 type Reloaded struct {
 	Buses  Changed `json:"buses"`
 	Feeds  Changed `json:"feeds"`
@@ -140,6 +140,7 @@ func needRestart(old, now *config.Config, levelCanChange bool) config.Errors {
 	check(slices.Equal(old.SecretParameters, now.SecretParameters), "secret_parameters")
 	check(old.Grace == now.Grace, "grace")
 	check(old.ReadAhead == now.ReadAhead, "read_ahead")
+	check(reflect.DeepEqual(old.Fleet, now.Fleet), "fleet")
 	check(reflect.DeepEqual(old.Admin, now.Admin), "admin")
 	check(old.Metrics == now.Metrics, "metrics")
 	names := maps.Clone(old.Buses)
@@ -187,8 +188,13 @@ func (d *daemon) apply(cfg *config.Config) (*Reloaded, error) {
 	prepared := map[string]*runningFeed{}
 	for _, name := range changed.Feeds.started() {
 		f := cfg.Feeds[name]
+		if !d.membership.isOwner(f) {
+			d.feeds.pipelines.showFeed(name, f)
+			continue
+		}
 		prepared[name] = d.feeds.prepare(name, f, next.byName[f.To.Bus])
 	}
+	d.membership.configure(cfg)
 	d.feeds.stop(changed.Feeds.stopped())
 	d.served.replace(changed.Served.stopped(), served)
 	for _, bus := range unused {
@@ -204,16 +210,15 @@ func (d *daemon) apply(cfg *config.Config) (*Reloaded, error) {
 		}
 	}
 	go next.connectAll(d.ctx)
-	for name, f := range prepared {
-		d.feeds.start(d.ctx, name, f)
-	}
+	d.feeds.startAll(d.ctx, prepared)
 	if d.opts.Level != nil {
 		_ = d.opts.Level.UnmarshalText([]byte(cfg.Log.Level)) // it was checked
 	}
 	return changed, nil
 }
 
-// forget removes what the configuration does not have any more from the admin server.
+// forget removes feeds, served feeds and buses that the configuration no longer has from the
+// admin server.
 func (d *daemon) forget(changed *Reloaded) {
 	for _, name := range changed.Feeds.Removed {
 		d.adm.RemoveFeed(name)
@@ -236,7 +241,7 @@ func (d *daemon) compare(cfg *config.Config) *Reloaded {
 	busRestarted := func(name string) bool { return slices.Contains(changed.Buses.all(), name) }
 	changed.Feeds = compareNames(d.cfg.Feeds, cfg.Feeds, func(name string) bool {
 		f := cfg.Feeds[name]
-		return reflect.DeepEqual(d.cfg.Feeds[name], f) && d.feeds.running[name].files == fingerprintFiles(f) && !busRestarted(f.To.Bus)
+		return reflect.DeepEqual(d.cfg.Feeds[name], f) && d.feeds.hasFiles(name, f) && !busRestarted(f.To.Bus)
 	})
 	if cfg.Serve != nil {
 		changed.Served = compareNames(d.cfg.Serve.Feeds, cfg.Serve.Feeds, func(name string) bool {

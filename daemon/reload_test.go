@@ -50,8 +50,8 @@ type reloadable struct {
 // Polled implements bridge.Observer.
 func (*reloadable) Polled(feed.Batch, error, time.Duration) {}
 
-// Settled implements bridge.Observer.
-func (*reloadable) Settled(feed.Batch, time.Duration) {}
+// Processed implements bridge.Observer.
+func (*reloadable) Processed(feed.Batch, time.Duration) {}
 
 // Entered implements bridge.Observer.
 func (r *reloadable) Entered(s bridge.Status) {
@@ -425,8 +425,8 @@ func TestMissingFileHaltsItsFeedOnly(t *testing.T) {
 	r := startReloadable(t, environ)
 	r.awaitFeed(t, "good", entities(12))
 	for name, want := range map[string]string{
-		"bad":   "halted: auth.tls.ca_file: open " + missing + ": no such file or directory; nothing is published until this is fixed",
-		"other": "halted: bus far: nats: tls.ca_file: nats: error loading or parsing rootCA file: open " + missing + ": no such file or directory; nothing is published until this is fixed",
+		"bad":   "halted: auth.tls.ca_file: open " + missing + ": no such file or directory; create the file, or correct its path; nothing is published until this is fixed",
+		"other": "halted: bus far: nats: tls.ca_file: nats: error loading or parsing rootCA file: open " + missing + ": no such file or directory; create the file, or correct its path; nothing is published until this is fixed",
 	} {
 		row := r.awaitFeed(t, name, func(row feedRow) bool { return row.State == "halted" })
 		if !strings.HasPrefix(row.Explanation, want) {

@@ -4,7 +4,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,11 +28,12 @@ func TestSearchIsDescribed(t *testing.T) {
 	}})
 	upstream.SetLen(4)
 	var sources *daemon.Sources
+	var mu sync.Mutex // guards during: pages ahead are requested concurrently
 	var during []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodHead {
-			during = append(during, sources.DescribeSearch(checkpoint.Checkpoint{}))
-		}
+		mu.Lock()
+		during = append(during, sources.DescribeSearch(checkpoint.Checkpoint{}))
+		mu.Unlock()
 		upstream.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
@@ -53,7 +56,10 @@ func TestSearchIsDescribed(t *testing.T) {
 		t.Fatalf("read %v, %v", b.Entities, err)
 	}
 	want := []string{"", target + "1 page is searched, back to 2026-01-01T00:03:00Z", target + "2 pages are searched, back to 2026-01-01T00:02:00Z"}
-	if diff := cmp.Diff(want, during[:min(len(during), 3)]); diff != "" {
+	mu.Lock()
+	got := slices.Clone(during[:min(len(during), 3)])
+	mu.Unlock()
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, cp := range []checkpoint.Checkpoint{{Source: datareplication.Kind, Cursor: b.Cursor}, {}, {Cursor: feed.Cursor("no cursor")}} {

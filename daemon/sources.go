@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -14,6 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/readahead"
 	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -27,16 +30,22 @@ import (
 // them.
 const batchEntities = nats.MaxEntities
 
+// A batch of a datareplication feed is a small part of the largest commit, because commits are
+// made of whole batches. With batches of a page of 500 entities a commit to NATS could never have
+// more than 500 of 999, and with 1 MiB no more than 3 of 4 MiB.
+const (
+	pageBatchEntities = nats.MaxEntities / 9
+	pageBatchBytes    = nats.MaxBytes / 16
+)
+
 // SourceOptions are the options of the sources of a feed. Only IDs is required.
 type SourceOptions struct {
 	// Version holds the version of the program, for the User-Agent.
 	Version string
 	// IDs are those that the topic holds. Sources of Atom and RSS compare with them.
 	IDs *sink.IDs
-	// Budget bounds what several feeds read ahead together; nil for no bound.
-	Budget syndication.Budget
-	// Memory is Budget for datareplication, with the memory of one feed; nil for no bound.
-	Memory datareplication.Memory
+	// ReadAhead is the feed's share of the budget for what all feeds read ahead; nil for no bound.
+	ReadAhead *readahead.Share
 	// Hosts has the connections and pauses that several feeds share; nil for its own.
 	Hosts *source.Hosts
 	// Observe is called after each request. It may be nil.
@@ -53,11 +62,11 @@ type SourceOptions struct {
 // of the feed's URL. All methods but Describe, CountLacking and DescribeSearch are for one
 // goroutine at a time.
 type Sources struct {
-	feed   config.Feed
+	feed   *config.Feed
 	client *source.Client
 	opts   SourceOptions
 	log    *slog.Logger
-	opened map[string]sink.Source // by their kind; they cache validators and pages
+	opened []openedSource // one of each kind; they cache validators and pages
 
 	mu     sync.Mutex    // guards the fields below
 	found  config.Format // the format that was detected last
@@ -65,15 +74,26 @@ type Sources struct {
 	search func() string // describes the search of that source
 }
 
+// openedSource is the source of a kind.
+type openedSource struct {
+	kind   string
+	source sink.Source
+}
+
 // NewSources returns the sources of a feed. It makes no request. It returns an error if a
 // file that the feed's configuration names cannot be read.
 func NewSources(f config.Feed, o SourceOptions, log *slog.Logger) (*Sources, error) {
+	return newSources(&f, o, log)
+}
+
+// newSources is NewSources for a feed whose configuration does not change.
+func newSources(f *config.Feed, o SourceOptions, log *slog.Logger) (*Sources, error) {
 	userAgent := "feedbridge/" + o.Version + " (+https://github.com/feedbridge/feedbridge)"
-	client, err := source.NewClient(f.Source, source.Options{UserAgent: userAgent, Hosts: o.Hosts, Observe: o.Observe, Wrap: o.Wrap, Redact: o.Redact})
+	client, err := source.NewClient(f.Source, source.Options{UserAgent: userAgent, Hosts: o.Hosts, Observe: o.Observe, Wrap: o.Wrap, Log: log, Redact: o.Redact})
 	if err != nil {
 		return nil, err
 	}
-	return &Sources{feed: f, client: client, opts: o, log: log, opened: map[string]sink.Source{}}, nil
+	return &Sources{feed: f, client: client, opts: o, log: log}, nil
 }
 
 // Open returns the source to read with, and its kind. kind is that of the
@@ -84,29 +104,41 @@ func (s *Sources) Open(ctx context.Context, kind string) (sink.Source, string, e
 		kind = configured
 	}
 	if kind == "" {
-		format, err := s.DetectFormat(ctx)
+		format, err := s.detectFormat(ctx, s.client.HandOver)
 		if err != nil {
 			return nil, "", err
 		}
 		kind = format.Kind()
 	}
-	if s.opened[kind] == nil {
-		src, err := s.newSource(kind)
-		if err != nil {
-			return nil, "", err
-		}
-		s.opened[kind] = src
+	opened, err := s.sourceOf(kind)
+	if err != nil {
+		return nil, "", err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kind = kind
-	switch src := s.opened[kind].(type) {
+	switch src := opened.(type) {
 	case *datareplication.Source:
 		s.search = func() string { return src.Search().String() }
 	case *syndication.Source:
 		s.search = src.Search
 	}
-	return s.opened[kind], kind, nil
+	return opened, kind, nil
+}
+
+// sourceOf returns the source of a kind, always the same.
+func (s *Sources) sourceOf(kind string) (sink.Source, error) {
+	for _, o := range s.opened {
+		if o.kind == kind {
+			return o.source, nil
+		}
+	}
+	src, err := s.newSource(kind)
+	if err != nil {
+		return nil, err
+	}
+	s.opened = append(s.opened, openedSource{kind, src})
+	return src, nil
 }
 
 // newSource returns a new source of a kind.
@@ -120,7 +152,7 @@ func (s *Sources) newSource(kind string) (sink.Source, error) {
 			return nil, feed.Permanent(fmt.Errorf("start: %s is a position in a datareplication feed, and this one is Atom or RSS; set beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Start))
 		}
 		cfg := syndication.Config{
-			Config: f.Source, Settings: f.Syndication, Every: f.Every, BatchEntities: batchEntities, Budget: s.opts.Budget,
+			Config: f.Source, Settings: f.Syndication, Every: f.Every, BatchEntities: batchEntities, Budget: s.opts.ReadAhead.Budget(),
 			Start: syndication.Start{Now: f.Start.Now, At: f.Start.At}, Redact: s.opts.Redact,
 		}
 		if f.Format != "auto" {
@@ -133,14 +165,21 @@ func (s *Sources) newSource(kind string) (sink.Source, error) {
 
 func (s *Sources) datareplication() *datareplication.Source {
 	return datareplication.New(datareplication.Config{
-		Config: s.feed.Source, Start: s.feed.Start, Gap: s.feed.Gap, BatchEntities: batchEntities, Memory: s.opts.Memory,
+		Config: s.feed.Source, Start: s.feed.Start, Gap: s.feed.Gap, BatchEntities: pageBatchEntities, BatchBytes: pageBatchBytes,
+		Memory: s.opts.ReadAhead,
 	}, s.client, s.log)
 }
 
 // DetectFormat requests the feed's URL and returns the format that it serves. It logs the
 // format when that is new. The error is permanent if the URL does not serve a feed.
 func (s *Sources) DetectFormat(ctx context.Context) (config.Format, error) {
-	format, err := detectFormat(ctx, s.client, s.feed.Source.URL)
+	return s.detectFormat(ctx, func(_ source.Request, resp *source.Response, _ []byte) { resp.Body.Close() })
+}
+
+// detectFormat is DetectFormat, and calls keep with a response that the source of that format
+// can go on with.
+func (s *Sources) detectFormat(ctx context.Context, keep keepResponse) (config.Format, error) {
+	format, err := detectFormat(ctx, s.client, s.feed.Source.URL, keep)
 	if err != nil {
 		return "", err
 	}
@@ -178,9 +217,9 @@ func (s *Sources) Describe(cp checkpoint.Checkpoint) (format string, shown any) 
 // be called concurrently.
 func (s *Sources) CountLacking(cp checkpoint.Checkpoint) (gaps, deletes int, known bool) {
 	_, shown := s.Describe(cp)
-	place, known := shown.(syndication.CursorInfo)
+	info, known := shown.(syndication.CursorInfo)
 	if known {
-		gaps, deletes = place.Lacks()
+		gaps, deletes = info.Lacks()
 	}
 	return gaps, deletes, known
 }
@@ -196,8 +235,8 @@ func (s *Sources) DescribeSearch(cp checkpoint.Checkpoint) string {
 			return text
 		}
 	}
-	if _, place := s.Describe(cp); place != nil {
-		if p, ok := place.(datareplication.CursorInfo); ok {
+	if _, info := s.Describe(cp); info != nil {
+		if p, ok := info.(datareplication.CursorInfo); ok {
 			return p.Search().String()
 		}
 	}
@@ -218,35 +257,47 @@ func (s *Sources) ReadSnapshot(ctx context.Context, take func(feed.Batch) error)
 // a snapshot.
 var ErrMaybeIndex = errors.New("if it is the index of a snapshot, set start to snapshot: and this url, and url to that of the feed")
 
+// keepResponse takes a response to a request, and the part of its body that was read. It closes
+// the response.
+type keepResponse func(r source.Request, resp *source.Response, read []byte)
+
 // detectFormat returns the format of the document at a URL: by its media type if that is multipart,
 // and by its root element if not. An answer of 204 is a datareplication feed
-// without entities. It reads no more than it needs.
-func detectFormat(ctx context.Context, client *source.Client, url string) (config.Format, error) {
-	resp, err := client.Do(ctx, source.Request{Method: http.MethodGet, URL: url})
+// without entities. The body is read as far as needed, and keep gets the rest.
+func detectFormat(ctx context.Context, client *source.Client, url string, keep keepResponse) (config.Format, error) {
+	get := source.Request{Method: http.MethodGet, URL: url}
+	resp, err := client.Do(ctx, get)
 	if err != nil {
 		return "", err
 	}
-	defer resp.Body.Close()
-	if resp.Status == http.StatusNoContent {
+	if isMultipart(resp) {
+		keep(get, resp, nil)
 		return datareplication.Kind, nil
 	}
+	var read bytes.Buffer
 	contentType := resp.Header.Get("Content-Type")
-	if main, _, _ := strings.Cut(contentType, "/"); strings.EqualFold(strings.TrimSpace(main), "multipart") {
-		return datareplication.Kind, nil
-	}
-	format, err := feedxml.Detect(resp.Body, feedxml.Options{URL: resp.URL.String(), ContentType: contentType})
+	format, err := feedxml.Detect(io.TeeReader(resp.Body, &read), feedxml.Options{URL: resp.URL.String(), ContentType: contentType})
 	if errors.Is(err, feedxml.ErrNotFeed) {
 		err = fmt.Errorf("the url serves neither a datareplication feed (multipart pages) nor Atom or RSS: %w", err)
 		if media, _, _ := mime.ParseMediaType(contentType); media == "application/json" || strings.HasSuffix(media, "+json") {
 			err = fmt.Errorf("%w; %w", err, ErrMaybeIndex)
 		}
-		return "", feed.Permanent(err)
+		err = feed.Permanent(err)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
+		resp.Body.Close()
 		return "", err
-	case format == feedxml.RDF:
+	}
+	keep(get, resp, read.Bytes())
+	if format == feedxml.RDF {
 		format = feedxml.RSS
 	}
 	return config.Format(format), nil
+}
+
+// isMultipart reports whether a response is a page of a datareplication feed, or 204 of one that has
+// no entities yet.
+func isMultipart(resp *source.Response) bool {
+	main, _, _ := strings.Cut(resp.Header.Get("Content-Type"), "/")
+	return resp.Status == http.StatusNoContent || strings.EqualFold(strings.TrimSpace(main), "multipart")
 }

@@ -68,7 +68,7 @@ func (s *supervisor) feedWatchdog(ctx context.Context, alive func(ctx context.Co
 	defer ticker.Stop()
 	failing := false // logged once, until it answers again
 	for {
-		switch err := withTimeout(ctx, period, alive); {
+		switch err := runWithin(ctx, period, alive); {
 		case ctx.Err() != nil:
 			return
 		case err != nil && failing:
@@ -87,7 +87,8 @@ func (s *supervisor) feedWatchdog(ctx context.Context, alive func(ctx context.Co
 	}
 }
 
-func withTimeout(ctx context.Context, limit time.Duration, do func(ctx context.Context) error) error {
+// runWithin calls do with a context that ends after limit, and returns its error.
+func runWithin(ctx context.Context, limit time.Duration, do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return do(ctx)

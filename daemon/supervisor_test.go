@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,32 +16,12 @@ import (
 
 	"github.com/feedbridge/feedbridge/admin"
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 )
 
-// transcript has the messages and the log of a supervisor. Any goroutine may use it.
-type transcript struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (tr *transcript) Write(p []byte) (int, error) {
-	tr.mu.Lock()
-	defer tr.mu.Unlock()
-	return tr.text.Write(p)
-}
-
-// take returns the text since the last call.
-func (tr *transcript) take() string {
-	tr.mu.Lock()
-	defer tr.mu.Unlock()
-	text := tr.text.String()
-	tr.text.Reset()
-	return text
-}
-
-// recordingSupervisor returns a supervisor whose messages and warnings go to a transcript.
-func recordingSupervisor(watchdog time.Duration) (*supervisor, *transcript) {
-	text := &transcript{}
+// recordingSupervisor returns a supervisor whose messages and warnings go to a buffer.
+func recordingSupervisor(watchdog time.Duration) (*supervisor, *logbuffer.Buffer) {
+	text := &logbuffer.Buffer{}
 	log := slog.New(slog.NewTextHandler(text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
@@ -74,27 +52,27 @@ func TestWatchdogIsFedWhileTheProcessIsAlive(t *testing.T) {
 		}()
 		time.Sleep(50 * time.Second)
 		synctest.Wait()
-		if got, want := text.take(), strings.Repeat("WATCHDOG=1\n", 4); got != want {
+		if got, want := text.Take(), strings.Repeat("WATCHDOG=1\n", 4); got != want {
 			t.Errorf("sent %q in 50s, want one at the start and one every 15s", got)
 		}
 
 		failing.Store(true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got := text.take(); strings.Contains(got, "WATCHDOG") || strings.Count(got, "the process does not answer itself") != 1 || !strings.Contains(got, `error="no answer"`) {
+		if got := text.Take(); strings.Contains(got, "WATCHDOG") || strings.Count(got, "the process does not answer itself") != 1 || !strings.Contains(got, `error="no answer"`) {
 			t.Errorf("a process that does not answer has sent and logged %q", got)
 		}
 
 		failing.Store(false)
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
-		if got := text.take(); got != "WATCHDOG=1\n" {
+		if got := text.Take(); got != "WATCHDOG=1\n" {
 			t.Errorf("a process that answers again has sent and logged %q", got)
 		}
 
 		cancel()
 		<-done
-		if got := text.take(); got != "" {
+		if got := text.Take(); got != "" {
 			t.Errorf("at its end it has sent and logged %q", got)
 		}
 	})
@@ -122,7 +100,7 @@ func TestWatchdogIsNotFedByAProcessThatHangs(t *testing.T) {
 				})
 				time.Sleep(time.Hour)
 				synctest.Wait()
-				got := text.take()
+				got := text.Take()
 				if strings.Contains(got, "WATCHDOG") {
 					t.Errorf("sent %q", got)
 				}
@@ -138,7 +116,7 @@ func TestWatchdogIsOffUnlessSystemdWantsIt(t *testing.T) {
 	t.Parallel()
 	s, text := recordingSupervisor(0)
 	s.feedWatchdog(t.Context(), func(context.Context) error { panic("checked") })
-	if got := text.take(); got != "" {
+	if got := text.Take(); got != "" {
 		t.Errorf("sent %q", got)
 	}
 }
@@ -175,7 +153,7 @@ func TestLivenessCheckAsksTheAdminServer(t *testing.T) {
 			t.Errorf("%s: it is alive without a server", address)
 		}
 	}
-	if err := newLivenessCheck(admin.New(admin.Options{}), nil)(t.Context()); err != nil {
+	if err := newLivenessCheck(admin.New(admin.Options{Log: slog.New(slog.DiscardHandler)}), nil)(t.Context()); err != nil {
 		t.Errorf("without an admin server: %v", err)
 	}
 }
@@ -242,7 +220,7 @@ func TestReloadIsReportedToSystemd(t *testing.T) {
 	s, text := recordingSupervisor(0)
 	s.reportReloading()
 	s.reportReady()
-	if lines := strings.Split(text.take(), "\n"); len(lines) != 4 || !strings.HasPrefix(lines[0], "MONOTONIC_USEC=") || lines[1] != "RELOADING=1" || lines[2] != "READY=1" {
+	if lines := strings.Split(text.Take(), "\n"); len(lines) != 4 || !strings.HasPrefix(lines[0], "MONOTONIC_USEC=") || lines[1] != "RELOADING=1" || lines[2] != "READY=1" {
 		t.Errorf("sent %q", lines)
 	}
 }
@@ -252,7 +230,7 @@ func TestSupervisorThatCannotBeReachedIsLogged(t *testing.T) {
 	s, text := recordingSupervisor(0)
 	s.notify = func(string) (bool, error) { return false, errors.New("no such socket") }
 	s.reportReady()
-	if got := text.take(); !strings.Contains(got, `msg="cannot report the state to systemd" error="no such socket"`) {
+	if got := text.Take(); !strings.Contains(got, `msg="cannot report the state to systemd" error="no such socket"`) {
 		t.Errorf("logged %q", got)
 	}
 }

@@ -123,8 +123,11 @@ func TestTraces(t *testing.T) {
 	}
 	stop()
 
-	if otel.service != "feedbridge" {
-		t.Errorf("service.name is %q", otel.service)
+	otel.mu.Lock()
+	service := otel.service
+	otel.mu.Unlock()
+	if service != "feedbridge" {
+		t.Errorf("service.name is %q", service)
 	}
 	polls, fruitful := map[string]span{}, map[string]bool{}
 	for _, p := range otel.named("poll orders") {

@@ -106,3 +106,21 @@ func TestManifestsHaveAValidConfiguration(t *testing.T) {
 		t.Errorf("the configuration is %+v", cfg)
 	}
 }
+
+// The variables by which the chart sets up a fleet are those of the configuration.
+func TestFleetVariablesOfTheChart(t *testing.T) {
+	t.Parallel()
+	if template := read(t, "chart/templates/deployment.yaml"); !strings.Contains(template, "name: FEEDBRIDGE_FLEET_NAME") || !strings.Contains(template, "name: FEEDBRIDGE_FLEET_BUS") {
+		t.Error("the chart does not set the variables")
+	}
+	file := t.TempDir() + "/feedbridge.yaml"
+	if err := os.WriteFile(file, []byte("buses: {main: {kafka: {brokers: [kafka:9092]}}}\nfeeds: {orders: {url: https://shop.example.com/feed}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, environ := range [][]string{{"FEEDBRIDGE_FLEET_NAME=shop"}, {"FEEDBRIDGE_FLEET_NAME=shop", "FEEDBRIDGE_FLEET_BUS=main"}} {
+		cfg, err := config.Load(config.Options{File: file, Environ: environ})
+		if err != nil || cfg.Fleet == nil || *cfg.Fleet != (config.Fleet{Name: "shop", Bus: "main"}) {
+			t.Errorf("%q: error %v, fleet %+v", environ, err, cfg.Fleet)
+		}
+	}
+}

@@ -151,6 +151,12 @@ type Batch struct {
 	// Violations are the breaches of the specification that were seen while
 	// this batch was read and that did not stop the reading.
 	Violations []Violation
+
+	// Free returns the memory of Entities to the source, which uses it again: the slice itself,
+	// and the bytes of bodies, headers and IDs. It is called at most once, after Entities were
+	// committed, and may be called during a call of the source's Next. A batch that is dropped
+	// need not be freed. Nil means that the memory is left to the garbage collector.
+	Free func()
 }
 
 // Size returns the sum of the sizes of the batch's entities, in bytes.
@@ -172,6 +178,11 @@ type Violation struct {
 	Page string
 	// Detail is the evidence, for a person.
 	Detail string
+}
+
+// NewViolation returns a violation whose detail is formatted as by [fmt.Sprintf].
+func NewViolation(kind, page, format string, args ...any) Violation {
+	return Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}
 }
 
 func (v *Violation) Error() string {

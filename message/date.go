@@ -149,19 +149,9 @@ func parseMail(s string) (t time.Time, wrongWeekday, ok bool) {
 	if len(fields) < 4 || len(fields) > 5 || len(fields[0]) > 2 {
 		return time.Time{}, false, false
 	}
-	day, month, year := parseNumber(fields[0]), monthOf(fields[1]), parseNumber(fields[2])
-	switch len(fields[2]) {
-	case 4:
-	case 3: // RFC 5322, section 4.3
-		year += 1900
-	case 2:
-		if year += 1900; year < 1950 {
-			year += 100
-		}
-	default:
-		return time.Time{}, false, false
-	}
-	p := dateParser{rest: fields[3], ok: day >= 0 && month > 0 && parseNumber(fields[2]) >= 0}
+	day, month := parseNumber(fields[0]), monthOf(fields[1])
+	year, ok := parseYear(fields[2])
+	p := dateParser{rest: fields[3], ok: day >= 0 && month > 0 && ok}
 	c := p.readClock(1)
 	if p.rest != "" {
 		return time.Time{}, false, false
@@ -179,6 +169,26 @@ func parseMail(s string) (t time.Time, wrongWeekday, ok bool) {
 		wrongWeekday = !isWeekday(weekday, time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC).Weekday())
 	}
 	return t, wrongWeekday, ok
+}
+
+// parseYear parses a year of two to four digits.
+func parseYear(s string) (year int, ok bool) {
+	year = parseNumber(s)
+	if year < 0 {
+		return 0, false
+	}
+	switch len(s) {
+	case 4:
+		return year, true
+	case 3: // RFC 5322, section 4.3
+		return 1900 + year, true
+	case 2:
+		if year < 50 {
+			return 2000 + year, true
+		}
+		return 1900 + year, true
+	}
+	return 0, false
 }
 
 // isWeekday reports whether s is the English name of a weekday, or at least the

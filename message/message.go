@@ -68,6 +68,13 @@ func Header(feedName string, e feed.Entity) feed.Header {
 // AppendHeader appends to h what [Header] returns. It saves an allocation for
 // callers that send many messages.
 func AppendHeader(h feed.Header, feedName string, e feed.Entity) feed.Header {
+	h, _ = appendHeader(h, feedName, &e)
+	return h
+}
+
+// appendHeader is [AppendHeader]. isComplete reports that the entity has a Content-ID, a
+// Last-Modified and an Operation-Type of its own.
+func appendHeader(h feed.Header, feedName string, e *feed.Entity) (_ feed.Header, isComplete bool) {
 	renamed := false
 	var hasID, hasModified, hasOperation bool
 	for _, f := range e.Header {
@@ -109,7 +116,7 @@ func AppendHeader(h feed.Header, feedName string, e feed.Entity) feed.Header {
 	if renamed {
 		add(Names, namesOf(e.Header))
 	}
-	return h
+	return h, hasID && hasModified && hasOperation
 }
 
 // namesOf returns the value of [Names]. It lists all well-known headers, because
@@ -139,14 +146,18 @@ func canonical(name string) string {
 	case len(OperationType):
 		known = OperationType
 	}
-	if known == "" || name != known && !strings.EqualFold(name, known) {
+	if known == "" || !equalFold(name, known) {
 		return ""
 	}
 	return known
 }
 
-func isTraceparent(name string) bool {
-	return len(name) == len(Traceparent) && strings.EqualFold(name, Traceparent)
+func isTraceparent(name string) bool { return equalFold(name, Traceparent) }
+
+// equalFold is [strings.EqualFold] for names in ASCII. Most of them differ in length or not at all,
+// which is faster to compare.
+func equalFold(name, want string) bool {
+	return len(name) == len(want) && (name == want || strings.EqualFold(name, want))
 }
 
 // reserved reports whether a header cannot travel under its own name. A NATS
@@ -154,9 +165,13 @@ func isTraceparent(name string) bool {
 // prefix. A NATS client takes a message without a body that has a Status for a
 // reply of the server, and a KV-Operation for the mark of a deleted key.
 func reserved(name string) bool {
-	// Nearly all names start with another letter.
-	if name == "" || !strings.ContainsRune("nNfFsSkK", rune(name[0])) {
+	if name == "" {
 		return false
+	}
+	switch name[0] {
+	case 'n', 'N', 'f', 'F', 's', 'S', 'k', 'K':
+	default:
+		return false // nearly all names
 	}
 	return hasPrefixFold(name, natsServer) || hasPrefixFold(name, ours) ||
 		strings.EqualFold(name, "Status") || strings.EqualFold(name, "KV-Operation")
@@ -195,15 +210,15 @@ func Decode(h feed.Header, into feed.Header) Decoded {
 			}
 			d.Foreign = false
 			switch {
-			case strings.EqualFold(f.Name, FeedName):
+			case equalFold(f.Name, FeedName):
 				d.Feed = f.Value
-			case strings.EqualFold(f.Name, Page):
+			case equalFold(f.Name, Page):
 				d.Page = f.Value
-			case strings.EqualFold(f.Name, Mark):
+			case equalFold(f.Name, Mark):
 				d.Mark = f.Value
-			case strings.EqualFold(f.Name, Names):
+			case equalFold(f.Name, Names):
 				names = f.Value
-			case strings.EqualFold(f.Name, Trace):
+			case equalFold(f.Name, Trace):
 				traced = true
 			}
 			continue
@@ -280,5 +295,5 @@ func Entity(h feed.Header, body []byte) (feed.Entity, error) {
 }
 
 func hasPrefixFold(s, prefix string) bool {
-	return len(s) >= len(prefix) && s[0]|' ' == prefix[0]|' ' && strings.EqualFold(s[:len(prefix)], prefix)
+	return len(s) >= len(prefix) && s[0]|' ' == prefix[0]|' ' && equalFold(s[:len(prefix)], prefix)
 }

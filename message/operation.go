@@ -13,6 +13,14 @@ func FormatOperation(op feed.Operation) string { return "http-equiv=" + string(o
 // like, or the operation only, in any case and with or without quotes around the
 // operation or the whole value. It reports false for everything else.
 func ParseOperation(s string) (op feed.Operation, ok bool) {
+	switch s { // as nearly all feeds write it; this runs for every entity
+	case "http-equiv=PUT":
+		return feed.Put, true
+	case "http-equiv=PATCH":
+		return feed.Patch, true
+	case "http-equiv=DELETE":
+		return feed.Delete, true
+	}
 	s = unquote(s)
 	if name, value, found := strings.Cut(s, "="); found {
 		if !strings.EqualFold(trimSpace(name), "http-equiv") {

@@ -50,8 +50,8 @@ func NewRedactor(names ...string) *Redactor {
 }
 
 // CheckParameter returns an error for a name that cannot be a parameter's name, so that a
-// Redactor would never find it. The error quotes the name up to what is wrong, because a
-// secret may follow.
+// Redactor would never find it. The error quotes the name up to the first invalid character,
+// because a secret may follow.
 func CheckParameter(name string) error {
 	decoded, err := url.QueryUnescape(name)
 	if err != nil {

@@ -243,30 +243,11 @@ func (a *article) addRSSValue(t *tag, name, value, base string) {
 func (a *article) readAtom(s *scanner, t *tag, base string) error {
 	switch t.local {
 	case "title", "summary", "content", "rights", "copyright":
-		p, err := readProse(s, t)
-		if err != nil {
-			return err
-		}
-		at := map[string]**prose{"title": &a.title, "summary": &a.summary, "content": &a.content, "rights": &a.rights, "copyright": &a.rights}[t.local]
-		if src := t.attrValue("src"); src != "" && t.local == "content" {
-			a.links = append(a.links, link{rel: "enclosure", href: a.resolve(base, src), kind: t.attrValue("type")})
-		} else if *at == nil && !p.hasNoText() {
-			*at = p
-		}
-		return nil
-	case "author", "contributor":
-		p, err := readAtomPerson(s)
-		if err != nil {
-			return err
-		}
-		to := &a.authors
-		if t.local == "contributor" {
-			to = &a.contributors
-		}
-		if p != (person{}) {
-			*to = append(*to, p)
-		}
-		return nil
+		return a.readAtomProse(s, t, base)
+	case "author":
+		return readAtomPersonInto(s, &a.authors)
+	case "contributor":
+		return readAtomPersonInto(s, &a.contributors)
 	case "source":
 		return a.readSource(s)
 	}
@@ -296,6 +277,30 @@ func (a *article) readAtom(s *scanner, t *tag, base string) error {
 		setIfEmpty(&a.updated, value)
 	}
 	return nil
+}
+
+// readAtomProse reads a child of an entry of Atom that has text, or content that is elsewhere.
+func (a *article) readAtomProse(s *scanner, t *tag, base string) error {
+	p, err := readProse(s, t)
+	if err != nil {
+		return err
+	}
+	at := map[string]**prose{"title": &a.title, "summary": &a.summary, "content": &a.content, "rights": &a.rights, "copyright": &a.rights}[t.local]
+	if src := t.attrValue("src"); src != "" && t.local == "content" {
+		a.links = append(a.links, link{rel: "enclosure", href: a.resolve(base, src), kind: t.attrValue("type")})
+	} else if *at == nil && !p.hasNoText() {
+		*at = p
+	}
+	return nil
+}
+
+// readAtomPersonInto reads a person of an entry of Atom and appends it to people, unless it is empty.
+func readAtomPersonInto(s *scanner, people *[]person) error {
+	p, err := readAtomPerson(s)
+	if err == nil && p != (person{}) {
+		*people = append(*people, p)
+	}
+	return err
 }
 
 // readSource reads an atom:source, for the authors that the entry inherits.

@@ -20,10 +20,10 @@ func TestConversionIsBounded(t *testing.T) {
 		"categories":                               `<item>` + strings.Repeat(`<category>a</category>`, n) + `</item>`,
 		"ampersands":                               `<item><description>` + strings.Repeat(`<![CDATA[&]]>`, n) + `</description></item>`,
 	} {
-		for _, f := range []format{atomFormat{}, rssFormat{}} {
+		for _, f := range []Format{Atom, RSS} {
 			out := f.appendEntity(nil, &page{}, &entity{id: "1", op: "PUT", body: []byte(body)})
 			if most := 6*len(body) + 10_000; len(out) > most {
-				t.Errorf("%s: %T makes %d bytes of %d", name, f, len(out), len(body))
+				t.Errorf("%s: %s makes %d bytes of %d", name, f, len(out), len(body))
 			}
 		}
 	}

@@ -12,12 +12,6 @@ import (
 	"github.com/feedbridge/feedbridge/message"
 )
 
-// atomFormat is an archived feed (RFC 5005, section 4): every page that is full is an archive
-// document, and the subscription document has the newer entries.
-type atomFormat struct{}
-
-func (atomFormat) contentType(*page) string { return "application/atom+xml; charset=utf-8" }
-
 // feedID is the same in all documents of a topic.
 func feedID(c *Config, epoch string) string {
 	sum := sha256.Sum256([]byte(c.Name + " " + epoch))
@@ -26,7 +20,10 @@ func feedID(c *Config, epoch string) string {
 	return fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-func (atomFormat) headAndTail(c *Config, p *page) (head, tail []byte) {
+// atomHeadAndTail returns the bytes around the entries of a document of an archived feed (RFC
+// 5005, section 4): every page that is full is an archive document, and the subscription document
+// has the newer entries.
+func atomHeadAndTail(c *Config, p *page) (head, tail []byte) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s<feed xmlns=%q>\n<id>%s</id>\n<title>%s</title>\n<updated>%s</updated>\n<author><name>feedbridge</name></author>\n",
 		xml.Header, atomSpace, feedID(c, p.id.epoch), escaped(c.Title), rfc3339(p.updated()))
@@ -39,10 +36,10 @@ func (atomFormat) headAndTail(c *Config, p *page) (head, tail []byte) {
 	return b.Bytes(), []byte("</feed>\n")
 }
 
-// appendEntity appends an entry. An entry of Atom keeps all that it says, and gets the
+// appendAtomEntry appends an entity as an entry. An entry of Atom keeps all that it says, and gets the
 // elements that make it complete; items of RSS and entries of Atom 0.3 are converted.
 // A message of any other type becomes the content of an entry.
-func (atomFormat) appendEntity(b []byte, _ *page, e *entity) []byte {
+func appendAtomEntry(b []byte, e *entity) []byte {
 	if e.op == "DELETE" {
 		return tombstone(b, e, toIRI(e.entryID))
 	}

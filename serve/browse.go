@@ -84,7 +84,7 @@ func (f *handler) browsePage(w http.ResponseWriter, r *http.Request, p *page) er
 	w.Header().Set("Cache-Control", f.cfg.cacheControl(false))
 	view := shownPage{Title: f.cfg.Title, Name: f.cfg.Name, Latest: f.cfg.entryURL()}
 	if p != nil {
-		span, err := f.pages.topic.Span(r.Context())
+		span, err := f.pages.spans.Span(r.Context())
 		if err != nil {
 			return err
 		}

@@ -104,7 +104,7 @@ func readCold(b *testing.B, log Log) {
 	}
 	url, stop := listen(b, NewServer(ServerOptions{}, f).Serve)
 	defer stop()
-	span, err := f.builder.topic.Span(b.Context())
+	span, err := f.builder.spans.Span(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -34,9 +34,9 @@ func newSite(t testing.TB) *site {
 	s := new(site)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f := s.feed.Load()
-		f.builder.topic.mu.Lock()
-		f.builder.topic.at = time.Time{}
-		f.builder.topic.mu.Unlock()
+		f.builder.spans.mu.Lock()
+		f.builder.spans.at = time.Time{}
+		f.builder.spans.mu.Unlock()
 		f.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)

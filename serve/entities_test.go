@@ -96,7 +96,7 @@ func TestEntitiesThatCannotBeRead(t *testing.T) {
 			t.Errorf("got %v, %v", e, err)
 		}
 	}
-	s.builder.topic.at = time.Time{}
+	s.builder.spans.at = time.Time{}
 	if _, err := s.Entities(t.Context(), nil); !errors.Is(err, errAway) {
 		t.Errorf("got %v", err)
 	}

@@ -63,15 +63,48 @@ type decoder struct {
 // decodeRecord reads a message, which may come from any program: every message is an entity.
 // It appends the entity's header to header[:0].
 func (d decoder) decodeRecord(epoch string, r feed.Record, header feed.Header) entity {
-	e := entity{position: r.Position, body: r.Body, taken: r.Time.UTC()}
-	if r.Time.IsZero() || r.Time.Year() > 9999 {
+	m := message.Decode(r.Header, header[:0])
+	e := entity{position: r.Position, body: r.Body, taken: r.Time.UTC(), changes: m.Mark != "", page: m.Page}
+	if !isServedTime(r.Time) {
 		e.taken = time.Unix(0, 0).UTC()
 	}
-	m := message.Decode(r.Header, header[:0])
-	e.changes, e.page = m.Mark != "", m.Page
-	e.header = m.Header[:0]
-	var modified, operation string
-	for _, field := range m.Header {
+	operation, modified := e.setHeader(m.Header)
+	if e.id == "" {
+		e.id = strconv.FormatUint(r.Position, 10) + "." + epoch + "@" + d.name
+	}
+	e.keepOrigin()
+	if e.untyped = e.contentType == ""; e.untyped {
+		e.contentType = "application/octet-stream"
+	}
+	if r.Key != nil && (m.Foreign || r.Tombstone) {
+		e.addKey(r.Key)
+	}
+	e.limitHeader()
+	e.op, _ = message.ParseOperation(operation)
+	switch {
+	case e.op == "" && r.Tombstone:
+		e.op = feed.Delete
+	case e.op == "":
+		e.op = feed.Put
+	}
+	// Entries of Atom and RSS come in any order of their times. And no entity was
+	// modified later than the bus had it.
+	e.modified = e.taken
+	if !e.changes && !d.busTime {
+		own, _, _ := message.ParseDate(modified)
+		if isServedTime(own) && (own.Before(e.taken) || r.Time.IsZero()) {
+			e.modified = own
+		}
+	}
+	e.modified = e.modified.Truncate(time.Second)
+	return e
+}
+
+// setHeader sets the header to those of the fields that a page can contain, in the same array, and
+// the values of standard fields. It returns the values of Operation-Type and Last-Modified.
+func (e *entity) setHeader(fields feed.Header) (operation, modified string) {
+	e.header = fields[:0]
+	for _, field := range fields {
 		if v := field.Value; v != "" && (v[0] <= ' ' || v[len(v)-1] <= ' ') {
 			field.Value = strings.Trim(v, " \t")
 		}
@@ -92,37 +125,14 @@ func (d decoder) decodeRecord(epoch string, r feed.Record, header feed.Header) e
 		}
 		e.header = append(e.header, field)
 	}
-	own, _, _ := message.ParseDate(modified)
-	if own.Year() > 9999 {
-		own = time.Time{}
-	}
-	e.op, _ = message.ParseOperation(operation)
-	if e.id == "" {
-		e.id = strconv.FormatUint(r.Position, 10) + "." + epoch + "@" + d.name
-	}
-	e.keepOrigin()
-	if e.untyped = e.contentType == ""; e.untyped {
-		e.contentType = "application/octet-stream"
-	}
-	if r.Key != nil && (m.Foreign || r.Tombstone) {
-		e.addKey(r.Key)
-	}
-	e.limitHeader()
-	switch {
-	case e.op == "" && r.Tombstone:
-		e.op = feed.Delete
-	case e.op == "":
-		e.op = feed.Put
-	}
-	// Entries of Atom and RSS come in any order of their times. And no entity was
-	// modified later than the bus had it.
-	e.modified = e.taken
-	if !own.IsZero() && !e.changes && !d.busTime && (own.Before(e.taken) || r.Time.IsZero()) {
-		e.modified = own
-	}
-	e.modified = e.modified.Truncate(time.Second)
-	return e
+	return operation, modified
 }
+
+// firstUnserved is the first time whose year has five digits, which dates on a page cannot have.
+var firstUnserved = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// isServedTime reports whether a page can contain t, and t is set.
+func isServedTime(t time.Time) bool { return !t.IsZero() && t.Before(firstUnserved) }
 
 // keepOrigin adds the headers that make the copy of an entry as good as the entry: its
 // ID, and the URL of the document that its relative references start from. Of a copy,

@@ -32,9 +32,8 @@ func gather(t *testing.T, connections int, edit ...func(*Config)) crowd {
 	c := crowd{newPipes(), t}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() {
-		done <- NewServer(ServerOptions{Connections: connections}, serveTopic(t, topic, append(edit, sized(20))...).Feed).Serve(ctx, c)
-	}()
+	server := NewServer(ServerOptions{Connections: connections}, serveTopic(t, topic, append(edit, sized(20))...).Feed)
+	go func() { done <- server.Serve(ctx, c) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -1,27 +1,25 @@
 package serve
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 )
 
 // served is a feed that a test asks.
 type served struct {
 	*Feed
 	topic *memoryTopic
-	log   *bytes.Buffer
+	log   *logbuffer.Buffer
 }
 
 type tester interface {
@@ -34,7 +32,7 @@ type tester interface {
 // serveTopic serves a topic as the feed orders. Spans are asked for every time.
 func serveTopic(t tester, topic *memoryTopic, edit ...func(*Config)) *served {
 	t.Helper()
-	var log bytes.Buffer
+	var log logbuffer.Buffer
 	cfg := Config{Name: "orders", PageSize: 3, Log: slog.New(slog.NewTextHandler(&log, nil))}
 	for _, edit := range edit {
 		edit(&cfg)
@@ -43,7 +41,7 @@ func serveTopic(t tester, topic *memoryTopic, edit ...func(*Config)) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.builder.testOnlyIdle = true // topics count the messages that are read
+	f.builder.ahead = 0 // topics count the messages that are read
 	return &served{f, topic, &log}
 }
 
@@ -60,9 +58,9 @@ type got struct {
 // span of the topic is renewed.
 func (s *served) ask(t tester, method, path string, fields ...string) got {
 	t.Helper()
-	s.builder.topic.mu.Lock()
-	s.builder.topic.at = time.Time{}
-	s.builder.topic.mu.Unlock()
+	s.builder.spans.mu.Lock()
+	s.builder.spans.at = time.Time{}
+	s.builder.spans.mu.Unlock()
 	if !strings.HasPrefix(path, "http") {
 		path = "http://feed.example/feeds/" + s.cfg.Name + path
 	}
@@ -426,87 +424,4 @@ func TestPages(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Who makes a page waits while the one in front of it is read, and need not read that,
-// too. If its reading comes to nothing, it does.
-func TestPagesInTurn(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		end  func(*memoryTopic)
-		read int
-	}{
-		// The page before the first one is unknown, and both pages read one message after
-		// their end.
-		"": {func(topic *memoryTopic) { close(topic.slow) }, 3 + 3 + 1 + 3 + 1},
-		"the first one fails": {func(topic *memoryTopic) {
-			topic.mu.Lock()
-			topic.failing = 1
-			topic.mu.Unlock()
-			close(topic.slow)
-		}, 3 + 3 + 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				topic := newTopic()
-				for i := range 12 {
-					topic.add(messageOf(fmt.Sprint(i), feed.Put, later(i), "x"))
-				}
-				topic.slow = make(chan struct{})
-				s := serveTopic(t, topic)
-				pages := make(chan *page, 2)
-				ask := func(k uint64) {
-					p, err := s.builder.currentPage(t.Context(), pageKey{feed: s.cfg, id: pageID{"e0", 3, k}})
-					if err == nil {
-						s.builder.memory.releasePage(p)
-					}
-					pages <- p
-				}
-				go ask(1)
-				synctest.Wait()
-				go ask(2)
-				synctest.Wait()
-				topic.mu.Lock()
-				if topic.reads != 1 {
-					t.Errorf("%d readings at a time, want one", topic.reads)
-				}
-				topic.mu.Unlock()
-				test.end(topic)
-				if a, b := <-pages, <-pages; a == nil && b == nil {
-					t.Error("there is no page")
-				}
-				if topic.read != test.read {
-					t.Errorf("%d messages were read, want %d", topic.read, test.read)
-				}
-				if n := len(s.builder.inflight); n > 0 {
-					t.Errorf("%d pages are still being read", n)
-				}
-			})
-		})
-	}
-}
-
-// Who asks for a page will ask for the two behind it next.
-func TestPagesAreMadeAhead(t *testing.T) {
-	t.Parallel()
-	for range 10 { // goroutines begin when they like
-		synctest.Test(t, func(t *testing.T) {
-			topic := newTopic()
-			topic.numbered(24)
-			s := serveTopic(t, topic)
-			s.builder.testOnlyIdle = false
-			s.get(t, "/pages/e0-3-1").want(t, 200)
-			synctest.Wait()
-			var made []uint64
-			for k := range uint64(8) {
-				if p := s.builder.memory.acquirePage(pageKey{feed: s.cfg, id: pageID{"e0", 3, k}}); p != nil {
-					made = append(made, k)
-					s.builder.memory.releasePage(p)
-				}
-			}
-			if want := []uint64{1, 2, 3}; !slices.Equal(made, want) {
-				t.Errorf("the pages %d are made, want %d", made, want)
-			}
-		})
-	}
 }

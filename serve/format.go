@@ -1,13 +1,34 @@
 package serve
 
-// format writes pages.
-type format interface {
-	// contentType returns the media type of a page.
-	contentType(p *page) string
-	// appendEntity appends an entity to a page.
-	appendEntity(b []byte, p *page, e *entity) []byte
-	// headAndTail returns the bytes before and after the entities.
-	headAndTail(c *Config, p *page) (head, tail []byte)
+// contentType returns the media type of a page.
+func (f Format) contentType(p *page) string {
+	switch f {
+	case Atom:
+		return "application/atom+xml; charset=utf-8"
+	case RSS:
+		return "application/rss+xml; charset=utf-8"
+	}
+	return `multipart/mixed; boundary="` + p.boundary + `"`
 }
 
-var formats = map[Format]format{DataReplication: multipart{}, Atom: atomFormat{}, RSS: rssFormat{}}
+// appendEntity appends an entity to a page.
+func (f Format) appendEntity(b []byte, p *page, e *entity) []byte {
+	switch f {
+	case Atom:
+		return appendAtomEntry(b, e)
+	case RSS:
+		return appendRSSItem(b, e)
+	}
+	return e.appendPart(b, p.boundary)
+}
+
+// headAndTail returns the bytes of a page before and after the entities.
+func (f Format) headAndTail(c *Config, p *page) (head, tail []byte) {
+	switch f {
+	case Atom:
+		return atomHeadAndTail(c, p)
+	case RSS:
+		return rssHeadAndTail(c, p)
+	}
+	return nil, []byte("--" + p.boundary + "--\r\n")
+}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/feedbridge/feedbridge/connlimit"
 	"github.com/feedbridge/feedbridge/feed"
 )
@@ -22,6 +24,7 @@ type handler struct {
 	pages       *pageBuilder
 	outage      *outage
 	snapshots   *snapshotHandler
+	packing     singleflight.Group // the pages that are being compressed
 }
 
 // ServeHTTP answers requests for /feeds/NAME/….
@@ -88,8 +91,8 @@ func (w *watchedWriter) WriteHeader(status int) {
 // ReadFrom implements [io.ReaderFrom], which [http.ServeContent] uses to send a body.
 func (w *watchedWriter) ReadFrom(from io.Reader) (int64, error) {
 	if some, ok := from.(*io.LimitedReader); ok {
-		if held, ok := some.R.(*bytes.Reader); ok && int64(held.Len()) <= some.N {
-			return held.WriteTo(w.ResponseWriter)
+		if body, ok := some.R.(*bytes.Reader); ok && int64(body.Len()) <= some.N {
+			return body.WriteTo(w.ResponseWriter)
 		}
 	}
 	return io.CopyBuffer(struct{ io.Writer }{w.ResponseWriter}, from, make([]byte, connlimit.Chunk/2))
@@ -111,6 +114,9 @@ func (f *handler) serveFeed(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		return newAnswer(http.StatusMethodNotAllowed, "A feed is read with GET and HEAD.")
+	}
+	if r.Method == http.MethodHead {
+		r.Header.Del("Range") // only GET has ranges (RFC 9110, section 14.2)
 	}
 	base, err := f.cfg.linkBase(r)
 	if err != nil {
@@ -177,7 +183,7 @@ func (f *handler) serveLatest(w http.ResponseWriter, r *http.Request, base strin
 // sendPage sends a page.
 func (f *handler) sendPage(w http.ResponseWriter, r *http.Request, p *page, base string) error {
 	f.outage.logChange(nil)
-	span, err := f.pages.topic.Span(r.Context())
+	span, err := f.pages.spans.Span(r.Context())
 	if err != nil {
 		return err
 	}
@@ -209,54 +215,79 @@ func (f *handler) sendPage(w http.ResponseWriter, r *http.Request, p *page, base
 		tag += fmt.Sprintf("-%t-%t", p.hasPrev(span), p.after.ok)
 	}
 
-	content, length, packed, done, err := f.content(w, r, p)
+	plain, packed := `"`+tag+`"`, `"`+tag+`-gzip"`
+	if b := f.packedBody(r, p, packed); len(b) > 0 {
+		h.Set("Content-Encoding", "gzip")
+		h.Set("Content-Length", strconv.Itoa(len(b)))
+		h.Set("ETag", packed)
+		r.Header.Del("Range")
+		http.ServeContent(w, r, "", since, bytes.NewReader(b))
+		return nil
+	}
+	if isDate(r.Header.Get("If-Range")) {
+		// The compressed page has the same Last-Modified.
+		r.Header.Del("Range")
+	}
+	content, done, err := f.plainBody(w, r, p)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if packed {
-		tag += "-gzip"
-		h.Set("Content-Encoding", "gzip")
-		h.Set("Content-Length", strconv.FormatInt(length, 10))
-	}
-	h.Set("ETag", `"`+tag+`"`)
+	h.Set("ETag", plain)
 	http.ServeContent(w, r, "", since, content)
 	return nil
 }
 
-// content returns the bytes of a page in the form that suits the request.
-func (f *handler) content(w http.ResponseWriter, r *http.Request, p *page) (content io.ReadSeeker, length int64, packed bool, done func(), err error) {
-	if p.body == nil {
-		// Several ranges at once would be read by a goroutine of their own.
-		if strings.Contains(r.Header.Get("Range"), ",") {
-			r.Header.Del("Range")
-		}
-		if r.Method == http.MethodHead {
-			return &stream{f: f.pages, p: p}, p.length, false, func() {}, nil
-		}
-		ctx, cancel := context.WithCancel(r.Context())
-		slot, err := f.pages.memory.acquireStream(ctx, func() {
-			cancel()
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0))
-		})
-		if err != nil {
-			cancel()
-			return nil, 0, false, nil, err
-		}
-		s := &stream{ctx: ctx, f: f.pages, p: p, slot: slot}
-		return s, p.length, false, func() {
-			s.Close()
-			slot.Release()
-			cancel()
-		}, nil
+// packedBody returns the compressed body of a page, whose ETag is tag, if that is the answer to a
+// request, and otherwise nothing.
+//
+// A range is one of the page that is not compressed, if the client accepts that: the next version
+// of feedbridge may compress the page to other bytes, which the ETag does not show. If
+// the client has the compressed page already, it gets 304 as without the Range (RFC 9110,
+// section 14.2).
+func (f *handler) packedBody(r *http.Request, p *page, tag string) []byte {
+	accepted := r.Header.Values("Accept-Encoding")
+	switch {
+	case len(p.body) < smallest || !acceptsGzip(accepted):
+		return nil
+	case r.Header.Get("Range") != "" && acceptsIdentity(accepted) && !strings.Contains(strings.Join(r.Header.Values("If-None-Match"), ","), tag):
+		return nil
 	}
-	done = func() {}
-	if len(p.body) >= smallest && acceptsGzip(r.Header.Values("Accept-Encoding")) {
-		if b := f.gzipBody(r.Context(), p); len(b) > 0 {
-			return bytes.NewReader(b), int64(len(b)), true, done, nil
-		}
+	return f.gzipBody(r.Context(), p)
+}
+
+// isDate reports whether the value of an If-Range is a date and not an ETag.
+func isDate(ifRange string) bool {
+	return ifRange != "" && !strings.HasPrefix(ifRange, `"`) && !strings.HasPrefix(ifRange, "W/")
+}
+
+// plainBody returns the bytes of a page that is not compressed. The caller calls done when they have been sent.
+func (f *handler) plainBody(w http.ResponseWriter, r *http.Request, p *page) (content io.ReadSeeker, done func(), err error) {
+	if p.body != nil {
+		return bytes.NewReader(p.body), func() {}, nil
 	}
-	return bytes.NewReader(p.body), int64(len(p.body)), false, done, nil
+	// Several ranges at once would be read by a goroutine of their own.
+	if strings.Contains(r.Header.Get("Range"), ",") {
+		r.Header.Del("Range")
+	}
+	if r.Method == http.MethodHead {
+		return &stream{f: f.pages, p: p}, func() {}, nil
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	slot, err := f.pages.memory.acquireStream(ctx, func() {
+		cancel()
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0))
+	})
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	s := &stream{ctx: ctx, f: f.pages, p: p, slot: slot}
+	return s, func() {
+		s.Close()
+		slot.Release()
+		cancel()
+	}, nil
 }
 
 // gzipBody returns the body of a page in gzip. It is empty if there is none.
@@ -264,7 +295,7 @@ func (f *handler) gzipBody(ctx context.Context, p *page) []byte {
 	if b := f.pages.memory.gzipBody(p); b != nil {
 		return b
 	}
-	b, err := shareCall(ctx, &f.pages.topic.flights, fmt.Sprintf("gzip %p", p), func(ctx context.Context) ([]byte, error) {
+	b, err := shareCall(ctx, &f.packing, fmt.Sprintf("gzip %p", p), func(ctx context.Context) ([]byte, error) {
 		// It takes a megabyte, and a core.
 		if err := f.pages.memory.builds.Acquire(ctx, 1); err != nil {
 			return nil, err
@@ -288,7 +319,7 @@ func (f *handler) gzipBody(ctx context.Context, p *page) []byte {
 // a while, also where most positions have no message, as those of checkpoints.
 func (f *handler) subscription(w http.ResponseWriter, r *http.Request, base string) error {
 	for range 5 {
-		span, err := f.pages.topic.Span(r.Context())
+		span, err := f.pages.spans.Span(r.Context())
 		if err != nil {
 			return err
 		}

@@ -126,26 +126,6 @@ func TestHTTP(t *testing.T) {
 		s.get(t, "/pages/e0-3-1", "If-Modified-Since", since).want(t, 200)
 		s.get(t, "/latest", "If-Modified-Since", since).want(t, 200)
 	})
-	t.Run("ranges", func(t *testing.T) {
-		t.Parallel()
-		topic := newTopic()
-		topic.numbered(7)
-		for _, s := range []*served{serveTopic(t, topic), serveTopic(t, topic, func(c *Config) { c.Memory = tiny() })} {
-			whole := s.get(t, "/pages/e0-3-0")
-			for _, r := range [][2]int{{0, 0}, {5, 100}, {300, len(whole.body) - 1}} {
-				g := s.get(t, "/pages/e0-3-0", "Range", fmt.Sprintf("bytes=%d-%d", r[0], r[1])).want(t, 206)
-				if g.body != whole.body[r[0]:r[1]+1] {
-					t.Errorf("%v: got %q of %q", r, g.body, whole.body)
-				}
-			}
-			s.get(t, "/pages/e0-3-0", "Range", "bytes=0-3", "If-Range", `"x"`).want(t, 200)
-			s.get(t, "/pages/e0-3-0", "Range", "bytes=0-3", "If-Range", whole.header.Get("ETag")).want(t, 206)
-			if g := s.get(t, "/pages/e0-3-0", "Range", "bytes=99999-").want(t, 416); g.header.Get("Link") == "" && g.body == "" {
-				t.Errorf("got %v", g)
-			}
-			s.get(t, "/pages/e0-3-0", "Range", "bytes=0-3,7-9")
-		}
-	})
 	t.Run("gzip", func(t *testing.T) {
 		t.Parallel()
 		topic := newTopic()
@@ -179,7 +159,6 @@ func TestHTTP(t *testing.T) {
 					t.Errorf("got %q, %v", b, err)
 				}
 				s.get(t, path, "Accept-Encoding", "gzip", "If-None-Match", g.header.Get("ETag")).want(t, 304)
-				s.get(t, path, "Accept-Encoding", "gzip", "Range", "bytes=1-3").want(t, 206)
 			}
 		}
 		for fields, want := range map[string]bool{
@@ -397,36 +376,38 @@ func TestRequestsWhileTheTopicGrows(t *testing.T) {
 
 func TestManyClientsAskTheBusOnce(t *testing.T) {
 	t.Parallel()
-	topic := newTopic()
-	topic.numbered(10)
-	f := serveTopic(t, topic).Feed
-	topic.slow = make(chan struct{})
-	var wg sync.WaitGroup
-	for range 100 {
-		wg.Go(func() {
-			p, err := f.builder.findPage(t.Context(), pageKey{feed: f.cfg, id: pageID{"e0", 3, 0}})
-			if err != nil || p.entities != 3 {
-				t.Errorf("got %v, %v", p, err)
-				return
-			}
-			f.builder.memory.releasePage(p)
-		})
-	}
-	time.Sleep(10 * time.Millisecond) // most of them are waiting now
-	close(topic.slow)
-	wg.Wait()
-	// Of the page, with the message behind it for the link.
-	if topic.reads != 1 || topic.read != 4 {
-		t.Errorf("there were %d readings of %d messages", topic.reads, topic.read)
-	}
-	if f.builder.memory.used <= 0 || len(f.builder.memory.pages) != 1 {
-		t.Errorf("%d bytes are used by %d pages", f.builder.memory.used, len(f.builder.memory.pages))
-	}
-	for _, at := range f.builder.memory.pages {
-		if p := at.Value.(*page); p.refs != 0 {
-			t.Errorf("%d still hold the page", p.refs)
+	synctest.Test(t, func(t *testing.T) {
+		topic := newTopic()
+		topic.numbered(10)
+		f := serveTopic(t, topic).Feed
+		topic.slow = make(chan struct{})
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				p, err := f.builder.findPage(t.Context(), pageKey{feed: f.cfg, id: pageID{"e0", 3, 0}})
+				if err != nil || p.entities != 3 {
+					t.Errorf("got %v, %v", p, err)
+					return
+				}
+				f.builder.memory.releasePage(p)
+			})
 		}
-	}
+		synctest.Wait() // all of them wait
+		close(topic.slow)
+		wg.Wait()
+		// Of the page, with the message behind it for the link.
+		if topic.reads != 1 || topic.read != 4 {
+			t.Errorf("there were %d readings of %d messages", topic.reads, topic.read)
+		}
+		if f.builder.memory.used <= 0 || len(f.builder.memory.pages) != 1 {
+			t.Errorf("%d bytes are used by %d pages", f.builder.memory.used, len(f.builder.memory.pages))
+		}
+		for _, at := range f.builder.memory.pages {
+			if p := at.Value.(*page); p.refs != 0 {
+				t.Errorf("%d still hold the page", p.refs)
+			}
+		}
+	})
 }
 
 // The client that asked first may disconnect. The others get the page whose build it

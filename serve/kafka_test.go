@@ -25,7 +25,7 @@ func startKafka(t testing.TB, opts ...kfake.Opt) (*kfake.Cluster, *kafka.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	conn, err := kafka.Connect(t.Context(), kafka.Config{Brokers: cluster.ListenAddrs(), Timeout: 5 * time.Second}, slog.New(slog.DiscardHandler))
+	conn, err := kafka.Connect(t.Context(), kafka.Config{Brokers: cluster.ListenAddrs(), Timeout: time.Minute, TransactionTimeout: 3 * time.Minute}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestTopicOfKafka(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.builder.testOnlyIdle = true
+	f.builder.ahead = 0
 	s := &served{Feed: f}
 	s.get(t, "/latest").want(t, 204)
 	want := ""
@@ -191,7 +191,7 @@ func snapshotOf(t *testing.T, log Log, key kafka.Key) (f *Feed, bodies string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.builder.testOnlyIdle = true
+	f.builder.ahead = 0
 	if err := f.snapshots.Renew(t.Context(), time.Now().Add(24*time.Hour)); err != nil {
 		t.Fatal(err)
 	}

@@ -12,14 +12,6 @@ import (
 	"github.com/feedbridge/feedbridge/message"
 )
 
-// multipart is the datareplication format: pages of entities as multipart, with
-// their links in the header.
-type multipart struct{}
-
-func (multipart) contentType(p *page) string {
-	return `multipart/mixed; boundary="` + p.boundary + `"`
-}
-
 // pageBoundary returns the boundary of a page. It is the same on every copy of the server
 // and while the page grows, because it is a hash of the page's name. If an entity
 // contains it, by accident or not, the boundary depends on the hash of the page too.
@@ -37,11 +29,11 @@ func clashes(part []byte, boundary string) bool {
 	return bytes.Contains(part[n:], part[same:n])
 }
 
-// appendEntity appends a part. The standard fields are where the message has them, in their
+// appendPart appends the entity as a part of a datareplication page, or of a snapshot. The standard fields are where the message has them, in their
 // usual form and once, and behind the others if the message lacks them.
-func (multipart) appendEntity(b []byte, p *page, e *entity) []byte {
+func (e *entity) appendPart(b []byte, boundary string) []byte {
 	b = append(b, "--"...)
-	b = append(b, p.boundary...)
+	b = append(b, boundary...)
 	b = append(b, "\r\n"...)
 	var done [5]bool
 	for _, f := range e.header {
@@ -90,10 +82,6 @@ func appendField(b []byte, name, value string) []byte {
 	return append(b, "\r\n"...)
 }
 
-func (multipart) headAndTail(_ *Config, p *page) (head, tail []byte) {
-	return nil, []byte("--" + p.boundary + "--\r\n")
-}
-
 // linkFields are the Link fields of a page, one line each, as old clients want it.
 func linkFields(base string, p *page, span feed.Span) []string {
 	link := func(k uint64, rel string) string {
@@ -109,14 +97,9 @@ func linkFields(base string, p *page, span feed.Span) []string {
 	return list
 }
 
-// appendPart appends the entity as a part of a page of a snapshot.
-func (e *entity) appendPart(b []byte, boundary string) []byte {
-	return multipart{}.appendEntity(b, &page{boundary: boundary}, e)
-}
-
 // asRead returns an entity as a reader of a page gets it.
 func asRead(e *entity) feed.Entity {
-	part := string(multipart{}.appendEntity(nil, &page{}, e))
+	part := string(e.appendPart(nil, ""))
 	head, _, _ := strings.Cut(part, "\r\n\r\n")
 	_, head, _ = strings.Cut(head, "\r\n") // the boundary
 	var header feed.Header

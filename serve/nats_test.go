@@ -32,7 +32,7 @@ func startNATS(t testing.TB) (url string, conn *nats.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	cfg := nats.Config{URL: server.URL()}
+	cfg := nats.Config{URL: server.URL(), Timeout: time.Minute}
 	conn, err = nats.Connect(t.Context(), cfg, log)
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +215,7 @@ func TestPagesThatNATSHasLostStayGone(t *testing.T) {
 					copies = append(copies, first)
 				}
 				for i, s := range copies {
-					span, err := s.builder.topic.spanNow(t.Context())
+					span, err := s.builder.spans.spanNow(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -3,6 +3,7 @@ package serve
 import (
 	"encoding/binary"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -60,7 +61,9 @@ func (n *normalizer) normalizeNext(e *entity) bool {
 	if !repeated {
 		was, repeated = n.before.ids[e.id]
 	}
-	n.own.ids[e.id] = hash
+	// A copy of the ID: it is kept with the page, and shares its memory with the headers of many
+	// messages.
+	n.own.ids[strings.Clone(e.id)] = hash
 	switch {
 	case repeated && was == hash && !opening && !e.changes:
 		return false

@@ -59,7 +59,7 @@ func (id pageID) isWhole(span feed.Span) bool {
 type page struct {
 	pageKey
 	contentType string
-	// body is nil if it is too large to be held. length is its size then too.
+	// body is nil if it is too large to be cached. length is its size then too.
 	body   []byte
 	length int64
 	// packed is the body in gzip; empty if that is no smaller, nil until it
@@ -84,9 +84,9 @@ type page struct {
 	sum  summary
 
 	// These belong to PageCache.
-	refs   int
-	cached bool
-	held   int64
+	refs        int
+	cached      bool
+	cachedBytes int64
 }
 
 // pageKey names a page among all that a PageCache holds. Documents with links in

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/feedbridge/feedbridge/feed"
 )
@@ -18,30 +19,34 @@ import (
 // be called from any goroutine.
 type pageBuilder struct {
 	cfg     *Config
-	topic   *spanCache
-	format  format
+	log     Log
+	spans   *spanCache
+	find    messageFinder
+	format  Format
 	decoder decoder
 	memory  *PageCache
 	// density is the number of bytes for each position on the page that was built last.
 	density atomic.Int64
 
-	testOnlyIdle bool // builds no page before it is requested
+	flights singleflight.Group // the builds of pages
 
-	mu       sync.Mutex // protects inflight
-	inflight map[pageID]*inflight
+	ahead uint64 // the number of pages that are built before they are requested
+
+	mu       sync.Mutex // protects inflight and the builds in it
+	inflight map[pageKey]*inflight
 }
 
-func newPageBuilder(cfg *Config, topic *spanCache) *pageBuilder {
+func newPageBuilder(cfg *Config, log Log) *pageBuilder {
 	return &pageBuilder{
-		cfg: cfg, topic: topic, format: formats[cfg.Format], decoder: decoder{cfg.Name, cfg.BusTime}, memory: cfg.Memory,
-		inflight: map[pageID]*inflight{},
+		cfg: cfg, log: log, spans: &spanCache{log: log}, find: messageFinder{log}, format: cfg.Format, decoder: decoder{cfg.Name, cfg.BusTime}, memory: cfg.Memory,
+		ahead: lead, inflight: map[pageKey]*inflight{},
 	}
 }
 
 // currentPage returns the current version of a page, from the cache or newly built. A page
 // without entities is returned, too, and must not be served. The caller releases the page.
 func (pb *pageBuilder) currentPage(ctx context.Context, key pageKey) (*page, error) {
-	span, err := pb.topic.Span(ctx)
+	span, err := pb.spans.Span(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +57,7 @@ func (pb *pageBuilder) currentPage(ctx context.Context, key pageKey) (*page, err
 		pb.memory.releasePage(p)
 	}
 	name := fmt.Sprint(key.kind, " ", key.base, " ", key.id)
-	p, err := shareCall(ctx, &pb.topic.flights, name, func(ctx context.Context) (*page, error) {
+	p, err := shareCall(ctx, &pb.flights, name, func(ctx context.Context) (*page, error) {
 		// Another goroutine may have built it since.
 		if p := pb.memory.acquirePage(key); p != nil {
 			pb.memory.releasePage(p)
@@ -69,37 +74,52 @@ func (pb *pageBuilder) currentPage(ctx context.Context, key pageKey) (*page, err
 	return p, nil
 }
 
-// lead is the number of pages that are built before they are requested. With two, the
-// second is read while the first is finished.
+// lead is the default number of pages that are built before they are requested.
 const lead = 2
 
-// buildAhead builds the pages after p in the background, because the client that
-// requested p will request them next. It does nothing while all slots for builds are
-// taken.
+// buildAhead builds the pages after p in the background, because the client that requested p will
+// request them next. Each begins when the summary of the one before it is known, while that one
+// waits for the bus to confirm that its messages still exist. It does nothing while all slots for
+// builds are taken.
 func (pb *pageBuilder) buildAhead(p *page) {
-	if pb.testOnlyIdle || p.kind != closedPage || !p.after.ok {
+	if p.kind != closedPage || !p.after.ok {
 		return
 	}
-	for k := p.after.k; k < p.after.k+lead; k++ {
-		key := p.pageKey // one for each page, which is made while this goes on
+	var missing []pageKey
+	for k := p.after.k; k < p.after.k+pb.ahead; k++ {
+		key := p.pageKey
 		key.id.k = k
 		if key.id.endPosition() > p.span.End {
-			return
+			break
 		}
 		if next := pb.memory.acquirePage(key); next != nil {
 			pb.memory.releasePage(next)
 			continue
 		}
-		if !pb.memory.builds.TryAcquire(1) {
-			return
-		}
-		pb.memory.builds.Release(1)
-		go func() {
-			if next, err := pb.currentPage(context.Background(), key); err == nil {
-				pb.memory.releasePage(next)
-			}
-		}()
+		missing = append(missing, key)
 	}
+	if len(missing) == 0 {
+		return
+	}
+	go func() {
+		for _, key := range missing {
+			if !pb.memory.builds.TryAcquire(1) {
+				return
+			}
+			pb.memory.builds.Release(1)
+			b := pb.announceBuild(key)
+			go func() {
+				defer pb.endBuild(key, b)
+				if next, err := pb.currentPage(context.Background(), key); err == nil {
+					pb.memory.releasePage(next)
+				}
+			}()
+			<-b.read
+			if pb.summaryOfBuild(b) == nil {
+				return
+			}
+		}
+	}()
 }
 
 // buildPage makes a page.
@@ -108,7 +128,9 @@ func (pb *pageBuilder) buildPage(ctx context.Context, key pageKey) (*page, error
 		return nil, err
 	}
 	defer pb.memory.builds.Release(1)
-	ask := pb.topic.Span
+	b := pb.announceBuild(key)
+	defer pb.endBuild(key, b)
+	ask := pb.spans.Span
 	for range 5 {
 		span, err := ask(ctx)
 		if err != nil {
@@ -117,14 +139,14 @@ func (pb *pageBuilder) buildPage(ctx context.Context, key pageKey) (*page, error
 		if span.Epoch != key.id.epoch {
 			return nil, errGone
 		}
-		p, err := pb.buildAt(ctx, key, span)
+		p, err := pb.buildAt(ctx, key, span, b)
 		if err != nil {
 			return nil, err
 		}
 		// The page is complete only if its messages still exist. Messages that came
 		// meanwhile do not count: otherwise the newest page would be out of date as soon
 		// as it is made, and would be made for every client.
-		now, err := pb.topic.log.Span(ctx)
+		now, err := pb.log.Span(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -134,24 +156,25 @@ func (pb *pageBuilder) buildPage(ctx context.Context, key pageKey) (*page, error
 			}
 			return p, nil
 		}
-		ask = pb.topic.spanNow
+		ask = pb.spans.spanNow
 	}
 	return nil, errMoved
 }
 
 // buildAt makes a page as of a span.
-func (pb *pageBuilder) buildAt(ctx context.Context, key pageKey, span feed.Span) (*page, error) {
+func (pb *pageBuilder) buildAt(ctx context.Context, key pageKey, span feed.Span, b *inflight) (*page, error) {
 	p := &page{pageKey: key, span: span, linked: pb.cfg.isLinked(), boundary: pageBoundary(key.id, nil)}
 	if key.kind == subscription {
-		newest, err := pb.topic.newestMessage(ctx, span, key.id.size)
+		newest, err := pb.find.newestMessage(ctx, span, key.id.size)
 		if err != nil {
 			return nil, err
 		}
 		// At least the entries of the newest archive, for clients that do not know archives.
 		p.from = min(newest/key.id.size, max(key.id.k, 1)-1)
 	}
-	done := pb.registerBuild(p)
-	defer done(nil)
+	if !p.linked && p.kind == closedPage && p.isSealed() {
+		pb.startBuild(b)
+	}
 	r := pb.newReading(ctx, p, xxhash.New())
 	err := r.writeEntities(ctx)
 	if errors.Is(err, errClash) {
@@ -168,7 +191,7 @@ func (pb *pageBuilder) buildAt(ctx context.Context, key pageKey, span feed.Span)
 	}
 	p.contentType = pb.format.contentType(p)
 	p.sum, p.entities, p.modified = r.own.own, r.entities, r.modified
-	done(&p.sum)
+	pb.setSummary(b, &p.sum)
 	if err := pb.neighbours(ctx, p, r); err != nil {
 		return nil, err
 	}
@@ -183,13 +206,13 @@ func (pb *pageBuilder) neighbours(ctx context.Context, p *page, r *reading) (err
 	case p.kind == subscription:
 		// The archive that it begins with, if there is one. Those behind that have nothing
 		// besides, and clients that read on from an archive would read entries twice.
-		p.before.k, p.before.ok, err = pb.topic.previousPage(ctx, p.id.withNumber(p.from+1), p.span)
+		p.before.k, p.before.ok, err = pb.find.previousPage(ctx, p.id.withNumber(p.from+1), p.span)
 	case p.linked: // nothing in front of it was read
-		p.before.k, p.before.ok, err = pb.topic.previousPage(ctx, p.id, p.span)
+		p.before.k, p.before.ok, err = pb.find.previousPage(ctx, p.id, p.span)
 	case len(r.before.own.ids) > 0:
 		p.before = neighbour{p.id.k - 1, true}
 	default:
-		p.before.k, p.before.ok, err = pb.topic.previousPage(ctx, p.id.withNumber(p.id.k-1), p.span)
+		p.before.k, p.before.ok, err = pb.find.previousPage(ctx, p.id.withNumber(p.id.k-1), p.span)
 	}
 	if err != nil || !p.isSealed() || p.kind == subscription {
 		return err
@@ -197,7 +220,7 @@ func (pb *pageBuilder) neighbours(ctx context.Context, p *page, r *reading) (err
 	if r.next > 0 {
 		p.after = neighbour{r.next / p.id.size, true}
 	} else {
-		p.after.k, p.after.ok, err = pb.topic.nextPage(ctx, p.id, p.span)
+		p.after.k, p.after.ok, err = pb.find.nextPage(ctx, p.id, p.span)
 	}
 	if p.linked && p.after.ok && p.id.withNumber(p.after.k).endPosition() > p.span.End {
 		p.after.ok = false // an archive is linked to when it is full
@@ -205,44 +228,13 @@ func (pb *pageBuilder) neighbours(ctx context.Context, p *page, r *reading) (err
 	return err
 }
 
-// inflight is a page being built. The build of its successor waits for its summary, and
-// then finds the topic read up to there.
-type inflight struct {
-	done chan struct{}
-	sum  *summary // nil if the build failed
-}
-
-// registerBuild registers the build of a page. The first call of done ends it, with the page's
-// summary, or nil if the build failed.
-func (pb *pageBuilder) registerBuild(p *page) (done func(*summary)) {
-	if p.linked || p.kind != closedPage || !p.isSealed() {
-		return func(*summary) {}
-	}
-	l := &inflight{done: make(chan struct{})}
-	pb.mu.Lock()
-	defer pb.mu.Unlock()
-	pb.inflight[p.id] = l
-	return func(sum *summary) {
-		pb.mu.Lock()
-		defer pb.mu.Unlock()
-		if pb.inflight[p.id] == l {
-			delete(pb.inflight, p.id)
-			l.sum = sum
-			close(l.done)
-		}
-	}
-}
-
 // summaryOf returns the summary of the page before another, if it is known.
 func (pb *pageBuilder) summaryOf(ctx context.Context, key pageKey) (_ summary, ok bool) {
-	pb.mu.Lock()
-	l := pb.inflight[key.id]
-	pb.mu.Unlock()
-	if l != nil {
+	if b := pb.startedBuild(key); b != nil {
 		select {
-		case <-l.done:
-			if l.sum != nil {
-				return *l.sum, true
+		case <-b.read:
+			if sum := pb.summaryOfBuild(b); sum != nil {
+				return *sum, true
 			}
 		case <-ctx.Done():
 		}
@@ -280,7 +272,7 @@ func (pb *pageBuilder) newReading(ctx context.Context, p *page, sum hash.Hash) *
 // newestPage returns the newest page that has a message, nil if there is none.
 func (pb *pageBuilder) newestPage(ctx context.Context) (*page, error) {
 	for range 5 {
-		span, err := pb.topic.Span(ctx)
+		span, err := pb.spans.Span(ctx)
 		if err != nil || span.First >= span.End {
 			return nil, err
 		}
@@ -292,7 +284,7 @@ func (pb *pageBuilder) newestPage(ctx context.Context) (*page, error) {
 			front := p.before
 			pb.memory.releasePage(p)
 			if !front.ok && !id.isWhole(span) {
-				front.k, front.ok, err = pb.topic.previousPage(ctx, id, span)
+				front.k, front.ok, err = pb.find.previousPage(ctx, id, span)
 			}
 			if err != nil || !front.ok {
 				return nil, err
@@ -311,7 +303,7 @@ func (pb *pageBuilder) newestPage(ctx context.Context) (*page, error) {
 func (pb *pageBuilder) findPage(ctx context.Context, key pageKey) (*page, error) {
 	id := key.id
 	for range 5 {
-		span, err := pb.topic.Span(ctx)
+		span, err := pb.spans.Span(ctx)
 		if err != nil {
 			if errors.Is(err, feed.ErrNoTopic) {
 				err = errGone
@@ -355,7 +347,7 @@ func (pb *pageBuilder) checkServed(ctx context.Context, id pageID, span feed.Spa
 	case id.endPosition() <= span.First || pb.cfg.isLinked():
 		return errGone
 	}
-	_, newer, err := pb.topic.nextPage(ctx, id, span)
+	_, newer, err := pb.find.nextPage(ctx, id, span)
 	if err == nil && newer {
 		return errGone
 	}

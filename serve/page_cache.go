@@ -33,7 +33,7 @@ const (
 // that are being sent. Together they never take more than its budget.
 type PageCache struct {
 	budget int64
-	// largest is the largest page that is held.
+	// largest is the largest page that is cached.
 	largest int64
 	builds  *semaphore.Weighted
 	streams *connlimit.Slots
@@ -41,7 +41,7 @@ type PageCache struct {
 	// each takes memory for its keys, and those of all feeds are due at the same moments.
 	snapshots *semaphore.Weighted
 
-	mu    sync.Mutex // protects used, pages and order, and refs, cached, held and packed of pages
+	mu    sync.Mutex // protects used, pages and order, and refs, cached, cachedBytes and packed of pages
 	used  int64      // by pages that are cached or have refs
 	pages map[pageKey]*list.Element
 	order list.List // of *page, the one that was asked for last in front
@@ -59,7 +59,7 @@ func NewPageCache(budget int64) *PageCache {
 	}
 }
 
-// acquireStream returns a slot for a client that is sent a page that is not held. A client
+// acquireStream returns a slot for a client that is sent a page that is not cached. A client
 // that is slow while others wait is evicted. It fails with errFull if no slot gets free.
 func (c *PageCache) acquireStream(ctx context.Context, evict func()) (*connlimit.Slot, error) {
 	waiting, cancel := context.WithTimeout(ctx, streamWait)
@@ -92,7 +92,7 @@ func (c *PageCache) retainPage(p *page) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p.refs == 0 && !p.cached {
-		c.used += p.held
+		c.used += p.cachedBytes
 	}
 	p.refs++
 }
@@ -102,7 +102,7 @@ func (c *PageCache) releasePage(p *page) {
 	defer c.mu.Unlock()
 	p.refs--
 	if p.refs == 0 && !p.cached {
-		c.used -= p.held
+		c.used -= p.cachedBytes
 	}
 }
 
@@ -114,12 +114,12 @@ func (c *PageCache) storePage(p *page) {
 	if at := c.pages[p.pageKey]; at != nil {
 		c.dropPage(at)
 	}
-	p.held = int64(cap(p.body)) + p.sum.memorySize() + pageOverhead
-	if !c.makeRoom(p.held) {
-		p.body, p.held = nil, 0 // no client has the page yet
+	p.cachedBytes = int64(cap(p.body)) + p.sum.memorySize() + pageOverhead
+	if !c.makeRoom(p.cachedBytes) {
+		p.body, p.cachedBytes = nil, 0 // no client has the page yet
 		return
 	}
-	c.used += p.held
+	c.used += p.cachedBytes
 	p.cached = true
 	c.pages[p.pageKey] = c.order.PushFront(p)
 }
@@ -136,7 +136,7 @@ func (c *PageCache) storeGzip(p *page, packed []byte) bool {
 		return false
 	}
 	p.packed = packed
-	p.held += more
+	p.cachedBytes += more
 	if p.cached || p.refs > 0 {
 		c.used += more
 	}
@@ -168,7 +168,7 @@ func (c *PageCache) dropPage(at *list.Element) {
 	delete(c.pages, p.pageKey)
 	p.cached = false
 	if p.refs == 0 {
-		c.used -= p.held
+		c.used -= p.cachedBytes
 	}
 }
 

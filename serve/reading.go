@@ -49,7 +49,7 @@ func (r *reading) readEntities(ctx context.Context) iter.Seq2[*entity, error] {
 			return
 		}
 		var header feed.Header
-		for record, err := range r.f.topic.log.Read(ctx, r.from, min(r.high+peek, r.p.span.End)) {
+		for record, err := range r.f.log.Read(ctx, r.from, min(r.high+peek, r.p.span.End)) {
 			if err != nil {
 				yield(nil, err)
 				return

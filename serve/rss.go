@@ -13,12 +13,9 @@ import (
 	"github.com/feedbridge/feedbridge/message"
 )
 
-// rssFormat is RSS 2.0, archived as the appendix of RFC 5005 has it.
-type rssFormat struct{}
-
-func (rssFormat) contentType(*page) string { return "application/rss+xml; charset=utf-8" }
-
-func (rssFormat) headAndTail(c *Config, p *page) (head, tail []byte) {
+// rssHeadAndTail returns the bytes around the items of a document of RSS 2.0, which is archived as
+// the appendix of RFC 5005 has it.
+func rssHeadAndTail(c *Config, p *page) (head, tail []byte) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s<rss version=\"2.0\"><channel>\n<title>%s</title>\n<link>%s</link>\n<description>%s</description>\n<lastBuildDate>%s</lastBuildDate>\n<generator>feedbridge</generator>\n",
 		xml.Header, escaped(c.Title), escaped(p.base+"/latest"), escaped(c.Title), p.updated().Format(http.TimeFormat))
@@ -31,10 +28,10 @@ func (rssFormat) headAndTail(c *Config, p *page) (head, tail []byte) {
 	return b.Bytes(), []byte("</channel></rss>\n")
 }
 
-// appendEntity appends an item. An item of RSS 2.0 keeps all that it says, and gets the
+// appendRSSItem appends an entity as an item. An item of RSS 2.0 keeps all that it says, and gets the
 // elements that make it complete; entries of Atom and items of RSS 1.0 are converted. A
 // message of any other type becomes the description of an item.
-func (rssFormat) appendEntity(b []byte, _ *page, e *entity) []byte {
+func appendRSSItem(b []byte, e *entity) []byte {
 	if e.op == "DELETE" {
 		return tombstone(b, e, e.entryID)
 	}

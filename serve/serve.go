@@ -82,16 +82,16 @@ func New(cfg Config, log Log) (*Feed, error) {
 	cfg.PublicURL = strings.TrimSuffix(cfg.PublicURL, "/")
 	cfg.BusTime = cfg.BusTime || cfg.Snapshot.Every > 0
 	cfg.Log = cfg.Log.With("feed", cfg.Name)
-	pages := newPageBuilder(&cfg, &spanCache{log: log})
+	pages := newPageBuilder(&cfg, log)
 	out := &outage{log: cfg.Log}
 	f := &Feed{cfg: &cfg, credentials: &credentials{cfg: &cfg}, builder: pages}
 	if cfg.Snapshot.Every > 0 {
-		f.snapshots = snapshot.NewStore(snapshotTopic{pages}, snapshot.Options{
+		f.snapshots = snapshot.NewStore(snapshot.Topic{Span: pages.spans.spanNow, Entities: pages.snapshotEntities}, snapshot.Options{
 			Config: cfg.Snapshot, PageSize: cfg.PageSize, Turn: cfg.Memory.snapshots, Log: cfg.Log,
 		})
 	}
-	f.viewer = &viewer{cfg: &cfg, topic: pages.topic, snapshots: f.snapshots, outage: out}
-	f.handler = &handler{cfg: &cfg, credentials: f.credentials, pages: pages, outage: out, snapshots: &snapshotHandler{&cfg, pages.topic, f.snapshots}}
+	f.viewer = &viewer{cfg: &cfg, log: log, spans: pages.spans, find: pages.find, snapshots: f.snapshots, outage: out}
+	f.handler = &handler{cfg: &cfg, credentials: f.credentials, pages: pages, outage: out, snapshots: &snapshotHandler{&cfg, pages.spans, f.snapshots}}
 	return f, nil
 }
 
@@ -139,7 +139,7 @@ func (f *Feed) Entities(ctx context.Context, leftOut func()) (iter.Seq2[feed.Ent
 	}
 	return func(yield func(feed.Entity, error) bool) {
 		k, norm := from, newNormalizer(id.size)
-		for r, err := range f.builder.topic.log.Read(ctx, max(id.withNumber(from).firstPosition(), span.First), span.End) {
+		for r, err := range f.builder.log.Read(ctx, max(id.withNumber(from).firstPosition(), span.First), span.End) {
 			if err != nil {
 				yield(feed.Entity{}, fmt.Errorf("the topic: %w", err))
 				return
@@ -167,7 +167,7 @@ func (f *Feed) Entities(ctx context.Context, leftOut func()) (iter.Seq2[feed.Ent
 // awaitTopic waits for a topic that does not exist for as long as its writer may take to
 // create it.
 func (f *Feed) awaitTopic(ctx context.Context) {
-	if _, err := f.builder.topic.Span(ctx); !errors.Is(err, feed.ErrNoTopic) {
+	if _, err := f.builder.spans.Span(ctx); !errors.Is(err, feed.ErrNoTopic) {
 		return
 	}
 	timer := time.NewTimer(creation)

@@ -133,7 +133,7 @@ func TestListedFirstPageIsServed(t *testing.T) {
 	s := serveTopic(t, topic)
 	for first := uint64(0); first < 14; first++ {
 		topic.trim(first)
-		s.builder.topic.at, s.viewer.at = time.Time{}, time.Time{}
+		s.builder.spans.at, s.viewer.at = time.Time{}, time.Time{}
 		view, err := s.View(t.Context())
 		pages := s.pages(t)
 		if want := strings.TrimPrefix(pages[0].links(t)["self"], "http://feed.example/feeds/orders/pages/"); err != nil || view.oldest != want {
@@ -284,9 +284,8 @@ func TestSlowClients(t *testing.T) {
 				l := newPipes()
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error)
-				go func() {
-					done <- NewServer(ServerOptions{}, serveTopic(t, topic, sized(10), func(c *Config) { c.Memory = test.memory }).Feed).Serve(ctx, l)
-				}()
+				server := NewServer(ServerOptions{}, serveTopic(t, topic, sized(10), func(c *Config) { c.Memory = test.memory }).Feed)
+				go func() { done <- server.Serve(ctx, l) }()
 				conn := l.dial()
 				fmt.Fprint(conn, "GET /feeds/orders/latest HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 				resp, err := http.ReadResponse(bufio.NewReaderSize(slowly{conn, test.pause}, connlimit.Chunk), nil)
@@ -410,7 +409,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	sum := int64(0)
 	for _, at := range memory.pages {
 		p := at.Value.(*page)
-		if sum += p.held; p.refs != 0 {
+		if sum += p.cachedBytes; p.refs != 0 {
 			t.Errorf("page %v has %d refs", p.id, p.refs)
 		}
 	}

@@ -9,27 +9,19 @@ import (
 	"github.com/feedbridge/feedbridge/serve/snapshot"
 )
 
-// snapshotTopic is the topic of a feed as its snapshots read it.
-type snapshotTopic struct{ pages *pageBuilder }
-
-// Span implements [snapshot.Topic].
-func (t snapshotTopic) Span(ctx context.Context) (feed.Span, error) {
-	return t.pages.topic.spanNow(ctx)
-}
-
-// Entities implements [snapshot.Topic]. It starts one page early, because a page
-// depends on the page before it.
-func (t snapshotTopic) Entities(ctx context.Context, span feed.Span, from, to uint64) iter.Seq2[*snapshot.Entity, error] {
+// snapshotEntities returns the entities at the positions [from, to), for [snapshot.Topic]. It
+// starts one page early, because a page depends on the page before it.
+func (pb *pageBuilder) snapshotEntities(ctx context.Context, span feed.Span, from, to uint64) iter.Seq2[*snapshot.Entity, error] {
 	return func(yield func(*snapshot.Entity, error) bool) {
 		if from >= to {
 			return
 		}
-		id := pageID{epoch: span.Epoch, size: uint64(t.pages.cfg.PageSize)}
+		id := pageID{epoch: span.Epoch, size: uint64(pb.cfg.PageSize)}
 		page := id.withNumber(max(from/id.size, 1) - 1) // that is being read
 		norm := newNormalizer(0)
 		var e entity
 		var out snapshot.Entity
-		for r, err := range t.pages.topic.log.Read(ctx, max(span.First, page.firstPosition()), to) {
+		for r, err := range pb.log.Read(ctx, max(span.First, page.firstPosition()), to) {
 			if err != nil {
 				yield(nil, err)
 				return
@@ -42,7 +34,7 @@ func (t snapshotTopic) Entities(ctx context.Context, span feed.Span, from, to ui
 				norm, page = newNormalizer(id.size), id.withNumber(k)
 				norm.before = front
 			}
-			e = t.pages.decoder.decodeRecord(span.Epoch, r, e.header)
+			e = pb.decoder.decodeRecord(span.Epoch, r, e.header)
 			own := e.id // the normalizer may change it
 			if !norm.normalizeNext(&e) || e.position < from {
 				continue
@@ -52,7 +44,7 @@ func (t snapshotTopic) Entities(ctx context.Context, span feed.Span, from, to ui
 				Key: r.Key, Tombstone: r.Tombstone, AppendPart: e.appendPart,
 			}
 			out.HasID = e.headerValue(message.ContentID) != ""
-			if t.pages.cfg.Snapshot.Key != nil && r.Key != nil {
+			if pb.cfg.Snapshot.Key != nil && r.Key != nil {
 				with := e
 				with.addKey(r.Key)
 				out.Header = with.header

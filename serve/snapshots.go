@@ -21,7 +21,7 @@ import (
 // snapshotHandler answers the requests for the snapshots of a feed.
 type snapshotHandler struct {
 	cfg   *Config
-	topic *spanCache
+	spans *spanCache
 	store *snapshot.Store // nil if the feed has none
 }
 
@@ -36,7 +36,7 @@ type snapshotIndex struct {
 func (s *snapshotHandler) serveSnapshot(w http.ResponseWriter, r *http.Request, name, base string) error {
 	// The snapshots of a topic that was deleted are gone with it. While the bus does not
 	// answer, the topic counts as existing.
-	span, err := s.topic.Span(r.Context())
+	span, err := s.spans.Span(r.Context())
 	gone := errors.Is(err, feed.ErrNoTopic)
 	valid := func(o *snapshot.Snapshot) bool { return !gone && (err != nil || o.Span.Epoch == span.Epoch) }
 	if name == "latest" {

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/serve/snapshot"
 )
@@ -36,9 +38,13 @@ type View struct {
 // viewer makes the views of a feed.
 type viewer struct {
 	cfg       *Config
-	topic     *spanCache
+	log       Log
+	spans     *spanCache
+	find      messageFinder
 	snapshots *snapshot.Store // nil if the feed has none
 	outage    *outage
+
+	flights singleflight.Group // reads a view once for all concurrent callers
 
 	mu   sync.Mutex // protects last, err and at
 	last View
@@ -55,7 +61,7 @@ func (v *viewer) currentView(ctx context.Context) (View, error) {
 		return last, err
 	}
 	// A caller that leaves early does not decide what others see.
-	return shareCall(ctx, &v.topic.flights, "view", func(ctx context.Context) (View, error) {
+	return shareCall(ctx, &v.flights, "view", func(ctx context.Context) (View, error) {
 		view, err := v.readView(ctx)
 		v.outage.logChange(err)
 		v.mu.Lock()
@@ -67,19 +73,19 @@ func (v *viewer) currentView(ctx context.Context) (View, error) {
 
 // readView asks the topic for a view.
 func (v *viewer) readView(ctx context.Context) (View, error) {
-	span, err := v.topic.Span(ctx)
+	span, err := v.spans.Span(ctx)
 	if err != nil {
 		return View{}, err
 	}
 	id := pageID{epoch: span.Epoch, size: uint64(v.cfg.PageSize)}
 	// It is not the page that is asked for, which may be large.
-	last, ok, err := v.topic.previousPage(ctx, pageID{span.Epoch, 1, span.End}, span)
+	last, ok, err := v.find.previousPage(ctx, pageID{span.Epoch, 1, span.End}, span)
 	if err != nil || !ok {
 		return View{Span: span}, err
 	}
 	newest := last / id.size
 	view := View{Span: span, length: span.End - span.First}
-	for r, err := range v.topic.log.Read(ctx, last, last+1) {
+	for r, err := range v.log.Read(ctx, last, last+1) {
 		if err != nil {
 			return View{}, err
 		}
@@ -90,14 +96,14 @@ func (v *viewer) readView(ctx context.Context) (View, error) {
 	if span.First > 0 {
 		id.k = min((span.First+id.size-1)/id.size+1, newest)
 	}
-	position, ok, err := v.topic.firstMessage(ctx, max(span.First, id.firstPosition()), span.End)
+	position, ok, err := v.find.firstMessage(ctx, max(span.First, id.firstPosition()), span.End)
 	if err != nil {
 		return View{}, err
 	}
 	if ok && span.First == 0 {
 		view.length = span.End - position
 	}
-	count, exact, err := v.topic.log.Count(ctx)
+	count, exact, err := v.log.Count(ctx)
 	if err != nil {
 		return View{}, err
 	}

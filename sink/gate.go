@@ -88,10 +88,11 @@ type Gate struct {
 	Source Source
 	// IDs belong to the sink that the batches are committed to.
 	IDs *IDs
-	// Fits returns an error for an entity that the bus does not take; one that
-	// matches ErrTooLarge if its size is the reason, ErrHeader if one of its headers is, and
-	// ErrNoKey as described there. It is called for every entity.
-	Fits     func(feed.Entity) error
+	// Fits returns how many of the entities, counted from the first, the bus takes, and an error
+	// about the next one, if there is one. The error matches ErrTooLarge if the size is the reason,
+	// ErrHeader if one of the headers is, and ErrNoKey as described there. It is called with every
+	// entity.
+	Fits     func([]feed.Entity) (n int, err error)
 	Oversize Oversize
 	Log      *slog.Logger
 	// Redact hides the secrets in URLs that become part of messages. Nil hides the
@@ -128,20 +129,31 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) 
 			return feed.Batch{}, unfit
 		}
 	}
+	// Marked entities are not compared: their source has compared the mark already, and decided to
+	// publish them. What is left out for another reason is not in the topic.
+	repeated := g.IDs.AddAll(b.Entities, func(i int) bool {
+		return b.Entities[i].Mark == "" && (refused[i] == nil || g.deadReason(refused[i]) != nil)
+	})
 	// The slices belong to the source: they are copied before they change.
 	var kept []feed.Entity
 	b.Violations = slices.Clip(b.Violations)
-	for i, e := range b.Entities {
-		e.Dead = g.deadReason(refused[i])
-		pass := g.admitEntity(e, refused[i], &b)
-		if kept == nil && (!pass || e.Dead != nil) {
+	for i := range b.Entities {
+		e := &b.Entities[i]
+		dead := g.deadReason(refused[i])
+		isRepeated := len(repeated) > 0 && repeated[0] == i
+		if isRepeated {
+			repeated = repeated[1:]
+		}
+		pass := g.admitEntity(e, dead, refused[i], isRepeated, &b)
+		if kept == nil && (!pass || dead != nil) {
 			kept = append(make([]feed.Entity, 0, len(b.Entities)), b.Entities[:i]...)
 		}
-		if pass && e.Dead != nil {
-			g.Log.Warn("an entity goes to the dead-letter topic", "id", e.ID, "page", e.Page, "size", e.Size(), "reason", e.Dead.Kind, "error", refused[i])
+		if pass && dead != nil {
+			g.Log.Warn("an entity goes to the dead-letter topic", "id", e.ID, "page", e.Page, "size", e.Size(), "reason", dead.Kind, "error", refused[i])
 		}
 		if pass && kept != nil {
-			kept = append(kept, e)
+			kept = append(kept, *e)
+			kept[len(kept)-1].Dead = dead
 		}
 	}
 	if kept != nil {
@@ -159,8 +171,8 @@ func (g *Gate) Release() { g.Source.Release() }
 func (g *Gate) redactPages(entities []feed.Entity) []feed.Entity {
 	redacted := entities
 	page, shown := "", ""
-	for i, e := range entities {
-		if e.Page != page {
+	for i := range entities {
+		if e := &entities[i]; e.Page != page {
 			page, shown = e.Page, g.Redact.URL(e.Page)
 		}
 		if shown == page {
@@ -179,11 +191,14 @@ func (g *Gate) redactPages(entities []feed.Entity) []feed.Entity {
 // and how many entities are before it. refused has the errors about the other entities that the
 // bus does not take, by index.
 func (g *Gate) checkEntities(entities []feed.Entity) (refused map[int]error, fit int, unfit error) {
-	for i, e := range entities {
-		err := g.Fits(e)
+	for i := 0; i < len(entities); i++ {
+		n, err := g.Fits(entities[i:])
+		if err == nil {
+			break
+		}
+		i += n
+		e := &entities[i]
 		switch {
-		case err == nil:
-			continue
 		case g.deadReason(err) != nil, errors.Is(err, ErrTooLarge) && g.Oversize == Skip:
 		case errors.Is(err, ErrTooLarge):
 			return refused, i, feed.Permanent(fmt.Errorf("entity %q on %s: %w, or set \"oversize: skip\" for this feed to leave such entities out, or "+
@@ -221,26 +236,24 @@ func (g *Gate) deadReason(err error) *feed.DeadReason {
 	return &feed.DeadReason{Kind: kind, Text: g.Redact.Clip(err.Error(), longestReason)}
 }
 
-// admitEntity reports whether e stays in the batch b, and otherwise records the reason in b.
-// refused is the error of Fits about it, or nil.
-func (g *Gate) admitEntity(e feed.Entity, refused error, b *feed.Batch) bool {
-	if refused != nil && e.Dead == nil {
+// admitEntity reports whether e stays in the batch b, and otherwise records the reason in b. dead
+// is the reason why it is a dead letter, and refused the error of Fits about it; both may be nil.
+// isRepeated reports that the topic has its ID already.
+func (g *Gate) admitEntity(e *feed.Entity, dead *feed.DeadReason, refused error, isRepeated bool, b *feed.Batch) bool {
+	if refused != nil && dead == nil {
 		b.Oversized++
 		g.Log.Warn("left out an entity that is too large for the bus", "id", e.ID, "page", e.Page, "size", e.Size(), "error", refused)
 		return false
 	}
 	if e.Mark != "" {
-		// The source has compared the mark already, and decided to publish the entity.
 		g.IDs.SetMark(e.ID, e.Mark)
 		return true
 	}
-	if !g.IDs.Add(e.ID) {
+	if isRepeated {
 		b.Duplicates++
-		b.Violations = append(b.Violations, feed.Violation{
-			Kind: RepeatedID, Page: e.Page,
-			Detail: fmt.Sprintf("the topic holds an entity with the Content-ID %q already; this one, modified %s, is left out",
-				e.ID, e.Modified.Format("2006-01-02T15:04:05Z")),
-		})
+		b.Violations = append(b.Violations, feed.NewViolation(RepeatedID, e.Page,
+			"the topic holds an entity with the Content-ID %q already; this one, modified %s, is left out",
+			e.ID, e.Modified.Format("2006-01-02T15:04:05Z")))
 		return false
 	}
 	return true

@@ -43,20 +43,20 @@ func gate(batch feed.Batch) (*sink.Gate, *bytes.Buffer) {
 	return &sink.Gate{
 		Source: &fixedSource{batch: batch},
 		IDs:    ids,
-		Fits: func(e feed.Entity) error {
-			if e.ID == "unsendable" {
-				return errors.New("it has a header without a name")
+		Fits: func(entities []feed.Entity) (int, error) {
+			for i, e := range entities {
+				switch {
+				case e.ID == "unsendable":
+					return i, errors.New("it has a header without a name")
+				case e.ID == "keyless":
+					return i, fmt.Errorf("%w: its body has nothing at /id", sink.ErrNoKey)
+				case e.ID == "uncarried":
+					return i, fmt.Errorf("%w: it has\n no name", sink.ErrHeader)
+				case len(e.Body) > 3:
+					return i, fmt.Errorf("%w: it has %d bytes and the bus takes 3; raise max", sink.ErrTooLarge, len(e.Body))
+				}
 			}
-			switch e.ID {
-			case "keyless":
-				return fmt.Errorf("%w: its body has nothing at /id", sink.ErrNoKey)
-			case "uncarried":
-				return fmt.Errorf("%w: it has\n no name", sink.ErrHeader)
-			}
-			if len(e.Body) > 3 {
-				return fmt.Errorf("%w: it has %d bytes and the bus takes 3; raise max", sink.ErrTooLarge, len(e.Body))
-			}
-			return nil
+			return len(entities), nil
 		},
 		Log: slog.New(slog.NewTextHandler(&log, nil)),
 	}, &log
@@ -175,7 +175,9 @@ func TestGateBoundsTheReasonOfADeadLetter(t *testing.T) {
 	t.Parallel()
 	g, _ := gate(batchOf("a"))
 	g.Oversize = sink.DeadLetter
-	g.Fits = func(feed.Entity) error { return fmt.Errorf("%w: %s", sink.ErrTooLarge, strings.Repeat("ü", 10_000)) }
+	g.Fits = func([]feed.Entity) (int, error) {
+		return 0, fmt.Errorf("%w: %s", sink.ErrTooLarge, strings.Repeat("ü", 10_000))
+	}
 	got, err := g.Next(t.Context(), nil)
 	if err != nil || len([]rune(got.Entities[0].Dead.Text)) > 500 {
 		t.Errorf("%v, reason of %d bytes", err, len(got.Entities[0].Dead.Text))

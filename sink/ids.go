@@ -3,7 +3,6 @@ package sink
 import (
 	"hash/maphash"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -24,34 +23,25 @@ const DefaultWindow = 100_000
 // resumes, drops the tentative ones.
 //
 // Of entities with marks, the newest mark of each ID is held, without a limit of their
-// number, so that their source can detect changes. An ID with a mark takes the bytes of both
-// and about 100 more.
+// number, so that their source can detect changes. An ID of 45 characters with the mark of an
+// entry takes less than 100 bytes.
 //
-// IDs without marks take about 50 bytes each. They are safe for concurrent use: a reader adds
-// while a writer commits.
+// IDs without marks take 32 to 64 bytes each, counted when there were most of them, tentative ones
+// included. They are safe for concurrent use: a reader adds while a writer commits.
 type IDs struct {
 	window int
 
 	mu sync.Mutex
-	// states has the hashes in ring and in tentative, and which of the two has each.
-	states map[idHash]idState
-	// ring has the permanent hashes. When it has grown to window, the next one replaces
-	// the oldest, which is at the index oldest.
-	ring   []idHash
-	oldest int
+	// hashes has the permanent hashes, window at most, and after them the tentative ones: those
+	// that were added and not committed, in their order. Tentative hashes do not count towards the
+	// window: one that may be rolled back evicts no permanent one.
+	hashes    hashQueue
+	permanent int // number of permanent hashes
 	// marks has the permanent marks, by ID, and tentativeMarks those that were set
 	// and not committed.
-	marks          map[string]string
-	tentativeMarks map[string]tentativeMark
-	// tentative has the hashes that were added and not committed, in their order. They
-	// do not count towards the window: a tentative hash, which may be rolled back, evicts
-	// no permanent one.
-	tentative []idHash
+	marks          markTable
+	tentativeMarks map[string]*tentativeMark
 }
-
-// idHash is a hash of 128 bits: two of 100,000 IDs have the same one with a probability of 1
-// in 10^28. The seeds are random, so a feed cannot contain IDs that collide on purpose.
-type idHash [2]uint64
 
 var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
@@ -62,21 +52,13 @@ type tentativeMark struct {
 	pending int
 }
 
-type idState uint8
-
-const (
-	_ idState = iota
-	isTentative
-	isPermanent
-)
-
 // NewIDs returns an empty IDs that holds the newest window permanent IDs;
 // [DefaultWindow] if window is 0.
 func NewIDs(window int) *IDs {
 	if window <= 0 {
 		window = DefaultWindow
 	}
-	return &IDs{window: window, states: make(map[idHash]idState)}
+	return &IDs{window: window}
 }
 
 func hashID(id string) idHash {
@@ -89,12 +71,28 @@ func (s *IDs) Add(id string) (fresh bool) {
 	k := hashID(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.states[k] != 0 {
-		return false
+	return s.hashes.push(k)
+}
+
+// AddAll is Add for the entities at the indexes that isWanted reports, in their order. It returns
+// the indexes of those that are not fresh, in ascending order.
+func (s *IDs) AddAll(entities []feed.Entity, isWanted func(i int) bool) (repeated []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var hashes [hashesAtOnce]idHash
+	for from := 0; from < len(entities); from += hashesAtOnce {
+		part := entities[from:min(from+hashesAtOnce, len(entities))]
+		for i := range part {
+			hashes[i] = hashID(part[i].ID)
+		}
+		s.hashes.loadSlots(hashes[:len(part)])
+		for i := range part {
+			if isWanted(from+i) && !s.hashes.push(hashes[i]) {
+				repeated = append(repeated, from+i)
+			}
+		}
 	}
-	s.states[k] = isTentative
-	s.tentative = append(s.tentative, k)
-	return true
+	return repeated
 }
 
 // Commit makes the IDs of entities permanent, whether they were added or not.
@@ -102,11 +100,16 @@ func (s *IDs) Add(id string) (fresh bool) {
 func (s *IDs) Commit(entities []feed.Entity) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range entities {
-		if e := &entities[i]; e.Mark == "" {
-			s.makePermanent(hashID(e.ID))
-		} else {
-			s.makeMarkPermanent(e.ID, e.Mark, true)
+	for part := range slices.Chunk(entities, hashesAtOnce) {
+		if s.permanent+len(part) > s.window {
+			s.hashes.loadOldestSlots(len(part)) // which are evicted
+		}
+		for i := range part {
+			if e := &part[i]; e.Mark == "" {
+				s.makePermanent(hashID(e.ID))
+			} else {
+				s.makeMarkPermanent(e.ID, e.Mark, true)
+			}
 		}
 	}
 }
@@ -138,14 +141,13 @@ func (s *IDs) LoadMessage(h feed.Header) {
 }
 
 // Mark returns the newest mark of an ID, permanent or tentative.
-func (s *IDs) Mark(id string) (mark string, held bool) {
+func (s *IDs) Mark(id string) (mark string, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if set, ok := s.tentativeMarks[id]; ok {
 		return set.mark, true
 	}
-	mark, held = s.marks[id]
-	return mark, held
+	return s.marks.mark(id)
 }
 
 // Marks iterates over the IDs that have marks, with their newest mark, in no order. It may or
@@ -153,102 +155,96 @@ func (s *IDs) Mark(id string) (mark string, held bool) {
 func (s *IDs) Marks() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		s.mu.Lock()
-		ids := slices.Collect(maps.Keys(s.marks))
+		permanent := s.marks.allIDs()
+		var others []string
 		for id := range s.tentativeMarks {
-			if _, both := s.marks[id]; !both {
-				ids = append(ids, id)
+			if _, both := s.marks.mark(id); !both {
+				others = append(others, id)
 			}
 		}
 		s.mu.Unlock()
-		for _, id := range ids {
-			if mark, held := s.Mark(id); held && !yield(id, mark) {
-				return
+		for _, ids := range []iter.Seq[string]{permanent, slices.Values(others)} {
+			for id := range ids {
+				if mark, found := s.Mark(id); found && !yield(id, mark) {
+					return
+				}
 			}
 		}
 	}
 }
 
-// Marked reports whether any ID has a permanent mark. If so, a sink that has loaded the newest
+// Marked reports whether any ID has a mark. If so, a sink that has loaded the newest
 // messages of a topic has to load all of them.
 func (s *IDs) Marked() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.marks) > 0
+	return s.marks.count()+len(s.tentativeMarks) > 0
 }
 
 // SetMark adds a tentative mark of an entity. It becomes permanent when the entity has been
-// committed.
+// committed. Both strings are copied: their source uses the memory of an entity again after its
+// commit, while newer versions of the entity may wait for theirs.
 func (s *IDs) SetMark(id, mark string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.tentativeMarks == nil {
-		s.tentativeMarks = map[string]tentativeMark{}
+	set := s.tentativeMarks[id]
+	if set == nil {
+		if s.tentativeMarks == nil {
+			s.tentativeMarks = map[string]*tentativeMark{}
+		}
+		set = &tentativeMark{}
+		s.tentativeMarks[strings.Clone(id)] = set
 	}
-	s.tentativeMarks[id] = tentativeMark{mark, s.tentativeMarks[id].pending + 1}
+	set.mark = strings.Clone(mark)
+	set.pending++
 }
 
 // makeMarkPermanent adds a permanent mark. committed reports that its entity was committed, so
 // that it is the oldest of the tentative marks of this ID; otherwise it was loaded.
 func (s *IDs) makeMarkPermanent(id, mark string, committed bool) {
-	if s.marks == nil {
-		s.marks = map[string]string{}
-	}
-	// Without clones the strings would keep a whole page, or the headers of a message, in
-	// memory.
-	s.marks[strings.Clone(id)] = strings.Clone(mark)
+	s.marks.setMark(id, mark)
 	if !committed {
 		return
 	}
-	switch set := s.tentativeMarks[id]; {
-	case set.pending > 1:
-		s.tentativeMarks[id] = tentativeMark{set.mark, set.pending - 1}
-	case set.pending == 1:
-		delete(s.tentativeMarks, id)
+	if set := s.tentativeMarks[id]; set != nil {
+		if set.pending--; set.pending == 0 {
+			delete(s.tentativeMarks, id)
+		}
 	}
 }
 
-// makePermanent adds a permanent hash. One that is permanent already keeps its position in the
-// ring: that happens only for duplicates, which the gate leaves out.
+// makePermanent adds a permanent hash, as the newest. One that is permanent already keeps its
+// place: that happens only for duplicates, which the gate leaves out.
 func (s *IDs) makePermanent(k idHash) {
-	switch s.states[k] {
-	case isPermanent:
-		return
-	case isTentative:
-		// Commits come in the order of reading, so this is usually the first one.
-		i := slices.Index(s.tentative, k)
-		if i == 0 {
-			s.tentative = s.tentative[1:]
-		} else {
-			s.tentative = slices.Delete(s.tentative, i, i+1)
+	// Commits come in the order of reading, so this is usually the first tentative hash.
+	if s.permanent == s.hashes.n || s.hashes.at(s.permanent) != k {
+		s.hashes.push(k)
+		i, _ := s.hashes.indexOf(k)
+		if i < s.permanent {
+			return
 		}
+		s.hashes.move(i, s.permanent)
 	}
-	s.states[k] = isPermanent
-	if len(s.ring) < s.window {
-		s.ring = append(s.ring, k)
-		return
+	if s.permanent++; s.permanent > s.window {
+		s.hashes.popOldest()
+		s.permanent--
 	}
-	delete(s.states, s.ring[s.oldest])
-	s.ring[s.oldest] = k
-	s.oldest = (s.oldest + 1) % s.window
 }
 
 // Rollback drops the tentative IDs and marks.
 func (s *IDs) Rollback() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range s.tentative {
-		delete(s.states, k)
-	}
-	s.tentative, s.tentativeMarks = nil, nil
+	s.hashes.truncate(s.permanent)
+	s.tentativeMarks = nil
 }
 
 // Reset drops all IDs and marks.
 func (s *IDs) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.states = make(map[idHash]idState)
-	s.ring, s.oldest, s.tentative = nil, 0, nil
-	s.marks, s.tentativeMarks = nil, nil
+	s.hashes, s.permanent = hashQueue{}, 0
+	s.marks, s.tentativeMarks = markTable{}, nil
 }
 
 // Len returns the number of IDs without marks, permanent and tentative, and with permanent
@@ -256,5 +252,5 @@ func (s *IDs) Reset() {
 func (s *IDs) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.states) + len(s.marks)
+	return s.hashes.n + s.marks.count()
 }

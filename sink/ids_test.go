@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -50,6 +51,22 @@ func TestIDsAgreeWithLists(t *testing.T) {
 				id := id.Draw(t, "id")
 				if got, want := ids.Add(id), model.add(id); got != want {
 					t.Fatalf("Add(%s) = %v, want %v", id, got, want)
+				}
+			},
+			// More than are looked up at once.
+			"add all": func(t *rapid.T) {
+				entities := make([]feed.Entity, rapid.IntRange(0, 70).Draw(t, "n"))
+				wanted := make([]bool, len(entities))
+				var repeated []int
+				for i := range entities {
+					entities[i].ID = fmt.Sprint(rapid.IntRange(0, 100).Draw(t, "id"))
+					wanted[i] = rapid.Bool().Draw(t, "wanted")
+					if wanted[i] && !model.add(entities[i].ID) {
+						repeated = append(repeated, i)
+					}
+				}
+				if got := ids.AddAll(entities, func(i int) bool { return wanted[i] }); !slices.Equal(got, repeated) {
+					t.Fatalf("AddAll returned %v, want %v", got, repeated)
 				}
 			},
 			"commit what was read": func(t *rapid.T) {
@@ -136,6 +153,35 @@ func TestMarksAgreeWithMaps(t *testing.T) {
 	})
 }
 
+// A source uses the memory of an entity again after its commit, while newer versions of it wait
+// for theirs.
+func TestMarksDoNotReferToCommittedEntities(t *testing.T) {
+	t.Parallel()
+	ids := sink.NewIDs(0)
+	shared := func(id, mark string) (e feed.Entity, overwrite func()) {
+		b := []byte(id + mark)
+		text := unsafe.String(unsafe.SliceData(b), len(b))
+		return feed.Entity{ID: text[:len(id)], Mark: text[len(id):]}, func() { clear(b) }
+	}
+	var versions []feed.Entity
+	var overwrite []func()
+	for i := range 3 {
+		e, clear := shared("a", fmt.Sprint("v", i))
+		ids.SetMark(e.ID, e.Mark)
+		versions, overwrite = append(versions, e), append(overwrite, clear)
+	}
+	for i := range versions {
+		ids.Commit(versions[i : i+1])
+		overwrite[i]()
+		if diff := cmp.Diff(map[string]string{"a": "v2"}, maps.Collect(ids.Marks())); diff != "" {
+			t.Fatalf("marks after commit %d (-want +got):\n%s", i, diff)
+		}
+	}
+	if got := ids.Len(); got != 1 {
+		t.Errorf("Len() = %d, want 1", got)
+	}
+}
+
 // An ID and a mark are cut out of something larger.
 func TestMarksHoldNothingElse(t *testing.T) {
 	const n, size = 100, 1 << 20
@@ -192,11 +238,15 @@ func TestIDsAddedWhileOthersAreCommitted(t *testing.T) {
 
 func BenchmarkIDs(b *testing.B) {
 	b.ReportAllocs()
+	const all, batch = 300_000, 100
 	ids := sink.NewIDs(0)
-	batch := make([]feed.Entity, 1)
-	for i := 0; b.Loop(); i++ {
-		batch[0].ID = fmt.Sprintf("<%d@shop.example.com>", i)
-		ids.Add(batch[0].ID)
-		ids.Commit(batch)
+	entities := make([]feed.Entity, all)
+	for i := range entities {
+		entities[i].ID = fmt.Sprintf("<%d@shop.example.com>", i)
+	}
+	isWanted := func(int) bool { return true }
+	for i := 0; b.Loop(); i = (i + batch) % all {
+		ids.AddAll(entities[i:i+batch], isWanted)
+		ids.Commit(entities[i : i+batch])
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Kept holds what a read of a topic has left, such as its consumer or records that it has
-// received, for the next read that continues there. It holds one value, for a limited time. Its
-// zero value holds none. It is safe for concurrent use.
+// Kept holds the consumer of a read of a topic that has ended, or the records that it received and
+// did not return, for the next read that continues there. It holds one value, for a limited
+// time. Its zero value holds none. It is safe for concurrent use.
 type Kept[T any] struct {
 	mu  sync.Mutex
 	now *kept[T] // nil if there is none
@@ -19,8 +19,8 @@ type kept[T any] struct {
 	expiry  *time.Timer
 }
 
-// Put holds value for the time d, in place of the value that it held before. A value that
-// nobody takes is discarded.
+// Put holds value for the time d, in place of the value that it held before. A value that is
+// not taken is discarded.
 func (k *Kept[T]) Put(value T, d time.Duration, discard func(T)) {
 	next := &kept[T]{value: value, discard: discard}
 	k.mu.Lock()

@@ -16,10 +16,9 @@ import (
 
 // credentials are the headers that only the feed's origin may see.
 type credentials struct {
-	headers http.Header // those of Config.Headers
-	auth    Auth
+	cfg     *Config
+	headers http.Header        // those of Config.Headers
 	tokens  *credential.Tokens // for auth.oauth2, nil without it
-	limits  Limits
 	redact  *safetext.Redactor
 }
 
@@ -31,24 +30,24 @@ func (c *credentials) setHeaders(ctx context.Context, header http.Header) (*cred
 	}
 	value, used := "", (*credential.Token)(nil)
 	switch {
-	case c.auth.Bearer != "":
-		value = "Bearer " + c.auth.Bearer.Reveal()
-	case c.auth.BearerFile != "":
-		bearer, err := readSecret("", "auth.bearer_file", c.auth.BearerFile)
+	case c.cfg.Auth.Bearer != "":
+		value = "Bearer " + c.cfg.Auth.Bearer.Reveal()
+	case c.cfg.Auth.BearerFile != "":
+		bearer, err := readSecret("", "auth.bearer_file", c.cfg.Auth.BearerFile)
 		if err != nil {
 			return nil, err
 		}
 		value = "Bearer " + bearer.Reveal()
-	case c.auth.Basic.Username != "":
-		password, err := readSecret(c.auth.Basic.Password, "auth.basic.password_file", c.auth.Basic.PasswordFile)
+	case c.cfg.Auth.Basic.Username != "":
+		password, err := readSecret(c.cfg.Auth.Basic.Password, "auth.basic.password_file", c.cfg.Auth.Basic.PasswordFile)
 		if err != nil {
 			return nil, err
 		}
-		value = "Basic " + base64.StdEncoding.EncodeToString([]byte(c.auth.Basic.Username+":"+password.Reveal()))
+		value = "Basic " + base64.StdEncoding.EncodeToString([]byte(c.cfg.Auth.Basic.Username+":"+password.Reveal()))
 	case c.tokens != nil:
 		var err error
 		if used, err = c.tokens.Get(ctx); err != nil {
-			return nil, explainToken(err, c.auth.OAuth2, c.limits, c.redact)
+			return nil, explainToken(err, c.cfg.Auth.OAuth2, c.cfg.Limits, c.redact)
 		}
 		value = used.Type + " " + used.Value.Reveal()
 	default:

@@ -36,12 +36,12 @@ type body struct {
 	err     error // what ended the body; every later Read returns it
 }
 
-// newBody returns the body of c. idle limits the wait for each read. If it is nil, the current
-// deadline of the call stays in force.
-func newBody(c *call, packed bool, idle *timeoutError) *body {
-	limit := c.client.cfg.Limits.Page
-	w := &wire{raw: c.response.Body, deadline: c.deadline, idle: idle, limit: limit}
-	b := &body{request: c.String(), wire: w, decoded: w, limit: limit}
+// newBody returns the body raw of the answer to request. It may have limit bytes on the wire, and as many
+// unpacked. size is its Content-Length, or negative if that is unknown. idle limits the wait for each read. If
+// it is nil, the current deadline of the call stays in force.
+func newBody(request string, raw io.ReadCloser, size int64, d *deadline, limit int64, packed bool, idle *timeoutError) *body {
+	w := &wire{raw: raw, deadline: d, idle: idle, limit: limit, size: size}
+	b := &body{request: request, wire: w, decoded: w, limit: limit}
 	if packed {
 		b.decoded = &gunzip{wire: w}
 	}
@@ -87,6 +87,7 @@ type wire struct {
 	deadline *deadline
 	idle     *timeoutError
 	n, limit int64
+	size     int64 // the Content-Length, or -1
 }
 
 func (w *wire) Read(p []byte) (int, error) {
@@ -103,6 +104,9 @@ func (w *wire) Read(p []byte) (int, error) {
 }
 
 func (w *wire) drainRest() {
+	if w.size-w.n > drainBytes {
+		return
+	}
 	w.deadline.startWait(drainTimeout)
 	_, _ = io.CopyN(io.Discard, w.raw, drainBytes)
 	w.deadline.stopWait()

@@ -13,14 +13,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
@@ -37,18 +39,11 @@ type Options struct {
 	Wrap func(http.RoundTripper) http.RoundTripper
 	// Hosts is shared by the clients of a process. Nil shares nothing.
 	Hosts *Hosts
+	// Log gets a line when limits.rate begins to slow feeds of the host down. Nil logs nothing.
+	Log *slog.Logger
 	// Redact hides the secrets of the URLs and of the answers that errors quote. Nil
 	// knows the usual names of parameters only.
 	Redact *safetext.Redactor
-}
-
-// Exchange is one request and the header of its response.
-type Exchange struct {
-	Method string
-	Host   string // as in the URL; only hosts that the configuration names
-	Status int    // 0 if there was no response
-	Err    error
-	Took   time.Duration // to the end of the header
 }
 
 // Client sends requests to the upstream of one feed. It is safe for concurrent use.
@@ -61,6 +56,9 @@ type Client struct {
 	observe     func(Exchange)
 	hosts       *Hosts
 	redact      *safetext.Redactor
+	throttle    throttle
+	start       clientStart
+	handed      handedSlot
 	// toOrigin makes connections to the origin and the token server, and toOthers those to
 	// other hosts, which do not get the client certificate.
 	toOrigin, toOthers *http.Transport
@@ -80,11 +78,14 @@ func NewClient(cfg Config, opts Options) (*Client, error) {
 	}
 	c := &Client{
 		cfg: cfg, origin: origin, allowed: cfg.AllowHosts,
-		credentials: credentials{headers: make(http.Header), auth: cfg.Auth, limits: cfg.Limits, redact: opts.Redact},
-		userAgent:   opts.UserAgent, observe: opts.Observe, hosts: opts.Hosts, redact: opts.Redact,
+		userAgent: opts.UserAgent, observe: opts.Observe, hosts: opts.Hosts, redact: opts.Redact,
 	}
+	c.credentials = credentials{cfg: &c.cfg, redact: opts.Redact}
 	if c.userAgent == "" {
 		c.userAgent = "feedbridge (+https://github.com/feedbridge/feedbridge)"
+	}
+	if c.throttle.log = opts.Log; c.throttle.log == nil {
+		c.throttle.log = slog.New(slog.DiscardHandler)
 	}
 	if c.observe == nil {
 		c.observe = func(Exchange) {}
@@ -92,10 +93,14 @@ func NewClient(cfg Config, opts Options) (*Client, error) {
 	if c.hosts == nil {
 		c.hosts = new(Hosts)
 	}
+	c.throttle.hosts = c.hosts
 	for _, line := range cfg.Headers {
 		name, value, err := parseHeader(line)
 		if err != nil {
 			return nil, feed.Permanent(err)
+		}
+		if c.credentials.headers == nil {
+			c.credentials.headers = http.Header{}
 		}
 		c.credentials.headers.Add(name, value)
 	}
@@ -115,47 +120,24 @@ func NewClient(cfg Config, opts Options) (*Client, error) {
 	return c, nil
 }
 
-// CloseIdle closes the connections that wait for another request. Clients that
+// CloseIdle closes the connections that wait for another request, and a response that was handed over. Clients that
 // share them open new ones when they need them.
 func (c *Client) CloseIdle() {
+	c.DropHandedOver()
 	c.toOrigin.CloseIdleConnections()
 	c.toOthers.CloseIdleConnections()
 }
 
-// Request is a request to the upstream.
-type Request struct {
-	// Method is GET or HEAD. Redirects do not change it.
-	Method string
-	// URL is absolute. It may come from the feed: a URL that Config does not allow is
-	// refused without a request.
-	URL string
-	// IfNoneMatch and IfModifiedSince are sent if they are set. Only with them 304 is a
-	// valid answer.
-	IfNoneMatch, IfModifiedSince string
-	// Partial makes 226 (RFC 3229) a valid answer to a GET. The body of such an answer has
-	// only the new entries.
-	Partial bool
+// HandOver makes response the answer to the next call of Do, if that is the request r and comes
+// within 10 s. So a page is not requested twice if the format of the feed was detected from its
+// beginning, or if its header shows that reading starts with it. read is the part of the body that
+// was read. The client closes the response.
+func (c *Client) HandOver(r Request, response *Response, read []byte) {
+	c.handed.putResponse(r, response, read)
 }
 
-// Response is a valid answer: 200, 204, 304 to a conditional request, or 226 if
-// the request allows it.
-type Response struct {
-	Status int
-	// Header holds the header as it was received. Its Content-Length and Content-Encoding
-	// describe the body on the wire.
-	Header http.Header
-	// URL is the URL of the answer, after redirects. It is the base of relative links.
-	URL *url.URL
-	// Moved reports that there were redirects, all of them permanent (301, 308).
-	Moved bool
-	// Body is decoded, and empty unless a GET was answered with 200 or 226. The
-	// caller reads it from one goroutine and must close it. Its errors name
-	// the request.
-	Body io.ReadCloser
-	// Date is the server's clock: the Date header, or this machine's time if
-	// there is none.
-	Date time.Time
-}
+// DropHandedOver closes a response that was handed over and has answered no request.
+func (c *Client) DropHandedOver() { c.handed.takeResponse(Request{}) }
 
 // Do sends a request and follows redirects. It does not try again after an error. Errors
 // name the request; a status that is not a valid answer is a [StatusError].
@@ -169,6 +151,9 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	}
 	if err := c.checkHost(c.origin, u); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", r.Method, c.redact.URL(u.String()), err)
+	}
+	if res := c.handed.takeResponse(r); res != nil {
+		return res, nil
 	}
 	moved := true
 	for redirects := 0; ; redirects++ {
@@ -202,6 +187,78 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 		}
 		u = next
 	}
+}
+
+// startCall sends a request to u and returns with the header of the response. The
+// caller must end it with closeCall, failWithStatus or toResponse.
+func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, error) {
+	x := &call{
+		redact: c.redact, credentials: &c.credentials, toOrigin: c.atOrigin(u),
+		pageLimit: c.cfg.Limits.Page, idle: c.cfg.Timeouts.Idle,
+	}
+	asked := *u
+	asked.Fragment, asked.RawFragment = "", ""
+	x.request = &http.Request{Method: r.Method, URL: &asked, Host: asked.Host, Header: make(http.Header)}
+	if err := c.hosts.starts.wait(ctx, &c.start); err != nil {
+		return nil, fmt.Errorf("%s: %w", x, err)
+	}
+	waited, err := c.hosts.waitForHost(ctx, hostPort(u), c.cfg.Limits.Rate)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", x, err)
+	}
+	c.throttle.addWait(u.Host, c.cfg.Limits.Rate, waited)
+
+	header := x.request.Header
+	header.Set("User-Agent", c.userAgent)
+	header.Set("Accept-Encoding", "gzip")
+	if r.IfNoneMatch != "" {
+		header.Set("If-None-Match", r.IfNoneMatch)
+	}
+	if r.IfModifiedSince != "" {
+		header.Set("If-Modified-Since", r.IfModifiedSince)
+	}
+	if r.From > 0 {
+		header.Set("Range", fmt.Sprintf("bytes=%d-", r.From))
+		header.Set("Accept-Encoding", "identity")
+	}
+	transport := c.viaOthers
+	if x.toOrigin {
+		transport = c.viaOrigin
+		if x.token, err = c.credentials.setHeaders(ctx, header); err != nil {
+			return nil, fmt.Errorf("%s: %w", x, err)
+		}
+	}
+
+	x.deadline = newDeadline(ctx)
+	timeouts := c.cfg.Timeouts
+	x.request = x.request.WithContext(httptrace.WithClientTrace(x.deadline.ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) {
+			x.deadline.startWait(&timeoutError{"no answer came", timeouts.Header, "timeouts.header", "raise it if the server is always so slow"})
+		},
+	}))
+	x.deadline.startWait(&timeoutError{"no connection was made", timeouts.Connect, "timeouts.connect", "check the host and port of the url, and the firewalls on the way"})
+	x.response, err = transport.RoundTrip(x.request) //nolint:bodyclose // the call owns it
+	x.deadline.stopWait()
+	if err != nil {
+		if reason := x.deadline.endReason(); reason != nil {
+			err = reason
+		} else {
+			err = explainTransport(err, c.cfg.Limits)
+		}
+		x.deadline.endRequest()
+		return nil, fmt.Errorf("%s: %w", x, err)
+	}
+	var known bool
+	if x.date, _, known = message.ParseDate(x.response.Header.Get("Date")); !known {
+		x.date = time.Now()
+	}
+	switch x.response.StatusCode {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		if wait := retryAfter(x.response.Header, x.date); wait > 0 {
+			c.hosts.pauseHost(hostPort(u), wait)
+		}
+	}
+	return x, nil
 }
 
 // followed are the status codes of redirects that are followed. None of them turns a HEAD

@@ -10,19 +10,6 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// idlePerHost limits the idle connections to one host that are kept for the next poll. A
-// thousand feeds that are polled every ten seconds have a handful of requests under way at
-// any time.
-const idlePerHost = 16
-
-// transportKey has the settings in which transports differ. Clients that agree
-// in them share one, and its connections.
-type transportKey struct {
-	connect time.Duration
-	header  int64
-	tls     TLS
-}
-
 // transport returns the shared transport for cfg, made with the client
 // certificate or without it. Transports live as long as Hosts: there are as
 // many as there are different settings.

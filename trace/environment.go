@@ -39,6 +39,15 @@ func isEnabled() bool {
 	return endpoint != "" || variable("OTEL_TRACES_EXPORTER") != ""
 }
 
+// Check returns an error for each of the standard OTEL_ variables whose value cannot be used. It
+// returns nil if traces are off. It sends nothing.
+func Check() error {
+	if !isEnabled() {
+		return nil
+	}
+	return checkEnvironment()
+}
+
 func variable(name string) string { return strings.TrimSpace(os.Getenv(name)) }
 
 // firstSet returns the first of the variables that is not empty, and its value.
@@ -65,20 +74,14 @@ func checkEnvironment() error {
 		fail(name, "invalid protocol %q: want http/protobuf or http/json, and the endpoint of the collector for them, whose port is 4318 by default", protocol)
 	}
 	for _, name := range endpointVariables {
-		if value := variable(name); value != "" {
-			u, err := url.Parse(value)
-			// The URL may have a password, and the error would quote it.
-			if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-				fail(name, "invalid URL: want one such as %s", defaultEndpoint)
-			}
+		// The URL may have a password, and the error of the parser would quote it.
+		if value := variable(name); value != "" && !isEndpoint(value) {
+			fail(name, "invalid URL: want one such as %s", defaultEndpoint)
 		}
 	}
 	for _, name := range headerVariables {
-		for header := range strings.SplitSeq(variable(name), ",") {
-			if key, _, ok := strings.Cut(header, "="); strings.TrimSpace(header) != "" && (!ok || strings.TrimSpace(key) == "") {
-				fail(name, "want a list such as name=value,name=value")
-				break
-			}
+		if !isHeaderList(variable(name)) {
+			fail(name, "want a list such as name=value,name=value")
 		}
 	}
 	for _, name := range compressionVariables {
@@ -95,6 +98,22 @@ func checkEnvironment() error {
 	}
 	errs = append(errs, checkSampler(), checkPropagators(), checkCertificates())
 	return errors.Join(errs...)
+}
+
+func isEndpoint(value string) bool {
+	u, err := url.Parse(value)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
+
+// isHeaderList reports whether value is a list of headers, which may be empty.
+func isHeaderList(value string) bool {
+	for header := range strings.SplitSeq(value, ",") {
+		key, _, ok := strings.Cut(header, "=")
+		if strings.TrimSpace(header) != "" && (!ok || strings.TrimSpace(key) == "") {
+			return false
+		}
+	}
+	return true
 }
 
 func checkSampler() error {

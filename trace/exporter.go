@@ -42,7 +42,7 @@ func (e *exporter) recordFailure(err error, spans int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.lost += spans
-	cause := causeOf(err)
+	cause := withoutDigits(err)
 	if e.causes[cause] || len(e.causes) >= maxCauses {
 		return
 	}
@@ -53,9 +53,9 @@ func (e *exporter) recordFailure(err error, spans int) {
 	e.log.Warn("cannot send traces; spans are dropped", "error", err)
 }
 
-// causeOf returns the text of an error without its digits, since ports, sizes and times differ
+// withoutDigits returns the text of an error without its digits, since ports, sizes and times differ
 // from attempt to attempt.
-func causeOf(err error) string {
+func withoutDigits(err error) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
 			return -1

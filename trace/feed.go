@@ -72,7 +72,7 @@ func (f *Feed) Source(src sink.Source) sink.Source {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.polls = nil // of the last session, which dropped what it had not committed
+	f.polls = nil // of the last session, whose uncommitted entities were dropped
 	return &tracedSource{f, src}
 }
 

@@ -54,7 +54,7 @@ func Start(ctx context.Context, o Options) (*Tracer, error) {
 	if !isEnabled() {
 		return nil, nil
 	}
-	if err := checkEnvironment(); err != nil {
+	if err := Check(); err != nil {
 		return nil, err
 	}
 	attributes, err := resource.New(ctx,

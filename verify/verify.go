@@ -10,14 +10,14 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// DefaultWindow is the default number of entities of each stream that [Compare] looks
+// DefaultLookahead is the default number of entities of each stream that [Compare] looks
 // ahead. An entity takes about 500 bytes.
-const DefaultWindow = 10_000
+const DefaultLookahead = 10_000
 
 // Kind is the way in which the second stream differs from the first.
 type Kind string
 
-// The kinds of difference. An entity that has been moved further than the window
+// The kinds of difference. An entity that has been moved further than the lookahead
 // reaches counts as missing in one place and extra in the other.
 const (
 	Missing   Kind = "missing"   // the second stream does not have the entity
@@ -58,21 +58,21 @@ type Summary struct {
 // Same reports whether no difference was found.
 func (s Summary) Same() bool { return s.Missing+s.Extra+s.Reordered+s.Different == 0 }
 
-// Compare compares two streams by the IDs of their entities, of which it looks
-// ahead window at most in each stream; [DefaultWindow] if window is 0. It calls
+// Compare compares two streams by the IDs of their entities. It reads at most lookahead
+// entities ahead in each stream; [DefaultLookahead] if lookahead is 0. It calls
 // report for each difference as it is found, and ends when that returns false,
 // when both streams end, or with the first error of either.
 //
 // Compare ignores the order of headers with different names, which buses do not keep,
 // the case of names, and a Content-Length that is the length of the body. Where
 // neither stream has the other's next
-// entity within the window, the older of the two is the one that is missing in
+// entity among those that were read ahead, the older of the two is the one that is missing in
 // the other.
-func Compare(first, second iter.Seq2[feed.Entity, error], window int, report func(Difference) bool) (Summary, error) {
-	if window <= 0 {
-		window = DefaultWindow
+func Compare(first, second iter.Seq2[feed.Entity, error], lookahead int, report func(Difference) bool) (Summary, error) {
+	if lookahead <= 0 {
+		lookahead = DefaultLookahead
 	}
-	c := &comparison{a: newSide(first), b: newSide(second), window: window, report: report}
+	c := &comparison{a: newSide(first), b: newSide(second), lookahead: lookahead, report: report}
 	defer c.a.stop()
 	defer c.b.stop()
 	for !c.ended {
@@ -84,11 +84,11 @@ func Compare(first, second iter.Seq2[feed.Entity, error], window int, report fun
 }
 
 type comparison struct {
-	a, b   *side
-	window int
-	report func(Difference) bool
-	sum    Summary
-	ended  bool
+	a, b      *side
+	lookahead int
+	report    func(Difference) bool
+	sum       Summary
+	ended     bool
 }
 
 func (c *comparison) summary() Summary {
@@ -124,10 +124,10 @@ func (c *comparison) compareNext() error {
 // other stream. Of two that are in both, the one whose fellow is further away is
 // the one that was moved.
 func (c *comparison) matchDifferentIDs(a, b *item) error {
-	if err := c.a.readUnmatched(c.window); err != nil {
+	if err := c.a.readUnmatched(c.lookahead); err != nil {
 		return err
 	}
-	if err := c.b.readUnmatched(c.window); err != nil {
+	if err := c.b.readUnmatched(c.lookahead); err != nil {
 		return err
 	}
 	likeA, likeB := c.b.findByID(a.id), c.a.findByID(b.id)

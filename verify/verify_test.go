@@ -254,9 +254,8 @@ func TestCompareStops(t *testing.T) {
 	})
 }
 
-// TestEditsAreReportedAsJustThat draws a stream and edits that lie apart from
-// each other, within the window and, where they leave out or add a stretch,
-// beyond it.
+// TestEditsAreReportedAsJustThat draws a stream and edits with a distance between them:
+// edits within the window, and removed or added runs longer than it.
 func TestEditsAreReportedAsJustThat(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -17,7 +17,9 @@ type Process struct {
 	// Writer names this copy, as its checkpoints do.
 	Writer string `json:"writer"`
 	Config Config `json:"config"`
-	Buses  []Bus  `json:"buses"`
+	// Fleet is null without a fleet.
+	Fleet *Fleet `json:"fleet"`
+	Buses []Bus  `json:"buses"`
 	// Feeds are sorted by name, and so is Served.
 	Feeds  []Feed   `json:"feeds"`
 	Served []Served `json:"served"`
@@ -27,6 +29,25 @@ type Process struct {
 type Config struct {
 	LoadedAt *time.Time `json:"loaded_at"`
 	Error    *Error     `json:"error"` // of a newer one that was refused
+}
+
+// Fleet is a fleet as far as one of its members knows it.
+type Fleet struct {
+	Fleet string `json:"fleet"`
+	// Bus is the bus by which the members find each other.
+	Bus string `json:"bus"`
+	// Members are sorted by name. There are none before this copy has joined.
+	Members []Member `json:"members"`
+	// Error is why this copy cannot take part.
+	Error string `json:"error,omitempty"`
+}
+
+// Member is a copy that is a member of a fleet.
+type Member struct {
+	Member string `json:"member"`
+	Self   bool   `json:"self"` // it is the copy that answers
+	// Feeds counts the feeds that it runs, of those that the copy that answers has.
+	Feeds int `json:"feeds"`
 }
 
 // Bus is a bus that feeds are copied to, or that topics are served from.
@@ -41,9 +62,12 @@ type Bus struct {
 // Feed is a feed that is copied to a topic.
 type Feed struct {
 	Feed string `json:"feed"`
-	// State is a State of package bridge.
+	// State is a State of package bridge, or "elsewhere": another member of the fleet runs
+	// the feed.
 	State string     `json:"state"`
 	Since *time.Time `json:"since"`
+	// Owner is the member of the fleet that runs the feed, if it is another one and known.
+	Owner string `json:"owner,omitempty"`
 	// Explanation is the state in a sentence, with the error and its cure if there is one.
 	Explanation string `json:"explanation"`
 	URL         string `json:"url"`

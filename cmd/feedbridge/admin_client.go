@@ -159,6 +159,10 @@ func (c *adminClient) do(ctx context.Context, method, path string, answer any, a
 	switch {
 	case err != nil:
 		return fmt.Errorf("the daemon at %s: %w", c.at, err)
+	case resp.StatusCode == http.StatusUnauthorized && c.token == "":
+		return fmt.Errorf("the daemon at %s accepts changes only with its token; name the file that has it with --token-file, or set admin.token or admin.token_file as the daemon has it", c.at)
+	case resp.StatusCode == http.StatusUnauthorized:
+		return fmt.Errorf("the daemon at %s does not accept this token; name the file that has its token with --token-file, or set admin.token or admin.token_file as the daemon has it", c.at)
 	case resp.StatusCode != http.StatusOK && !slices.Contains(accepted, resp.StatusCode):
 		return c.responseError(resp.Status, body)
 	}
@@ -185,6 +189,9 @@ func (c *adminClient) responseError(status string, body []byte) error {
 	var failed struct{ Errors []string }
 	if json.Unmarshal(body, &failed) == nil && len(failed.Errors) > 0 {
 		return errors.New(strings.Join(failed.Errors, "\n"))
+	}
+	if u, err := url.Parse(c.at); err == nil && strings.HasPrefix(status, "404") && strings.HasPrefix(u.Scheme, "http") && strings.Trim(u.Path, "/") != "" {
+		return fmt.Errorf("nothing answers for the admin server at %s (%s); leave out the path of the URL, %s", c.at, status, u.Path)
 	}
 	return fmt.Errorf("the daemon at %s answers %s: %s", c.at, status, bytes.TrimSpace(body))
 }

@@ -69,6 +69,8 @@ func TestAdminClientExplainsErrors(t *testing.T) {
 			_, _ = w.Write([]byte(`{"errors": ["one", "two"]}`))
 		case "/read-only":
 			http.Error(w, "this address is read-only", http.StatusForbidden)
+		case "/unauthorized":
+			http.Error(w, "wrong or missing token; a change needs the header Authorization: Bearer with admin.token", http.StatusUnauthorized)
 		case "/elsewhere":
 			http.Redirect(w, r, "/answers", http.StatusTemporaryRedirect)
 		case "/html":
@@ -83,16 +85,22 @@ func TestAdminClientExplainsErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		"/fails":     "one\ntwo",
-		"/read-only": "the daemon at " + server.URL + "/ answers 403 Forbidden: this address is read-only",
-		"/elsewhere": "the daemon at " + server.URL + "/ answers 307 Temporary Redirect: ",
-		"/html":      server.URL + "/ answers with something else than feedbridge's admin server: ",
+		"/fails":        "one\ntwo",
+		"/read-only":    "the daemon at " + server.URL + "/ answers 403 Forbidden: this address is read-only",
+		"/elsewhere":    "the daemon at " + server.URL + "/ answers 307 Temporary Redirect: ",
+		"/unauthorized": "the daemon at " + server.URL + "/ does not accept this token; name the file that has its token with --token-file, or set admin.token or admin.token_file as ",
+		"/html":         server.URL + "/ answers with something else than feedbridge's admin server: ",
 	} {
 		var answer any
 		if err := client.post(t.Context(), path, &answer); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: got %v", path, err)
 		}
 	}
+	client.token = ""
+	if err := client.post(t.Context(), "/unauthorized", new(any)); err == nil || !strings.Contains(err.Error(), "accepts changes only with its token; name the file that has it with --token-file") {
+		t.Errorf("without a token: %v", err)
+	}
+	client.token = adminToken
 	var answer struct{ Token string }
 	if err := client.post(t.Context(), "/answers", &answer); err != nil || answer.Token != "Bearer "+adminToken {
 		t.Errorf("a change: %+v, %v", answer, err)

@@ -81,3 +81,13 @@ func (a *app) reportError(cmd *cobra.Command, err error) int {
 	}
 	return exitFailed
 }
+
+// reportKilled reports that the process ends by a second signal.
+func (a *app) reportKilled() {
+	const text = "ended by the second signal, without waiting for commits in flight"
+	if log := a.log.Load(); log != nil {
+		log.Error("feedbridge ended with an error", "error", errors.New(text))
+		return
+	}
+	fmt.Fprintln(a.err, "feedbridge: "+text)
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -17,13 +18,11 @@ import (
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
-// BenchmarkFeedToNATS copies a feed of 1 KiB entities, 500 a page, from an
-// upstream to a NATS server with the real program, and in turn with that
-// publishes the same messages in the same batches without any feed. All of them
-// are processes of their own on this machine. A rate is that of the topic: from
-// its first message to its last, by the server's clock. It reports the medians,
-// and that of what part of the bare rate the copy had right behind it: machines
-// change their speed while a benchmark runs.
+// BenchmarkFeedToNATS copies a feed of 1 KiB entities, 500 a page, from an upstream to a NATS server
+// with the real program. In turn with it this process publishes the same messages in the same
+// batches, without a feed. The others are processes of their own. See [streamRate] for the rate. It
+// reports the medians of the rates, and that of the ratios of two runs that follow each other:
+// machines change their speed while a benchmark runs.
 //
 //	go test -run '^$' -bench FeedToNATS -benchtime 11x ./cmd/feedbridge
 func BenchmarkFeedToNATS(b *testing.B) {
@@ -34,30 +33,14 @@ func BenchmarkFeedToNATS(b *testing.B) {
 	)
 	natsURL, _ := startServer(b, "nats", b.TempDir(), "-1")
 	feedURL, _ := startServer(b, "upstream", "127.0.0.1:0", strconv.Itoa(pageSize), strconv.Itoa(length), strconv.Itoa(body))
-	nc, err := nats.Connect(natsURL)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		b.Fatal(err)
-	}
+	nc, js := openJetStream(b, natsURL)
 	msgs := messages(feedURL, body, length)
 	topics := 0
 	rate := func(copyAll func(topic string)) float64 {
 		topics++
 		topic := fmt.Sprintf("bench-%d", topics)
 		copyAll(topic)
-		stream, err := js.Stream(b.Context(), topic)
-		if err != nil {
-			b.Fatal(err)
-		}
-		state := stream.CachedInfo().State
-		if err := js.DeleteStream(b.Context(), topic); err != nil {
-			b.Fatal(err)
-		}
-		return length / state.LastTime.Sub(state.FirstTime).Seconds()
+		return streamRate(b, js, topic, length)
 	}
 	var bare, bridged, parts []float64
 	for b.Loop() {
@@ -69,6 +52,49 @@ func BenchmarkFeedToNATS(b *testing.B) {
 	b.ReportMetric(median(bare), "bare/s")
 	b.ReportMetric(median(bridged), "feedbridge/s")
 	b.ReportMetric(median(parts), "%-of-bare")
+}
+
+// openJetStream connects to a NATS server until the benchmark ends.
+func openJetStream(b *testing.B, url string) (*nats.Conn, jetstream.JetStream) {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return nc, js
+}
+
+// streamRate returns the entities per second of a topic that has n and a checkpoint, from its first
+// message to its last, by the server's clock. It deletes the stream.
+func streamRate(b *testing.B, js jetstream.JetStream, topic string, n int) float64 {
+	stream, err := js.Stream(b.Context(), topic)
+	if err != nil {
+		b.Fatal(err)
+	}
+	state := stream.CachedInfo().State
+	if want := uint64(n + 1); state.Msgs != want {
+		b.Fatalf("the stream has %d messages, want %d", state.Msgs, want)
+	}
+	if err := js.DeleteStream(b.Context(), topic); err != nil {
+		b.Fatal(err)
+	}
+	return float64(n) / state.LastTime.Sub(state.FirstTime).Seconds()
+}
+
+// streamLength returns the number of messages in a stream; 0 if there is no such stream.
+func streamLength(b *testing.B, js jetstream.JetStream, stream string) int {
+	s, err := js.Stream(b.Context(), stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return 0
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return int(s.CachedInfo().State.Msgs)
 }
 
 func median(of []float64) float64 {

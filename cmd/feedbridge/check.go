@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -22,8 +24,9 @@ func checkCommand(a *app) *cobra.Command {
 prints it with all defaults and with secrets as ***. It reports all errors at
 once, and exits with 2 if there are any.
 
-With --connect it also tries every bus, feed and topic, without publishing or
-creating anything, and exits with 1 unless all of them work.`,
+With --connect it also tries every bus, feed and topic, and whether this copy
+could join its fleet, without publishing or creating anything, and exits with 1
+unless all of them work.`,
 		Example: `  feedbridge check -c feedbridge.yaml
   feedbridge check -c feedbridge.yaml --connect --json | jq '.connections[] | select(.ok|not)'`,
 		Args: exactArgs(),
@@ -33,6 +36,7 @@ creating anything, and exits with 1 unless all of them work.`,
 			if err == nil {
 				err = daemon.CheckBuild(cfg)
 			}
+			err = joinConfigErrors(err, daemon.CheckTraces())
 			if err == nil {
 				found.OK = true
 				found.Configuration, err = cfg.YAML()
@@ -65,9 +69,23 @@ creating anything, and exits with 1 unless all of them work.`,
 			return err
 		},
 	})
-	cmd.Flags().BoolVar(&connect, "connect", false, "try every bus, feed and topic")
+	cmd.Flags().BoolVar(&connect, "connect", false, "try every bus, feed and topic, and the fleet")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// joinConfigErrors returns the errors of both. If one of them is not an error of the
+// configuration, it returns err only.
+func joinConfigErrors(err, more error) error {
+	if err == nil || more == nil {
+		return cmp.Or(err, more)
+	}
+	errs, ok := errors.AsType[config.Errors](err)
+	others, both := errors.AsType[config.Errors](more)
+	if !ok || !both {
+		return err
+	}
+	return slices.Concat(errs, others)
 }
 
 // checked is the result of check.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 )
 
 // Who may look at a topic need not be able to read it.
@@ -46,7 +48,8 @@ func TestCheckReadsWhatIsServed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var out, errs bytes.Buffer
+	var out bytes.Buffer
+	var errs logbuffer.Buffer
 	if code := runProgram([]string{"check", "--connect"}, env, nil, &out, &errs); code != 1 {
 		t.Errorf("it exits with %d", code)
 	}
@@ -56,7 +59,7 @@ func TestCheckReadsWhatIsServed(t *testing.T) {
 		`FAIL  served feed queue: .*work queue.*--retention limits.*`,
 		`FAIL  served feed busy: .*maximum consumers limit reached.*`,
 	} {
-		if !regexp.MustCompile(`(?m)^` + want + `$`).Match(errs.Bytes()) {
+		if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(errs.String()) {
 			t.Errorf("there is no %s in\n%s", want, &errs)
 		}
 	}

@@ -7,30 +7,33 @@ import (
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 )
 
 // The feed's stream exists and has another subject, so the topic is not created.
 func TestCheckOfAServedTopicWhoseStreamLacksIt(t *testing.T) {
 	url, _ := startServer(t, "nats", t.TempDir(), "-1")
-	nc, err := natsgo.Connect(url)
+	nc, err := natsgo.Connect(url, natsgo.Timeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "orders", Subjects: []string{"other"}}); err != nil {
 		t.Fatal(err)
 	}
-	var out, errs bytes.Buffer
+	var out bytes.Buffer
+	var errs logbuffer.Buffer
 	code := runProgram([]string{"check", "--connect"}, []string{
 		"FEEDBRIDGE_BUSES_MAIN_NATS_URL=" + url, "FEEDBRIDGE_FEEDS_ORDERS_URL=http://127.0.0.1:1/latest",
 		"FEEDBRIDGE_SERVE_FEEDS_ORDERS_FROM_TOPIC=orders", "FEEDBRIDGE_SERVE_LISTEN=127.0.0.1:0",
 	}, nil, &out, &errs)
 	want := regexp.MustCompile(`(?ms)^FAIL  topic orders on bus main: .*^FAIL  served feed orders: `)
-	if code != 1 || !want.Match(errs.Bytes()) {
+	if code != 1 || !want.MatchString(errs.String()) {
 		t.Errorf("exit code %d:\n%s", code, errs.String())
 	}
 }

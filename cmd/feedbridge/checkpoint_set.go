@@ -41,7 +41,7 @@ published. A paused feed stays paused.`,
 		Args:              exactArgs("FEED", "POSITION"),
 		ValidArgsFunction: a.completeFeeds,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkPosition(args[1]); err != nil {
+			if err := checkCursorText(args[1]); err != nil {
 				return &usageError{err}
 			}
 			return moveCheckpoint(cmd.Context(), a, args[0], args[1], yes)
@@ -85,7 +85,7 @@ func moveCheckpoint(ctx context.Context, a *app, name, position string, yes bool
 	if err != nil {
 		return err
 	}
-	kind, to, err := t.resolvePosition(ctx, old, position)
+	kind, to, err := t.resolveCursor(ctx, old, position)
 	if err != nil {
 		return err
 	}
@@ -102,11 +102,11 @@ func moveCheckpoint(ctx context.Context, a *app, name, position string, yes bool
 		}
 	}
 	p.printLine("then   reading continues %s", cursorText(kind, to, t.Start))
-	again := fmt.Sprintf("among its newest %d entities", t.DedupeWindow)
+	repeated := fmt.Sprintf("entities among its newest %d", t.DedupeWindow)
 	if kind == syndication.Kind {
-		again = "as the topic has it"
+		repeated = "versions of entries that it has"
 	}
-	p.printLine("       topic %s on bus %s keeps what it holds, and gets nothing again that is %s", t.To.Topic, t.To.Bus, again)
+	p.printLine("       topic %s on bus %s keeps its messages; %s are not published again", t.To.Topic, t.To.Bus, repeated)
 	if p.err != nil {
 		return p.err
 	}
@@ -152,10 +152,10 @@ func retryConflicts(ctx context.Context, write func() error) error {
 	}
 }
 
-// resolvePosition returns the cursor of a position, and its kind: the configured kind, or
+// resolveCursor returns the cursor of a position, and its kind: the configured kind, or
 // that of the checkpoint, or else the detected one. A reset has no cursor, and keeps the kind
 // of the checkpoint.
-func (t *topic) resolvePosition(ctx context.Context, old checkpoint.Checkpoint, position string) (kind string, to feed.Cursor, err error) {
+func (t *topic) resolveCursor(ctx context.Context, old checkpoint.Checkpoint, position string) (kind string, to feed.Cursor, err error) {
 	kind = cmp.Or(t.Format.Kind(), old.Kind())
 	if position == "" {
 		kind = cmp.Or(kind, old.Source)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -32,7 +33,7 @@ func TestCheckpointIsMovedWhileTheFeedIsPublished(t *testing.T) {
 	for name, connect := range map[string]func(t *testing.T) (daemon bridge.Sink, environ []string){
 		"NATS": func(t *testing.T) (bridge.Sink, []string) {
 			url, _ := startServer(t, "nats", t.TempDir(), "-1")
-			c, err := nats.Connect(t.Context(), nats.Config{URL: url}, slog.New(slog.DiscardHandler))
+			c, err := nats.Connect(t.Context(), nats.Config{URL: url, Timeout: patience}, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -42,7 +43,7 @@ func TestCheckpointIsMovedWhileTheFeedIsPublished(t *testing.T) {
 		},
 		"Kafka": func(t *testing.T) (bridge.Sink, []string) {
 			addr, _ := startServer(t, "kafka", t.TempDir(), "127.0.0.1:0")
-			c, err := kafka.Connect(t.Context(), kafka.Config{Brokers: []string{addr}}, slog.New(slog.DiscardHandler))
+			c, err := kafka.Connect(t.Context(), kafka.Config{Brokers: []string{addr}, Timeout: 20 * time.Second}, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +64,8 @@ func TestCheckpointIsMovedWhileTheFeedIsPublished(t *testing.T) {
 				}
 			}
 			publish(0, 2)
-			var out, errs bytes.Buffer
+			var out bytes.Buffer
+			var errs logbuffer.Buffer
 			args := []string{"checkpoint", "reset", "orders"}
 			environ = append(environ, "FEEDBRIDGE_FEEDS_ORDERS_URL=http://127.0.0.1:1/")
 			if code := runProgram(args, environ, asked(func() { publish(2, 5) }), &out, &errs); code != exitDone {

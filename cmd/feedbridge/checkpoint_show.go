@@ -30,7 +30,7 @@ func checkpointShowCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := newPosition(cp, t.Feed)
+			p := newCheckpointReport(cp, t.Feed)
 			if asJSON {
 				return printJSON(a.out, p)
 			}
@@ -52,23 +52,25 @@ type checkpointReport struct {
 	At       time.Time `json:"at,omitzero"`
 	Writer   string    `json:"writer,omitempty"`
 	Paused   time.Time `json:"paused,omitzero"` // since when
-	GoesOn   string    `json:"goes_on"`
-	Place    any       `json:"place,omitempty"`
-	Cursor   string    `json:"cursor,omitempty"`
+	// Continues is the cursor in words, and CursorInfo is what /status has as the cursor. Cursor
+	// is the stored one, which checkpoint set takes.
+	Continues  string `json:"continues"`
+	CursorInfo any    `json:"cursor_info,omitempty"`
+	Cursor     string `json:"cursor,omitempty"`
 }
 
-func newPosition(cp checkpoint.Checkpoint, f config.Feed) checkpointReport {
+func newCheckpointReport(cp checkpoint.Checkpoint, f config.Feed) checkpointReport {
 	p := checkpointReport{
 		Topic: f.To.Topic, Bus: f.To.Bus, Feed: cp.Feed, Source: cp.Source,
-		Entities: cp.Count, At: cp.At, Writer: cp.Writer, Paused: cp.Paused, GoesOn: cursorText(cp.Source, cp.Cursor, f.Start), Cursor: string(cp.Cursor),
+		Entities: cp.Count, At: cp.At, Writer: cp.Writer, Paused: cp.Paused, Continues: cursorText(cp.Source, cp.Cursor, f.Start), Cursor: string(cp.Cursor),
 	}
 	if info, err := daemon.DescribeCursor(cp.Source, cp.Cursor); err == nil {
-		p.Place = info
+		p.CursorInfo = info
 	}
 	return p
 }
 
-// printText writes the position as text.
+// printText writes the report as text.
 func (p checkpointReport) printText(w io.Writer, redact *safetext.Redactor) error {
 	to := &printer{w: w, redact: redact}
 	to.printLine("topic      %s on bus %s", p.Topic, p.Bus)
@@ -82,6 +84,6 @@ func (p checkpointReport) printText(w io.Writer, redact *safetext.Redactor) erro
 	if !p.Paused.IsZero() {
 		to.printLine("paused     since %s, until 'feedbridge resume'", p.Paused.Format(time.RFC3339))
 	}
-	to.printLine("continues  %s", p.GoesOn)
+	to.printLine("continues  %s", p.Continues)
 	return to.err
 }

@@ -91,7 +91,7 @@ func TestSlowClients(t *testing.T) {
 			if served < quick/2 {
 				t.Errorf("%d of %d quick clients were served", served, quick)
 			}
-			// See operations.md, Sizes.
+			// See docs/sizing.md.
 			if bound := 350 + 0.06*float64(places); peak > bound {
 				t.Errorf("it took %.0f MiB, want at most %.0f", peak, bound)
 			}
@@ -114,7 +114,7 @@ func number(t *testing.T, variable string, otherwise int) int {
 
 // readPage reads a page over a connection of its own, and returns how long it is.
 func readPage(t *testing.T, page string) (http.Header, int64, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
 	if err != nil {

@@ -2,14 +2,18 @@ package main
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 )
 
+// keepCommandOrder makes cobra list commands in the order in which they are added. That is a setting of
+// the process, and tests run commands concurrently.
+var keepCommandOrder = sync.OnceFunc(func() { cobra.EnableCommandSorting = false })
+
 // newRootCommand returns the program's command with all others below it.
 func newRootCommand(a *app) *cobra.Command {
-	// Commands are listed in the order in which they are added.
-	cobra.EnableCommandSorting = false
+	keepCommandOrder()
 	root := commandGroup("feedbridge", "Copy HTTP feeds to message topics, each entity once and in order",
 		`feedbridge polls HTTP feeds and publishes each new entity as a message to NATS
 JetStream or Kafka. The topic of a feed has exactly the feed's entities, in

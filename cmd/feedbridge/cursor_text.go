@@ -10,8 +10,8 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
-// checkPosition returns an error if a position is not one of any kind of source.
-func checkPosition(position string) error {
+// checkCursorText returns an error if no kind of source can continue from position.
+func checkCursorText(position string) error {
 	_, err := daemon.ParseCursor(datareplication.Kind, position)
 	if err == nil {
 		return nil

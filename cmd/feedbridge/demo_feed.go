@@ -54,7 +54,7 @@ func openDemo(ctx context.Context, dir string) (*demoState, net.Listener, error)
 		return newDemo(ctx, dir)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("read the data of the demo: %w; name another directory with --data-dir", err)
 	}
 	d := &demoState{}
 	if err := json.Unmarshal(data, d); err != nil || d.Birth.IsZero() || d.Listen == "" {

@@ -48,9 +48,9 @@ func (w *entityWriter) writeLine(v any) error {
 // entityLine is an entity as tail prints it. The body is text if it is UTF-8,
 // and base64 otherwise.
 type entityLine struct {
-	ID       string         `json:"id"`
-	Op       feed.Operation `json:"operation"`
-	Modified time.Time      `json:"modified"`
+	ID       string         `json:"id,omitempty"`
+	Op       feed.Operation `json:"operation,omitempty"`
+	Modified time.Time      `json:"modified,omitzero"`
 	Headers  [][2]string    `json:"headers"`
 	Body     *string        `json:"body,omitempty"`
 	Base64   []byte         `json:"body_base64,omitempty"`

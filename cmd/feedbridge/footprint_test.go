@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,10 +18,7 @@ import (
 //
 //	go test -run '^$' -bench Memory -benchtime 1x ./cmd/feedbridge
 func BenchmarkMemory(b *testing.B) {
-	const (
-		length = 1_000_000
-		tenth  = length / 10
-	)
+	const length = 1_000_000
 	for b.Loop() {
 		natsURL, _ := startServer(b, "nats", b.TempDir(), "-1")
 		feedURL, _ := startServer(b, "upstream", "127.0.0.1:0", "500", strconv.Itoa(length), "1024")
@@ -32,62 +28,34 @@ func BenchmarkMemory(b *testing.B) {
 			"FEEDS_BIG_LIMITS_RATE":   "100000",
 			"FEEDS_BIG_DEDUPE_WINDOW": "100000",
 		})
-		waitUntil(b, func() bool { return published(b, status) >= tenth })
-		early := memory(b, cmd.Process.Pid, "VmRSS")
-		waitUntil(b, func() bool { return published(b, status) >= length })
-		b.ReportMetric(early, "MiB-after-100MB")
-		b.ReportMetric(memory(b, cmd.Process.Pid, "VmRSS"), "MiB-after-1GB")
-		b.ReportMetric(memory(b, cmd.Process.Pid, "VmHWM"), "MiB-peak")
+		reportMemory(b, cmd, status, length)
 	}
 }
 
-// BenchmarkIdle polls 1,000 feeds of a format every 10 seconds, all of which answer
-// that nothing is new, and reports how much of a core the program takes.
-//
-//	go test -run '^$' -bench Idle -benchtime 1x ./cmd/feedbridge
-func BenchmarkIdle(b *testing.B) {
-	b.Run("datareplication", func(b *testing.B) { benchmarkIdle(b, "upstream", "100", "10", "100") })
-	b.Run("atom", func(b *testing.B) { benchmarkIdle(b, "archives", "100", "10", "0") })
-}
-
-// benchmarkIdle polls feeds of 10 entities each, which an upstream in that role
-// serves.
-func benchmarkIdle(b *testing.B, role string, args ...string) {
-	const (
-		feeds = 1000
-		watch = time.Minute
-	)
-	for b.Loop() {
-		natsURL, _ := startServer(b, "nats", b.TempDir(), "-1")
-		feedURL, _ := startServer(b, role, append([]string{"127.0.0.1:0"}, args...)...)
-		var file bytes.Buffer
-		fmt.Fprintf(&file, "buses: {main: {nats: {url: %q}}}\nfeeds:\n", natsURL)
-		for n := range feeds {
-			fmt.Fprintf(&file, "  feed-%d: {url: %q, every: 10s, limits: {rate: 1000}}\n", n, feedURL)
-		}
-		path := filepath.Join(b.TempDir(), "feedbridge.yaml")
-		if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
-			b.Fatal(err)
-		}
-		cmd, status := startProgram(b, map[string]string{"CONFIG": path})
-		waitUntil(b, func() bool { return published(b, status) >= 10*feeds })
-		waitFor(b, 15*time.Second) // every feed has been polled once more
-		before := cpuTime(b, cmd.Process.Pid)
-		waitFor(b, watch)
-		b.ReportMetric((cpuTime(b, cmd.Process.Pid)-before).Seconds()/watch.Seconds(), "cores")
-		b.ReportMetric(memory(b, cmd.Process.Pid, "VmRSS"), "MiB")
-	}
+// reportMemory reports the resident memory of the program after a tenth of a feed of 1 GB, at its
+// end, and at most.
+func reportMemory(b *testing.B, cmd *exec.Cmd, status string, length int) {
+	waitUntil(b, func() bool { return published(b, status) >= length/10 })
+	b.ReportMetric(memory(b, cmd.Process.Pid, "VmRSS"), "MiB-after-100MB")
+	waitUntil(b, func() bool { return published(b, status) >= length })
+	b.ReportMetric(memory(b, cmd.Process.Pid, "VmRSS"), "MiB-after-1GB")
+	b.ReportMetric(memory(b, cmd.Process.Pid, "VmHWM"), "MiB-peak")
 }
 
 // startProgram starts the program with these variables, which get its prefix. It
-// returns its process and the URL of its status.
-func startProgram(b testing.TB, variables map[string]string) (cmd *exec.Cmd, status string) {
-	admin := freeAddress(b)
+// returns its process and the URL of its status. A benchmark runs the program itself. A test runs
+// the test's binary, which takes part in race detection.
+func startProgram(tb testing.TB, variables map[string]string) (cmd *exec.Cmd, status string) {
+	admin := freeAddress(tb)
 	env := []string{"FEEDBRIDGE_ADMIN_LISTEN=" + admin, "FEEDBRIDGE_LOG_LEVEL=error"}
 	for name, value := range variables {
 		env = append(env, "FEEDBRIDGE_"+name+"="+value)
 	}
-	cmd, _ = spawn(b, "feedbridge", env, "run")
+	if _, ok := tb.(*testing.B); !ok {
+		cmd, _ = spawn(tb, "feedbridge", env, "run")
+		return cmd, "http://" + admin + "/status"
+	}
+	cmd, _ = startBuilt(tb, ".", env, "run")
 	return cmd, "http://" + admin + "/status"
 }
 

@@ -78,14 +78,12 @@ func inspectFeed(ctx context.Context, a *app, f config.Feed) (*feedReport, error
 			e := &b.Entities[i]
 			r.addEntity(e)
 			if e.Mark == "" && !ids.Add(e.ID) {
-				r.addViolation(feed.Violation{
-					Kind: sink.RepeatedID, Page: e.Page,
-					Detail: fmt.Sprintf("the feed had an entity with the Content-ID %q before; this one was modified %s", e.ID, e.Modified.Format(time.RFC3339)),
-				})
+				r.addViolation(feed.NewViolation(sink.RepeatedID, e.Page,
+					"the feed had an entity with the Content-ID %q before; this one was modified %s", e.ID, e.Modified.Format(time.RFC3339)))
 			}
 		}
 		r.setFormat(sources.Describe(checkpoint.Checkpoint{Cursor: b.Cursor}))
-		progress.Settled(b, 0)
+		progress.Processed(b, 0)
 		return nil
 	}
 	err = readFeed(ctx, sources, false, 0, nil, log, take)

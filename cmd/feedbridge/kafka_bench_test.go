@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http/httptest"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -60,6 +59,51 @@ func BenchmarkFeedToKafka(b *testing.B) {
 	b.ReportMetric(median(peaks), "MiB-peak")
 }
 
+// BenchmarkCopyToKafka is BenchmarkCopyToNATS with a real Kafka. The broker's processor time is not
+// counted.
+//
+//	BENCH_CHARTS=$PWD/docs go test -tags integration -run '^$' -bench CopyToKafka -benchtime 9x ./cmd/feedbridge
+func BenchmarkCopyToKafka(b *testing.B) {
+	rates := chart{title: "Feed to Kafka", series: []string{"floor", "feedbridge"}}
+	for _, size := range copySizes {
+		b.Run(size.name, func(b *testing.B) {
+			bench := newKafkaBench(b)
+			feedURL, _ := startServer(b, "upstream", "127.0.0.1:0", "500", strconv.Itoa(size.length), strconv.Itoa(size.body))
+			c := copyComparison{
+				feedURL: feedURL, length: size.length, kind: "kafka", bus: bench.broker,
+				env: map[string]string{"BUSES_LAKE_KAFKA_BROKERS": bench.broker}, newTopic: bench.newTopic,
+				arrived: bench.countOffsets,
+				rate: func(topic string) float64 {
+					defer bench.deleteTopic(topic)
+					return bench.rateOf(topic, size.length)
+				},
+			}
+			// The broker's JIT compiler needs some load to optimize the hot code, and feedbridge
+			// creates the topic of the checkpoints.
+			c.runFeedbridge(b, bench.newTopic())
+			rates.groups = append(rates.groups, chartGroup{size.name, compareCopies(b, c)})
+		})
+	}
+	writeChart(b, "copy-to-kafka.svg", rates)
+}
+
+// countOffsets returns the number of offsets of a topic that are committed.
+func (k *kafkaBench) countOffsets(topic string) (n int) {
+	ends, err := k.admin.ListCommittedOffsets(k.b.Context(), topic)
+	if err != nil {
+		k.b.Fatal(err)
+	}
+	ends.Each(func(o kadm.ListedOffset) { n += int(o.Offset) })
+	return n
+}
+
+// deleteTopic frees the disk for the next copy.
+func (k *kafkaBench) deleteTopic(topic string) {
+	if _, err := k.admin.DeleteTopic(k.b.Context(), topic); err != nil {
+		k.b.Fatal(err)
+	}
+}
+
 // BenchmarkKafkaCompression copies the same feed with each compression, and reports the rate
 // and the size of the topic on the broker's disk.
 //
@@ -90,10 +134,7 @@ func BenchmarkKafkaCompression(b *testing.B) {
 //
 //	go test -tags integration -run '^$' -bench KafkaMemory -benchtime 1x ./cmd/feedbridge
 func BenchmarkKafkaMemory(b *testing.B) {
-	const (
-		length = 1_000_000
-		tenth  = length / 10
-	)
+	const length = 1_000_000
 	for b.Loop() {
 		broker := kafkatest.Start(b, kafkatest.Java("-XX:TieredStopAtLevel=4"))
 		feedURL, _ := startServer(b, "upstream", "127.0.0.1:0", "500", strconv.Itoa(length), "1024")
@@ -103,21 +144,8 @@ func BenchmarkKafkaMemory(b *testing.B) {
 			"FEEDS_BIG_LIMITS_RATE":    "100000",
 			"FEEDS_BIG_DEDUPE_WINDOW":  "100000",
 		}))
-		waitUntil(b, func() bool { return published(b, status) >= tenth })
-		early := memory(b, cmd.Process.Pid, "VmRSS")
-		waitUntil(b, func() bool { return published(b, status) >= length })
-		b.ReportMetric(early, "MiB-after-100MB")
-		b.ReportMetric(memory(b, cmd.Process.Pid, "VmRSS"), "MiB-after-1GB")
-		b.ReportMetric(memory(b, cmd.Process.Pid, "VmHWM"), "MiB-peak")
+		reportMemory(b, cmd, status, length)
 	}
-}
-
-// readingAhead adds to the variables of the program what BENCH_READ_AHEAD says.
-func readingAhead(env map[string]string) map[string]string {
-	if bytes := os.Getenv("BENCH_READ_AHEAD"); bytes != "" {
-		env["READ_AHEAD_FEED"] = bytes
-	}
-	return env
 }
 
 // kafkaBench is a feed, and a broker that may use both of its JVM's compilers.
@@ -219,8 +247,11 @@ func (k *kafkaBench) newTopic() string {
 	return topic
 }
 
-// rate returns the entities per second that the topic has received, and deletes the topic.
-func (k *kafkaBench) rate(topic string) float64 {
+// rate returns the entities per second that the topic has received.
+func (k *kafkaBench) rate(topic string) float64 { return k.rateOf(topic, kafkaBenchLength) }
+
+// rateOf is rate for a topic of so many entities.
+func (k *kafkaBench) rateOf(topic string, length int) float64 {
 	k.b.Helper()
 	ends, err := k.admin.ListCommittedOffsets(k.b.Context(), topic)
 	if err != nil {
@@ -241,7 +272,7 @@ func (k *kafkaBench) rate(topic string) float64 {
 		return records[len(records)-1].Timestamp
 	}
 	// The last two may be markers of transactions.
-	return kafkaBenchLength / at(end.Offset-3, 3).Sub(at(0, 1)).Seconds()
+	return float64(length) / at(end.Offset-3, 3).Sub(at(0, 1)).Seconds()
 }
 
 // size returns the size of the topic on the disk, in bytes.

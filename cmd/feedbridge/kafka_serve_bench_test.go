@@ -5,8 +5,6 @@ package main
 import (
 	"fmt"
 	"testing"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // BenchmarkServeFromKafka reads a topic on a real Kafka as the pages of 500 entities of
@@ -30,20 +28,7 @@ func BenchmarkServeFromKafka(b *testing.B) {
 	_ = cmd.Wait()
 
 	bus := map[string]string{"BUSES_LAKE_KAFKA_BROKERS": bench.broker}
-	benchmarkServe(b, bus, topic, kafkaBenchLength, func() { bench.readBare(topic) })
-}
-
-// readBare reads a topic with a consumer of its own.
-func (k *kafkaBench) readBare(topic string) {
-	k.b.Helper()
-	client := newKafkaClient(k.b, k.broker, kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}}))
-	defer client.Close()
-	for n := 0; n < kafkaBenchLength; {
-		fetches := client.PollFetches(k.b.Context())
-		if err := fetches.Err(); err != nil {
-			k.b.Fatal(err)
-		}
-		n += fetches.NumRecords()
-	}
+	benchmarkServe(b, bus, topic, kafkaBenchLength, func() readResult {
+		return readBare(b, "bare-kafka", bench.broker, topic, kafkaBenchLength)
+	})
 }

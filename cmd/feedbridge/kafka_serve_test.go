@@ -22,6 +22,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -93,7 +94,8 @@ func TestRealKafkaServesWhatIsCommitted(t *testing.T) {
 		if status != http.StatusInternalServerError || !strings.Contains(body, "cannot be served as a feed; the server's log says why") {
 			t.Errorf("got %d %s", status, body)
 		}
-		var out, errs bytes.Buffer
+		var out bytes.Buffer
+		var errs logbuffer.Buffer
 		if code := runProgram([]string{"check", "--connect"}, s.env, nil, &out, &errs); code != 1 || !regexp.MustCompile(`(?m)^FAIL  served feed state: .*cleanup\.policy=compact`).MatchString(errs.String()) {
 			t.Errorf("check exits with %d and says\n%s", code, errs.String())
 		}
@@ -255,7 +257,8 @@ func (s *servedKafka) get(t *testing.T, path string) (status int, links map[stri
 // verify compares, and returns the report.
 func (s *servedKafka) verify(args ...string) (r comparison, text string) {
 	s.t.Helper()
-	var out, errs bytes.Buffer
+	var out bytes.Buffer
+	var errs logbuffer.Buffer
 	runProgram(append([]string{"verify", "--json"}, args...), append(os.Environ(), s.env...), nil, &out, &errs)
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 		s.t.Fatalf("%v: %s%s", err, out.String(), errs.String())

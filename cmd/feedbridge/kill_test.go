@@ -123,7 +123,7 @@ func TestHistoryIsExactWhenTheProgramIsKilled(t *testing.T) {
 			at := map[uint64]bool{}
 			for n := range 8 {
 				if n%3 < 2 {
-					k.waitFor(k.published() + 1) // else it may be on its way back still
+					k.waitFor(min(k.published()+1, k.length)) // else it may be on its way back still
 				}
 				k.pause(50, 300)
 				at[k.published()] = true
@@ -171,7 +171,7 @@ func (k *killing) serveUpstream() {
 
 // serveArchives serves an archived Atom feed.
 func (k *killing) serveArchives() {
-	const length, size = 6000, 100
+	const length, size = 30_000, 100
 	k.length, k.id = length, entryID
 	k.feedURL, _ = startServer(k.t, "archives", "127.0.0.1:0", strconv.Itoa(size), strconv.Itoa(length), "10")
 	// Little memory: each document is published in several parts, and there are

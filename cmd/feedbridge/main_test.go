@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		for _, role := range []string{"feedbridge", "nats", "kafka"} {
 			commands[role] = func() { begin(role) }
 		}
-		testscript.Main(m, commands)
+		testscript.Main(testRun{m}, commands)
 	}
 	// Variables with the program's prefix belong to its configuration.
 	_ = os.Unsetenv(testMainRole)
@@ -122,6 +122,17 @@ func play(role string) error {
 		fmt.Println("http://" + listener.Addr().String() + "/feed")
 		feed := archives{size: numbers[0], entries: numbers[1], slow: time.Duration(numbers[2]) * time.Millisecond}
 		go func() { _ = serveUntil(context.Background(), listener, feed) }()
+	case "bare-nats", "bare-kafka":
+		// bare-nats URL TOPIC MESSAGES, bare-kafka BROKER TOPIC RECORDS: reads them, and ends
+		bare := bareNATS
+		if role == "bare-kafka" {
+			bare = bareKafka
+		}
+		number, err := strconv.Atoi(os.Args[3])
+		if err != nil {
+			return err
+		}
+		return playBare(func() (func() error, error) { return bare(os.Args[1], os.Args[2], number) })
 	case "clients":
 		// clients PAGE NUMBER: slow ones
 		number, err := strconv.Atoi(os.Args[2])
@@ -145,6 +156,12 @@ func spawn(tb testing.TB, role string, env []string, args ...string) (*exec.Cmd,
 	tb.Helper()
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(append(os.Environ(), testMainRole+"="+role), env...)
+	return cmd, startCommand(tb, role, cmd)
+}
+
+// startCommand starts a process that ends with the test. It returns what the process prints.
+func startCommand(tb testing.TB, name string, cmd *exec.Cmd) io.Reader {
+	tb.Helper()
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		tb.Fatal(err)
@@ -169,10 +186,10 @@ func spawn(tb testing.TB, role string, env []string, args ...string) (*exec.Cmd,
 		if alive && tb.Failed() {
 			text, _ := os.ReadFile(log.Name())
 			lines := strings.SplitAfter(string(text), "\n")
-			tb.Logf("the end of the log of %s, process %d:\n%s", role, cmd.Process.Pid, strings.Join(lines[max(0, len(lines)-40):], ""))
+			tb.Logf("the end of the log of %s, process %d:\n%s", name, cmd.Process.Pid, strings.Join(lines[max(0, len(lines)-40):], ""))
 		}
 	})
-	return cmd, out
+	return out
 }
 
 // startServer starts one of the servers, and returns the URL that it prints

@@ -8,15 +8,17 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
 
 // BenchmarkManyFeeds reads 200 feeds with pages of 100 MB at once for a minute, with the
-// default read_ahead.total, and reports the peak of the program's resident memory.
+// default read_ahead.total, and reports the peak of the program's resident memory. BENCH_FEEDS sets
+// another number of feeds.
 //
-//	go test -run '^$' -bench ManyFeeds -benchtime 1x ./cmd/feedbridge
+//	BENCH_FEEDS=1000 go test -run '^$' -bench ManyFeeds -benchtime 1x ./cmd/feedbridge
 func BenchmarkManyFeeds(b *testing.B) {
 	b.Run("datareplication/1MB", func(b *testing.B) { benchmarkManyFeeds(b, servePage(1_000_000)) })
 	b.Run("datareplication/1KiB", func(b *testing.B) { benchmarkManyFeeds(b, servePage(1<<10)) })
@@ -24,10 +26,14 @@ func BenchmarkManyFeeds(b *testing.B) {
 }
 
 func benchmarkManyFeeds(b *testing.B, upstream http.HandlerFunc) {
-	const (
-		feeds = 200
-		watch = time.Minute
-	)
+	const watch = time.Minute
+	feeds := 200
+	if number := os.Getenv("BENCH_FEEDS"); number != "" {
+		var err error
+		if feeds, err = strconv.Atoi(number); err != nil {
+			b.Fatal("BENCH_FEEDS: ", err)
+		}
+	}
 	s := httptest.NewServer(upstream)
 	b.Cleanup(func() {
 		s.CloseClientConnections()

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
@@ -93,7 +94,8 @@ func TestCommandsHideTheParametersOfTheConfiguration(t *testing.T) {
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()
-			var out, errs bytes.Buffer
+			var out bytes.Buffer
+			var errs logbuffer.Buffer
 			if code := runProgram(args, env, nil, &out, &errs); code != exitFailed {
 				t.Fatalf("exit code %d: %s%s", code, out.String(), errs.String())
 			}

@@ -15,26 +15,26 @@ import (
 type progress struct {
 	feeds int
 
-	mu       sync.Mutex // guards the fields below
-	pages    int
-	page     string // of the last entity
-	entities int
-	total    uint64 // entities of the only feed's topic
-	bytes    int64
-	left     int // duplicates
-	recent   rate
-	status   bridge.Status
-	settled  bool // a batch was settled; more is its Batch.More
-	more     bool
-	newest   time.Time // upstream's
-	reached  time.Time // ours
+	mu        sync.Mutex // guards the fields below
+	pages     int
+	page      string // of the last entity
+	entities  int
+	total     uint64 // entities of the only feed's topic
+	bytes     int64
+	left      int // duplicates
+	recent    rate
+	status    bridge.Status
+	processed bool // a batch was processed; more is its Batch.More
+	more      bool
+	newest    time.Time // upstream's
+	reached   time.Time // ours
 }
 
 // Polled implements bridge.Observer.
 func (*progress) Polled(feed.Batch, error, time.Duration) {}
 
-// Settled implements bridge.Observer.
-func (p *progress) Settled(b feed.Batch, _ time.Duration) {
+// Processed implements bridge.Observer.
+func (p *progress) Processed(b feed.Batch, _ time.Duration) {
 	size := b.Size()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,7 +54,7 @@ func (p *progress) Settled(b feed.Batch, _ time.Duration) {
 	p.left += b.Duplicates
 	p.recent.addSample(time.Now(), published)
 	p.newest = b.Newest
-	p.settled, p.more = true, b.More
+	p.processed, p.more = true, b.More
 }
 
 // Entered implements bridge.Observer.
@@ -110,9 +110,9 @@ func (p *progress) stateText(now time.Time) string {
 		return "stopped"
 	}
 	switch behind := p.newest.Sub(p.reached); {
-	case p.settled && !p.more:
+	case p.processed && !p.more:
 		return "caught up"
-	case p.settled && p.entities == 0:
+	case p.processed && p.entities == 0:
 		return "searching the position to start at"
 	case !p.reached.IsZero() && behind > 0:
 		return "lag " + behind.Round(time.Second).String()

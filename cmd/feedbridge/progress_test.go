@@ -36,15 +36,15 @@ func TestProgressShowsTheState(t *testing.T) {
 		want("0 pages  0 entities  0.0 MB  0.0/s  waiting for the bus")
 		enter(bridge.Reading, 500, 0)
 		want("0 pages  0 entities  (500 in all)  0.0 MB  0.0/s  reading")
-		p.Settled(feed.Batch{More: true}, 0)
+		p.Processed(feed.Batch{More: true}, 0)
 		want("0 pages  0 entities  (500 in all)  0.0 MB  0.0/s  searching the position to start at")
-		p.Settled(batch(noon, true, "a", "a"), 0)
+		p.Processed(batch(noon, true, "a", "a"), 0)
 		want("1 page  2 entities  (502 in all)  0.0 MB  2.0/s  lag 1m30s")
-		p.Settled(batch(noon, true, "a", "b", "b"), 0)
+		p.Processed(batch(noon, true, "a", "b", "b"), 0)
 		want("2 pages  5 entities  (505 in all)  0.0 MB  5.0/s  lag 1m30s")
 		last := batch(noon.Add(90*time.Second), false, "c")
 		last.Duplicates = 1
-		p.Settled(last, 0)
+		p.Processed(last, 0)
 		enter(bridge.Idle, 506, time.Second)
 		want("3 pages  6 entities  (506 in all)  0.0 MB  6.0/s  1 duplicate left out  caught up")
 		enter(bridge.Retrying, 506, 12*time.Second)
@@ -62,8 +62,8 @@ func TestProgressOfSeveralFeedsIsTheirSum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &progress{feeds: 2}
 		for range 600 {
-			p.Settled(batch(time.Now(), true, "a"), 0)
-			p.Settled(batch(time.Now(), false, "b"), 0)
+			p.Processed(batch(time.Now(), true, "a"), 0)
+			p.Processed(batch(time.Now(), false, "b"), 0)
 		}
 		p.Entered(bridge.Status{State: bridge.Halted})
 		if got, want := p.statusText(), "2 feeds  1200 entities  1.2 MB  1200/s"; got != want {

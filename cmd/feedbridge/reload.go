@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/daemon"
 )
 
@@ -23,6 +25,12 @@ the exit code is 1.`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.openAdmin()
+			if _, ok := errors.AsType[config.Errors](err); ok {
+				// The daemon cannot be asked. Show what else it would refuse.
+				if _, all := a.loadConfig("", ""); all != nil {
+					err = all
+				}
+			}
 			if err != nil {
 				return err
 			}

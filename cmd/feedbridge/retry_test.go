@@ -93,10 +93,11 @@ func TestVerifyGoesOn(t *testing.T) {
 	if code != 0 || r.First != n || r.Equal != n || !r.Complete || faults.Left() > 0 {
 		t.Errorf("exit code %d, %+v, and %d faults are left\n%s", code, r, faults.Left(), told)
 	}
-	if strings.Count(told, "cannot continue reading; trying again") != 2 {
+	// The first fault of each page meets a request ahead of its turn, which is repeated without a word.
+	if strings.Count(told, "cannot continue reading; trying again") != 1 {
 		t.Errorf("it says\n%s", told)
 	}
-	faults.Add(http.MethodGet, "/feed/pages/3", httpfault.Status(http.StatusServiceUnavailable))
+	faults.Add(http.MethodGet, "/feed/pages/3", httpfault.Status(http.StatusServiceUnavailable), httpfault.Status(http.StatusServiceUnavailable))
 	if r, code, told = verify("--retry-for", "0s"); code != 1 || r.Complete || !strings.Contains(r.Error, "503") {
 		t.Errorf("exit code %d, %+v\n%s", code, r, told)
 	}

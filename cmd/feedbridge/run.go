@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -35,6 +37,9 @@ a name made from the URL, or the name that --topic gives.`,
 			}
 			if topic != "" && url == "" {
 				return &usageError{errors.New("--topic is for the feed of a URL; configured feeds have feeds.NAME.to.topic")}
+			}
+			if info, err := os.Stat(url); err == nil && info.Mode().IsRegular() {
+				return &usageError{fmt.Errorf("%q is a file, not a URL; if it is a configuration, write --config %s", url, url)}
 			}
 			cfg, err := a.loadConfig(url, topic)
 			if err != nil {

@@ -63,7 +63,7 @@ func TestScripts(t *testing.T) {
 }
 
 // patience limits how long a script waits for a condition, on a busy machine.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // stage is the environment of a script. A script runs in one goroutine.
 type stage struct {
@@ -104,10 +104,11 @@ func want(ts *testscript.TestScript, neg bool, args []string, least, most int) {
 }
 
 // firstPort is the first port to try. The system does not assign ports below 32768, so a port
-// stays free between the time that it is found and the time that a test uses it.
+// stays free between the time that it is found and the time that a test uses it. The brokers of
+// kafkatest have those from 25000 on.
 var firstPort atomic.Int64
 
-func init() { firstPort.Store(20_000 + rand.Int64N(10_000)) }
+func init() { firstPort.Store(20_000 + rand.Int64N(4_000)) }
 
 func port(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, neg, args, 1, 1)

@@ -9,9 +9,6 @@ import (
 	"strconv"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // BenchmarkServeFromNATS reads a topic on a NATS server as the pages of 500 entities of
@@ -28,58 +25,38 @@ func BenchmarkServeFromNATS(b *testing.B) {
 	natsURL, _ := startServer(b, "nats", b.TempDir(), "-1")
 	feedURL, _ := startServer(b, "upstream", "127.0.0.1:0", "500", strconv.Itoa(length), strconv.Itoa(1<<10))
 	bridgeAll(b, feedURL, natsURL, topic, length)
-	nc, err := nats.Connect(natsURL)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		b.Fatal(err)
-	}
-	benchmarkServe(b, map[string]string{"BUSES_MAIN_NATS_URL": natsURL}, topic, length, func() {
-		consumer, err := js.OrderedConsumer(b.Context(), topic, jetstream.OrderedConsumerConfig{FilterSubjects: []string{topic}})
-		if err != nil {
-			b.Fatal(err)
-		}
-		messages, err := consumer.Messages()
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer messages.Stop()
-		for range length {
-			if _, err := messages.Next(); err != nil {
-				b.Fatal(err)
-			}
-		}
+	benchmarkServe(b, map[string]string{"BUSES_MAIN_NATS_URL": natsURL}, topic, length, func() readResult {
+		return readBare(b, "bare-nats", natsURL, topic, length)
 	})
 }
 
 // benchmarkServe has readBare read a topic of a bus, and in turn with that a reader of
 // the pages that the real program serves of it. It reports the medians, and that of what
 // part of the bare rate the pages had right behind it: machines change their speed while
-// a benchmark runs.
-func benchmarkServe(b *testing.B, bus map[string]string, topic string, length float64, readBare func()) {
-	readPages(b, bus, topic, length)
-	var bare, served, parts []float64
+// a benchmark runs. The processor time depends less on the load of the machine; that of the
+// reader of the pages is not in it.
+func benchmarkServe(b *testing.B, bus map[string]string, topic string, length float64, readBare func() readResult) {
+	readPages(b, bus, topic)
+	var bare, served, parts, bareCPU, servedCPU []float64
 	for b.Loop() {
-		begun := time.Now()
-		readBare()
-		bare = append(bare, length/time.Since(begun).Seconds())
-		served = append(served, readPages(b, bus, topic, length))
-		parts = append(parts, 100*served[len(served)-1]/bare[len(bare)-1])
+		one, ours := readBare(), readPages(b, bus, topic)
+		bare, served = append(bare, length/one.took.Seconds()), append(served, length/ours.took.Seconds())
+		parts = append(parts, 100*one.took.Seconds()/ours.took.Seconds())
+		bareCPU, servedCPU = append(bareCPU, one.cpu.Seconds()*1e5/length), append(servedCPU, ours.cpu.Seconds()*1e5/length)
 	}
 	b.Logf("parts of the bare rate, in percent: %.0f", parts)
 	b.ReportMetric(median(bare), "bare/s")
 	b.ReportMetric(median(served), "feedbridge/s")
 	b.ReportMetric(median(parts), "%-of-bare")
+	b.ReportMetric(median(bareCPU), "bare-cpu-s/100k")
+	b.ReportMetric(median(servedCPU), "feedbridge-cpu-s/100k")
 }
 
 var selfLink = regexp.MustCompile(`<(.*/pages/[a-z0-9]+-500-)(\d+)>; rel=self`)
 
 // readPages reads a topic, from its first page to its last, from a program that was
-// just started, and returns the rate.
-func readPages(b *testing.B, bus map[string]string, topic string, length float64) float64 {
+// just started.
+func readPages(b *testing.B, bus map[string]string, topic string) readResult {
 	b.Helper()
 	address := freeAddress(b)
 	env := maps.Clone(bus)
@@ -118,11 +95,11 @@ func readPages(b *testing.B, bus map[string]string, topic string, length float64
 	if err != nil {
 		b.Fatal(err)
 	}
-	begun := time.Now()
+	begun, used := time.Now(), cpuTime(b, cmd.Process.Pid)
 	for page := range last + 1 {
 		if _, status := get(self[1] + strconv.Itoa(page)); status != http.StatusOK {
 			b.Fatalf("page %d: %d", page, status)
 		}
 	}
-	return length / time.Since(begun).Seconds()
+	return readResult{time.Since(begun), cpuTime(b, cmd.Process.Pid) - used}
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -55,14 +53,4 @@ func reloadSignal() (<-chan os.Signal, func()) {
 	signals := make(chan os.Signal, 1) // one that waits covers all that come meanwhile
 	signal.Notify(signals, syscall.SIGHUP)
 	return signals, func() { signal.Stop(signals) }
-}
-
-// reportKilled reports that the process ends by a second signal.
-func (a *app) reportKilled() {
-	const text = "ended by the second signal, without waiting for commits in flight"
-	if log := a.log.Load(); log != nil {
-		log.Error("feedbridge ended with an error", "error", errors.New(text))
-		return
-	}
-	fmt.Fprintln(a.err, "feedbridge: "+text)
 }

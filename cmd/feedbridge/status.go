@@ -30,6 +30,7 @@ type statusReport struct {
 	feed   string // empty for all
 	asJSON bool
 	quiet  bool
+	all    bool // print every feed in the table
 }
 
 func statusCommand(a *app) *cobra.Command {
@@ -54,37 +55,41 @@ is also the health check of a container: feedbridge status --quiet.`,
 			if watch && r.quiet {
 				return &usageError{errors.New("--watch and --quiet exclude each other")}
 			}
+			if r.all && r.feed != "" {
+				return &usageError{errors.New("--all is for the table of the feeds; leave out FEED or --all")}
+			}
 			client, err := a.openAdmin()
 			if err != nil {
 				return err
 			}
 			if watch {
-				return r.watch(cmd.Context(), a, client)
+				return r.watchStatus(cmd.Context(), a, client)
 			}
 			return r.print(cmd.Context(), a.out, a, client)
 		},
 	})
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print again every two seconds, until stopped")
-	cmd.Flags().BoolVar(&r.asJSON, "json", false, "print the JSON of the admin server")
+	cmd.Flags().BoolVar(&r.all, "all", false, fmt.Sprintf("print all feeds; default %d, those in trouble first", shownFeeds))
+	cmd.Flags().BoolVar(&r.asJSON, "json", false, "print the JSON of the admin server, with all feeds")
 	cmd.Flags().BoolVarP(&r.quiet, "quiet", "q", false, "print nothing but an error; the exit code is the answer")
 	return cmd
 }
 
-// watch prints reports until ctx ends. A daemon that does not answer is asked again.
-func (r statusReport) watch(ctx context.Context, a *app, client *adminClient) error {
+// watchStatus prints reports until ctx ends. A daemon that does not answer is asked again.
+func (r statusReport) watchStatus(ctx context.Context, a *app, client *adminClient) error {
 	const clearScreen = "\x1b[H\x1b[2J"
 	for {
-		var page bytes.Buffer
+		var screen bytes.Buffer
 		if isTerminal(a.out) {
-			page.WriteString(clearScreen)
+			screen.WriteString(clearScreen)
 		}
-		if err := r.print(ctx, &page, a, client); err != nil && ctx.Err() == nil {
-			(&printer{w: &page, redact: a.redact}).printLine("%s", err)
+		if err := r.print(ctx, &screen, a, client); err != nil && ctx.Err() == nil {
+			(&printer{w: &screen, redact: a.redact}).printLine("%s", err)
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		if _, err := page.WriteTo(a.out); err != nil {
+		if _, err := screen.WriteTo(a.out); err != nil {
 			return err
 		}
 		if retry.Sleep(ctx, watchInterval) != nil {
@@ -129,7 +134,7 @@ func (r statusReport) printAnswer(p *printer, answer json.RawMessage, ready daem
 	if err := json.Unmarshal(answer, &s); err != nil {
 		return err
 	}
-	printProcess(p, &s, ready)
+	r.printProcess(p, &s, ready)
 	return p.err
 }
 
@@ -168,10 +173,13 @@ func (c *adminClient) getReadiness(ctx context.Context) (daemonReadiness, error)
 	return ready, err
 }
 
+// elsewhere is the state of a feed that another member of the fleet runs.
+const elsewhere bridge.State = "elsewhere"
+
 // isTroubled reports whether a person may want to read the explanation.
 func isTroubled(f *status.Feed) bool {
 	switch bridge.State(f.State) {
-	case bridge.Idle, bridge.Reading, bridge.Starting, bridge.Standby:
+	case bridge.Idle, bridge.Reading, bridge.Starting, bridge.Standby, elsewhere:
 		return false
 	}
 	return true
@@ -181,7 +189,7 @@ func isTroubled(f *status.Feed) bool {
 const shownReasons = 10
 
 // printProcess prints the buses, a line for each feed, and below those in trouble the explanation.
-func printProcess(p *printer, s *status.Process, ready daemonReadiness) {
+func (r statusReport) printProcess(p *printer, s *status.Process, ready daemonReadiness) {
 	now := time.Now()
 	p.printLine("feedbridge %s, writer %s, started %s", s.Version, s.Writer, formatAge(s.Started, now))
 	if ready.Ready {
@@ -206,9 +214,19 @@ func printProcess(p *printer, s *status.Process, ready daemonReadiness) {
 			p.printLine("bus %s (%s): %s", b.Bus, b.Kind, b.Error)
 		}
 	}
+	if s.Fleet != nil {
+		printFleet(p, s.Fleet)
+	}
 	if len(s.Feeds) > 0 {
 		p.printLine("")
-		printFeeds(p, s.Feeds, now)
+		shown := s.Feeds
+		if !r.all {
+			shown = selectFeeds(s.Feeds, shownFeeds)
+		}
+		printFeeds(p, shown, now)
+		if more := len(s.Feeds) - len(shown); more > 0 {
+			p.printLine("and %s; --all prints all", withNoun(more, "more feed", "more feeds"))
+		}
 	}
 	if len(s.Served) > 0 {
 		p.printLine("")
@@ -220,6 +238,49 @@ func printProcess(p *printer, s *status.Process, ready daemonReadiness) {
 			p.printLine("served feed %s: %s", f.Feed, f.Explanation)
 		}
 	}
+}
+
+// printFleet prints a line for each member of the fleet.
+func printFleet(p *printer, f *status.Fleet) {
+	p.printLine("")
+	p.printLine("fleet %s on bus %s: %s", f.Fleet, f.Bus, withNoun(len(f.Members), "member", "members"))
+	for _, m := range f.Members {
+		feeds := withNoun(m.Feeds, "feed", "feeds")
+		if m.Self {
+			feeds += " (this copy)"
+		}
+		p.printLine("  %s: %s", m.Member, feeds)
+	}
+	if f.Error != "" {
+		p.printLine("  this copy cannot take part: %s", f.Error)
+	}
+}
+
+// shownFeeds is how many feeds are printed by default.
+const shownFeeds = 100
+
+// selectFeeds returns at most limit feeds in their order, those in trouble before others.
+func selectFeeds(feeds []status.Feed, limit int) []status.Feed {
+	if len(feeds) <= limit {
+		return feeds
+	}
+	left := limit
+	selected := make([]bool, len(feeds))
+	for _, troubled := range []bool{true, false} {
+		for i := range feeds {
+			if left > 0 && isTroubled(&feeds[i]) == troubled {
+				selected[i] = true
+				left--
+			}
+		}
+	}
+	shown := make([]status.Feed, 0, limit)
+	for i := range feeds {
+		if selected[i] {
+			shown = append(shown, feeds[i])
+		}
+	}
+	return shown
 }
 
 // printFeeds prints a table of the feeds. The cells are cleaned before the columns are aligned,
@@ -266,6 +327,9 @@ func printDetails(p *printer, f *status.Feed, now time.Time) {
 	p.printLine("feed           %s", f.Feed)
 	p.printLine("state          %s, since %s", f.State, formatAge(f.Since, now))
 	p.printLine("               %s", f.Explanation)
+	if f.Owner != "" {
+		p.printLine("owner          %s", f.Owner)
+	}
 	p.printLine("url            %s", f.URL)
 	p.printLine("format         %s", f.Format)
 	p.printLine("topic          %s on bus %s", f.Topic, f.Bus)

@@ -37,7 +37,7 @@ func TestRefusedConfigurationIsPrinted(t *testing.T) {
 	var out strings.Builder
 	at := time.Now().Add(-time.Minute)
 	process := status.Process{Config: status.Config{Error: &status.Error{At: &at, Text: "feedbridge.yaml:3: feeds.orders.evry: unknown key"}}}
-	printProcess(&printer{w: &out}, &process, daemonReadiness{Ready: true})
+	statusReport{}.printProcess(&printer{w: &out}, &process, daemonReadiness{Ready: true})
 	const want = "ready\nthe configuration was not reloaded (1m0s ago); the one before stays in use: feedbridge.yaml:3: feeds.orders.evry: unknown key\n"
 	if !strings.Contains(out.String(), want) {
 		t.Errorf("printed\n%swant in it\n%s", out.String(), want)
@@ -53,9 +53,57 @@ func TestFewReasonsArePrinted(t *testing.T) {
 		for i := range n {
 			ready.Reasons = append(ready.Reasons, fmt.Sprintf("reason %d", i))
 		}
-		printProcess(&printer{w: &out}, &status.Process{}, ready)
+		statusReport{}.printProcess(&printer{w: &out}, &status.Process{}, ready)
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%d reasons are printed as\n%s", n, out.String())
+		}
+	}
+}
+
+// The members of a fleet are printed with the number of feeds that each of them runs, and why this copy
+// is none of them.
+func TestFleetIsPrinted(t *testing.T) {
+	t.Parallel()
+	fleet := &status.Fleet{Fleet: "shop", Bus: "main", Error: "no right to the bucket", Members: []status.Member{{Member: "host-1", Self: true, Feeds: 1}, {Member: "host-2", Feeds: 2}}}
+	var b strings.Builder
+	printFleet(&printer{w: &b}, fleet)
+	want := "\nfleet shop on bus main: 2 members\n  host-1: 1 feed (this copy)\n  host-2: 2 feeds\n  this copy cannot take part: no right to the bucket\n"
+	if got := b.String(); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// Of thousands of feeds those in trouble are printed, up to a limit, and the others if there is room.
+func TestFewFeedsArePrinted(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		situation              string
+		idle, halted           int
+		all                    bool
+		wantIdle, wantHalted   int
+		wantMore, wantSentence string
+	}{
+		{"a few", 60, 40, false, 60, 40, "", "why halted099"},
+		{"some in trouble", 300, 20, false, 80, 20, "and 220 more feeds; --all prints all\n", "why halted319"},
+		{"all in trouble", 0, 10_000, false, 0, 100, "and 9900 more feeds; --all prints all\n", "why halted099"},
+		{"one more", 101, 0, false, 100, 0, "and 1 more feed; --all prints all\n", ""},
+		{"all of them", 300, 20, true, 300, 20, "", "why halted319"},
+	} {
+		var process status.Process
+		for i := range test.idle + test.halted {
+			f := status.Feed{Feed: fmt.Sprintf("idle%03d", i), State: "idle"}
+			if i >= test.idle {
+				f = status.Feed{Feed: fmt.Sprintf("halted%03d", i), State: "halted", Explanation: fmt.Sprintf("why halted%03d", i)}
+			}
+			process.Feeds = append(process.Feeds, f)
+		}
+		var out strings.Builder
+		statusReport{all: test.all}.printProcess(&printer{w: &out}, &process, daemonReadiness{Ready: true})
+		text := out.String()
+		idle, halted := strings.Count(text, "\nidle"), strings.Count(text, "\nhalted")
+		if idle != test.wantIdle || halted != test.wantHalted || !strings.Contains(text, test.wantSentence) ||
+			!strings.HasSuffix(text, test.wantMore) || strings.Contains(text, "--all") != (test.wantMore != "") {
+			t.Errorf("%s: %d idle and %d halted are printed:\n%s", test.situation, idle, halted, text)
 		}
 	}
 }

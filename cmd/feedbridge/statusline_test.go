@@ -4,28 +4,18 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 )
 
 // terminal renders the output as a terminal does: a carriage return overwrites the line.
-type terminal struct {
-	mu  sync.Mutex
-	raw bytes.Buffer
-}
-
-func (t *terminal) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.raw.Write(p)
-}
+type terminal struct{ logbuffer.Buffer }
 
 func (t *terminal) lines() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	lines := strings.Split(t.raw.String(), "\n")
+	lines := strings.Split(t.String(), "\n")
 	for i, line := range lines {
 		if at := strings.LastIndex(line, erase); at >= 0 {
 			lines[i] = line[at+len(erase):]

@@ -16,14 +16,16 @@ import (
 	"github.com/feedbridge/feedbridge/sink"
 )
 
+// tailOptions are the options of tail.
+type tailOptions struct {
+	topicTail
+	format formatFlag
+	limit  limitFlag
+}
+
 // tailCommand returns the command "tail", which prints the entities of a feed.
 func tailCommand(a *app) *cobra.Command {
-	var (
-		from   startFlag
-		format formatFlag
-		limit  limitFlag
-		topic  topicTail
-	)
+	var o tailOptions
 	cmd := a.configurable(&cobra.Command{
 		Use:   "tail URL|FEED | tail --topic TOPIC",
 		Short: "Print a feed's entities, or a topic's messages, as JSON lines",
@@ -38,47 +40,64 @@ the same form, with their positions and the time at which the bus stored them.`,
   feedbridge tail --from 2026-01-01T00:00:00Z --limit 10 -c feedbridge.yaml orders
   feedbridge tail -c feedbridge.yaml --topic orders --from now --follow`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if topic.topic == "" {
+			if o.topic == "" {
 				return exactArgs("URL or FEED")(cmd, args)
 			}
 			return exactArgs()(cmd, args)
 		},
 		ValidArgsFunction: a.completeFeeds,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if topic.every < 0 || topic.every > 0 && topic.every < shortestEvery {
-				return &usageError{fmt.Errorf("--every must be at least %s", shortestEvery)}
-			}
-			if topic.partition < 0 && cmd.Flags().Changed("partition") {
-				return &usageError{errors.New("--partition must be at least 0")}
-			}
-			if topic.topic != "" {
-				topic.from, topic.limit = from, int(limit)
-				topic.every = cmp.Or(topic.every, time.Second)
-				return topic.printTopic(cmd.Context(), a)
-			}
-			if topic.bus != "" || topic.partition != -1 {
-				return &usageError{errors.New("--bus and --partition are for --topic")}
-			}
-			f, err := a.feedOrURL(args[0])
-			if err != nil {
+			if err := o.checkOptions(cmd.Flags().Changed); err != nil {
 				return err
 			}
-			if from.set {
-				f.Start = from.Start
+			if o.topic != "" {
+				o.topicTail.limit = int(o.limit)
+				o.every = cmp.Or(o.every, time.Second)
+				return o.printTopic(cmd.Context(), a)
 			}
-			f.Every = cmp.Or(topic.every, f.Every)
-			return tailFeed(cmd.Context(), a, format.applyTo(f), topic.follow, int(limit))
+			return o.printFeed(cmd.Context(), a, args[0])
 		},
 	})
-	cmd.Flags().Var(&from, "from", "where to start: beginning, now, 2026-01-01T00:00:00Z, and of a\nfeed id:<content-id>@<time> or snapshot:<url>; default the\nfeed's own start, and the beginning of a topic")
-	format.addTo(cmd)
-	cmd.Flags().BoolVarP(&topic.follow, "follow", "f", false, "continue at the end, and poll for more")
-	cmd.Flags().DurationVar(&topic.every, "every", 0, "with --follow, the time between polls; default the feed's own,\nand 1s of a topic")
-	cmd.Flags().VarP(&limit, "limit", "n", "print at most that many entities")
-	cmd.Flags().StringVar(&topic.topic, "topic", "", "print the messages of this `TOPIC`")
-	cmd.Flags().StringVar(&topic.bus, "bus", "", "the `BUS` of the topic; default the only one that is configured")
-	cmd.Flags().IntVar(&topic.partition, "partition", -1, "one `PARTITION` of a Kafka topic; default all, one after the other")
+	cmd.Flags().Var(&o.from, "from", "where to start: beginning, now, 2026-01-01T00:00:00Z, and of a\nfeed id:<content-id>@<time> or snapshot:<url>; default the\nfeed's own start, and the beginning of a topic")
+	o.format.addTo(cmd)
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "continue at the end, and poll for more")
+	cmd.Flags().DurationVar(&o.every, "every", 0, "with --follow, the time between polls; default the feed's own,\nand 1s of a topic")
+	cmd.Flags().VarP(&o.limit, "limit", "n", "print at most that many entities")
+	cmd.Flags().StringVar(&o.topic, "topic", "", "print the messages of this `TOPIC`")
+	cmd.Flags().StringVar(&o.bus, "bus", "", "the `BUS` of the topic; default the only one that is configured")
+	cmd.Flags().IntVar(&o.partition, "partition", -1, "one `PARTITION` of a Kafka topic; default all, one after the other")
 	return cmd
+}
+
+// checkOptions returns an error for options that do not go together. given reports whether an
+// option was given.
+func (o *tailOptions) checkOptions(given func(name string) bool) error {
+	switch {
+	case given("every") && !o.follow:
+		return &usageError{errors.New("--every is the time between the polls of --follow; add --follow or leave out --every")}
+	case given("every") && o.every < shortestEvery:
+		return &usageError{fmt.Errorf("--every must be at least %s", shortestEvery)}
+	case given("partition") && o.partition < 0:
+		return &usageError{errors.New("--partition must be at least 0")}
+	case o.topic != "" && o.format.format != "":
+		return &usageError{errors.New("--format is the format of a feed; leave it out with --topic")}
+	case o.topic == "" && (o.bus != "" || o.partition != -1):
+		return &usageError{errors.New("--bus and --partition are for --topic")}
+	}
+	return nil
+}
+
+// printFeed prints the entities of a feed, which is the name of a configured one or a URL.
+func (o *tailOptions) printFeed(ctx context.Context, a *app, name string) error {
+	f, err := a.feedOrURL(name)
+	if err != nil {
+		return err
+	}
+	if o.from.set {
+		f.Start = o.from.Start
+	}
+	f.Every = cmp.Or(o.every, f.Every)
+	return tailFeed(ctx, a, o.format.applyTo(f), o.follow, int(o.limit))
 }
 
 // shortestEvery is the shortest time between polls, as in the configuration.

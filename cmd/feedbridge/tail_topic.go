@@ -50,6 +50,16 @@ func (t topicTail) printTopic(ctx context.Context, a *app) error {
 	}
 	defer b.Close()
 	out := &messageWriter{lines: newEntityWriter(a.out), left: t.limit}
+	err = t.printPartitions(ctx, b, isKafka && t.partition < 0, out, log)
+	if err != nil && !errors.Is(err, errStopped) {
+		return fmt.Errorf("topic %s on bus %s: %w", t.topic, name, err)
+	}
+	return err
+}
+
+// printPartitions prints the messages of one partition, or of all, up to the end of the topic,
+// or with --follow until ctx ends. It retries transient errors only with --follow.
+func (t topicTail) printPartitions(ctx context.Context, b *daemon.Bus, all bool, out *messageWriter, log *slog.Logger) error {
 	open := func(partition int) *topicReader {
 		topic := b.Log(config.From{Topic: t.topic, Partition: partition})
 		return &topicReader{topic: topic, partition: partition, from: t.from, out: out, log: log}
@@ -57,7 +67,7 @@ func (t topicTail) printTopic(ctx context.Context, a *app) error {
 	readers := []*topicReader{open(max(0, t.partition))}
 	warned := ""
 	for {
-		if isKafka && t.partition < 0 {
+		if all {
 			readers = updatePartitions(ctx, readers, open)
 		}
 		err := printNew(ctx, readers)
@@ -67,7 +77,7 @@ func (t topicTail) printTopic(ctx context.Context, a *app) error {
 		case ctx.Err() != nil:
 			return errStopped
 		case err != nil && (!t.follow || errors.Is(err, feed.ErrPermanent)):
-			return fmt.Errorf("topic %s on bus %s: %w", t.topic, name, err)
+			return err
 		case err == nil && !t.follow:
 			return nil
 		case err == nil:
@@ -215,7 +225,7 @@ type messageLine struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// newMessageLine returns the line of a message. One that feedbridge did not write has empty
+// newMessageLine returns the line of a message. One that feedbridge did not write lacks
 // fields; one with headers that cannot be read has these as they are, and an error.
 func newMessageLine(r *feed.Record, partition int) messageLine {
 	l := messageLine{Partition: partition, Position: r.Position, Time: r.Time, Tombstone: r.Tombstone}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/serve"
@@ -82,5 +83,19 @@ func TestPartitionsChangeWhileTheyAreRead(t *testing.T) {
 		if text := strings.Join(got, " "); text != step.want || (err != nil) != step.failed || errors.Is(err, errEnough) {
 			t.Errorf("%s: printed %q, %v; want %q", step.situation, text, err, step.want)
 		}
+	}
+}
+
+// A message that feedbridge did not write has no ID, operation and time of modification.
+func TestForeignMessageIsPrinted(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	line := newMessageLine(&feed.Record{Position: 7, Time: time.Unix(1_700_000_000, 0).UTC(), Body: []byte("hello")}, 0)
+	if err := newEntityWriter(&out).writeLine(line); err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"position":7,"time":"2023-11-14T22:13:20Z","headers":[],"body":"hello","page":""}` + "\n"
+	if got := out.String(); got != want {
+		t.Errorf("got  %swant %s", got, want)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 
 // verifyCommand returns the command "verify", which compares two feeds, or a feed and its topic.
 func verifyCommand(a *app) *cobra.Command {
-	v := verification{limit: 100, window: verify.DefaultWindow}
+	v := verification{limit: 100, lookahead: verify.DefaultLookahead}
 	var asJSON bool
 	cmd := a.configurable(&cobra.Command{
 		Use:   "verify --feed URL|FEED (--feed URL|FEED | --topic TOPIC | --served NAME)",
@@ -61,7 +62,7 @@ that was reached.`,
 	cmd.Flags().StringVar(&v.served, "served", "", "the served feed to compare it with, a `NAME` of serve.feeds")
 	cmd.Flags().StringVar(&v.bus, "bus", "", "the `BUS` of the topic; default the only one that is configured")
 	cmd.Flags().Var(&v.from, "from", "where feeds start, as for tail; default the configured start")
-	cmd.Flags().Var(&v.window, "window", "search so many entities ahead for one at another position")
+	cmd.Flags().Var(&v.lookahead, "window", "search so many entities ahead for one at another position")
 	cmd.Flags().VarP(&v.limit, "limit", "n", "stop after that many differences")
 	cmd.Flags().DurationVar(&v.retryFor, "retry-for", 5*time.Minute, "how long to retry transient errors")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -74,57 +75,71 @@ type verification struct {
 	topic, bus string
 	served     string
 	from       startFlag
-	window     limitFlag
+	lookahead  limitFlag
 	limit      limitFlag
 	retryFor   time.Duration
 }
 
 // errDiffer makes the exit code 1.
-var errDiffer = errors.New("they differ; for causes and cures see operations.md, \"Comparing a feed with its topic\"")
+var errDiffer = errors.New("they differ; for causes and cures see docs/verify.md#differences")
+
+// checkArguments returns an error unless the arguments name two streams.
+func (v *verification) checkArguments() error {
+	switch {
+	case len(v.feeds) == 0:
+		return &usageError{errors.New("--feed is missing: want a URL, or the name of a feed in the configuration")}
+	case len(v.feeds) == 1 && v.topic == "" && v.served == "":
+		return &usageError{errors.New("the second side is missing: add --topic, --served or another --feed")}
+	case len(v.feeds) > 2, len(v.feeds) == 2 && v.topic+v.served != "", v.topic != "" && v.served != "":
+		return &usageError{errors.New("want one --feed with --topic or --served, or two --feed")}
+	case v.topic == "" && v.bus != "":
+		return &usageError{errors.New("--bus is for --topic")}
+	}
+	return nil
+}
+
+// openStreams returns the two streams, and a function that closes the bus of the second.
+func (v *verification) openStreams(ctx context.Context, a *app, log *slog.Logger) (streams []entityStream, closeBus func(), err error) {
+	for _, name := range v.feeds {
+		s, err := feedStream(ctx, a, name, *v, log)
+		if err != nil {
+			return nil, nil, err
+		}
+		streams = append(streams, s)
+	}
+	if v.topic == "" && v.served == "" {
+		return streams, func() {}, nil
+	}
+	of := topicStream
+	if v.served != "" {
+		of = servedStream
+	}
+	s, closeBus, err := of(ctx, a, *v, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	return append(streams, s), closeBus, nil
+}
 
 // runVerification compares two streams. It returns a report even if it did not reach the end,
 // and nil if it could not begin.
 func runVerification(ctx context.Context, a *app, v verification) (*comparison, error) {
-	switch {
-	case len(v.feeds) == 0:
-		return nil, &usageError{errors.New("--feed is missing: want a URL, or the name of a feed in the configuration")}
-	case len(v.feeds) == 1 && v.topic == "" && v.served == "":
-		return nil, &usageError{errors.New("the second side is missing: add --topic, --served or another --feed")}
-	case len(v.feeds) > 2, len(v.feeds) == 2 && v.topic+v.served != "", v.topic != "" && v.served != "":
-		return nil, &usageError{errors.New("want one --feed with --topic or --served, or two --feed")}
-	case v.topic == "" && v.bus != "":
-		return nil, &usageError{errors.New("--bus is for --topic")}
+	if err := v.checkArguments(); err != nil {
+		return nil, err
 	}
 	status := newStatusLine(a.err)
-	log := a.newLog(status, config.Log{Level: "warn"})
-	var streams []stream
-	for _, name := range v.feeds {
-		s, err := feedStream(ctx, a, name, v, log)
-		if err != nil {
-			return nil, err
-		}
-		streams = append(streams, s)
+	streams, closeBus, err := v.openStreams(ctx, a, a.newLog(status, config.Log{Level: "warn"}))
+	if err != nil {
+		return nil, err
 	}
-	if v.topic != "" || v.served != "" {
-		of := topicStream
-		if v.served != "" {
-			of = servedStream
-		}
-		s, closeBus, err := of(ctx, a, v, log)
-		if err != nil {
-			return nil, err
-		}
-		defer closeBus()
-		streams = append(streams, s)
-	}
-	r := &comparison{Streams: [2]string{streams[0].name, streams[1].name}, Window: int(v.window), Differences: []verify.Difference{}}
+	defer closeBus()
+	r := &comparison{Streams: [2]string{streams[0].name, streams[1].name}, Lookahead: int(v.lookahead), Differences: []verify.Difference{}}
 	var progress verifyProgress
 	stop := status.showUntilStopped(progress.statusText)
 	defer stop()
 
 	started := time.Now()
-	var err error
-	r.Summary, err = verify.Compare(progress.first.countEntities(streams[0].entities), progress.second.countEntities(streams[1].entities), int(v.window), func(d verify.Difference) bool {
+	r.Summary, err = verify.Compare(progress.first.countEntities(streams[0].entities), progress.second.countEntities(streams[1].entities), int(v.lookahead), func(d verify.Difference) bool {
 		if d.Kind == verify.Missing && streams[1].dead[d.ID] {
 			r.DeadLetters++
 			return true

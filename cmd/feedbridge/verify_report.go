@@ -13,9 +13,9 @@ import (
 type comparison struct {
 	Streams [2]string `json:"streams"`
 	Error   string    `json:"error,omitempty"`
-	// Window holds the number of entities ahead that were searched for a moved entity.
-	Window int    `json:"window"`
-	Took   string `json:"took"`
+	// Lookahead holds the number of entities ahead that were searched for a moved entity.
+	Lookahead int    `json:"window"`
+	Took      string `json:"took"`
 	verify.Summary
 	// DeadLetters is the number of entities that only the feed has because they are dead
 	// letters. They are not missing.
@@ -28,7 +28,7 @@ type comparison struct {
 
 // addRemarks adds the remarks of the streams, and one if the only difference is that one
 // stream ends earlier: it may have grown in the meantime.
-func (r *comparison) addRemarks(streams []stream) {
+func (r *comparison) addRemarks(streams []entityStream) {
 	for _, s := range streams {
 		if s.remark != nil && s.remark() != "" {
 			r.Remarks = append(r.Remarks, s.remark())
@@ -56,9 +56,9 @@ func (r *comparison) printText(w io.Writer, redact *safetext.Redactor) error {
 	p.printLine("first        %s, %s read", r.Streams[0], withNoun(r.First, "entity", "entities"))
 	p.printLine("second       %s, %s read", r.Streams[1], withNoun(r.Second, "entity", "entities"))
 	if r.Complete {
-		p.printLine("compared     to their ends, in %s, looking ahead %s", r.Took, withNoun(r.Window, "entity", "entities"))
+		p.printLine("compared     to their ends, in %s, looking ahead %s", r.Took, withNoun(r.Lookahead, "entity", "entities"))
 	} else {
-		p.printLine("compared     not to their ends, for %s, looking ahead %s", r.Took, withNoun(r.Window, "entity", "entities"))
+		p.printLine("compared     not to their ends, for %s, looking ahead %s", r.Took, withNoun(r.Lookahead, "entity", "entities"))
 	}
 	for _, s := range r.Remarks {
 		p.printLine("remark       %s", s)

@@ -18,8 +18,8 @@ import (
 	"github.com/feedbridge/feedbridge/sink"
 )
 
-// stream is a sequence of entities with its name for the report.
-type stream struct {
+// entityStream is a sequence of entities with its name for the report.
+type entityStream struct {
 	name     string
 	entities iter.Seq2[feed.Entity, error]
 	// remark returns a remark once the entities have been read; it may be nil.
@@ -29,23 +29,23 @@ type stream struct {
 }
 
 // feedStream returns a feed from its start to the end that it has now.
-func feedStream(ctx context.Context, a *app, name string, v verification, log *slog.Logger) (stream, error) {
+func feedStream(ctx context.Context, a *app, name string, v verification, log *slog.Logger) (entityStream, error) {
 	reader := a
 	if !feedNames.MatchString(name) {
 		reader = &app{} // the configuration is for the topic only
 	}
 	f, err := reader.feedOrURL(name)
 	if err != nil {
-		return stream{}, err
+		return entityStream{}, err
 	}
 	if v.from.set {
 		f.Start = v.from.Start
 	}
 	sources, err := daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: sink.NewIDs(0), Redact: a.redact}, log)
 	if err != nil {
-		return stream{}, err
+		return entityStream{}, err
 	}
-	return stream{name: "feed " + a.redact.URL(f.Source.URL), entities: func(yield func(feed.Entity, error) bool) {
+	return entityStream{name: "feed " + a.redact.URL(f.Source.URL), entities: func(yield func(feed.Entity, error) bool) {
 		err := readFeed(ctx, sources, false, 0, &retrier{limit: v.retryFor, log: log}, log, func(b feed.Batch) error {
 			logViolations(log, b.Violations)
 			for _, e := range b.Entities {
@@ -63,22 +63,22 @@ func feedStream(ctx context.Context, a *app, name string, v verification, log *s
 
 // servedStream returns the entities that a topic has now, as the feed that is served of it,
 // and a function that closes the connection to the topic's bus.
-func servedStream(ctx context.Context, a *app, v verification, log *slog.Logger) (_ stream, closeBus func(), err error) {
+func servedStream(ctx context.Context, a *app, v verification, log *slog.Logger) (_ entityStream, closeBus func(), err error) {
 	cfg, err := a.loadBuses()
 	if err != nil {
-		return stream{}, nil, err
+		return entityStream{}, nil, err
 	}
 	if cfg.Serve == nil {
-		return stream{}, nil, &usageError{errors.New("--served names one of serve.feeds, and the configuration has none: name the file with -c")}
+		return entityStream{}, nil, &usageError{errors.New("--served names one of serve.feeds, and the configuration has none: name the file with -c")}
 	}
 	served, ok := cfg.Serve.Feeds[v.served]
 	if !ok {
-		return stream{}, nil, &usageError{fmt.Errorf("want --served with one of these: %s", strings.Join(slices.Sorted(maps.Keys(cfg.Serve.Feeds)), ", "))}
+		return entityStream{}, nil, &usageError{fmt.Errorf("want --served with one of these: %s", strings.Join(slices.Sorted(maps.Keys(cfg.Serve.Feeds)), ", "))}
 	}
-	s := stream{name: fmt.Sprintf("served feed %s, of topic %s on bus %s", v.served, served.From.Topic, served.From.Bus)}
+	s := entityStream{name: fmt.Sprintf("served feed %s, of topic %s on bus %s", v.served, served.From.Topic, served.From.Bus)}
 	b, err := daemon.OpenBus(ctx, cfg, served.From.Bus, log)
 	if err != nil {
-		return stream{}, nil, err
+		return entityStream{}, nil, err
 	}
 	f, err := daemon.ServedFeed(v.served, served, v.retryLog(b.Log(served.From), log), cfg.Serve.Memory, log)
 	leftOut := 0
@@ -87,7 +87,7 @@ func servedStream(ctx context.Context, a *app, v verification, log *slog.Logger)
 	}
 	if err != nil {
 		b.Close()
-		return stream{}, nil, fmt.Errorf("%s: %w", s.name, err)
+		return entityStream{}, nil, fmt.Errorf("%s: %w", s.name, err)
 	}
 	s.remark = func() string {
 		if leftOut == 0 {
@@ -105,20 +105,20 @@ func (v verification) retryLog(topic serve.Log, log *slog.Logger) serve.Log {
 
 // topicStream returns the entities that a topic has now, and a function that closes the
 // connection to the topic's bus.
-func topicStream(ctx context.Context, a *app, v verification, log *slog.Logger) (_ stream, closeBus func(), err error) {
+func topicStream(ctx context.Context, a *app, v verification, log *slog.Logger) (_ entityStream, closeBus func(), err error) {
 	cfg, err := a.loadBuses()
 	if err != nil {
-		return stream{}, nil, err
+		return entityStream{}, nil, err
 	}
 	name, err := chooseBus(cfg, v.bus)
 	if err != nil {
-		return stream{}, nil, err
+		return entityStream{}, nil, err
 	}
 	b, err := daemon.OpenBus(ctx, cfg, name, log)
 	if err != nil {
-		return stream{}, nil, err
+		return entityStream{}, nil, err
 	}
-	s := stream{name: fmt.Sprintf("topic %s on bus %s", v.topic, name)}
+	s := entityStream{name: fmt.Sprintf("topic %s on bus %s", v.topic, name)}
 	topic, err := v.orderedLog(ctx, b, cfg.Buses[name].Kafka != nil, log)
 	foreign := 0
 	if err == nil {
@@ -135,7 +135,7 @@ func topicStream(ctx context.Context, a *app, v verification, log *slog.Logger) 
 	}
 	if err != nil {
 		b.Close()
-		return stream{}, nil, fmt.Errorf("%s: %w", s.name, err)
+		return entityStream{}, nil, fmt.Errorf("%s: %w", s.name, err)
 	}
 	return s, b.Close, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/verify"
 )
@@ -137,7 +138,8 @@ func TestVerifyAURLWhereThereAreTwoBuses(t *testing.T) {
 		{buses, []string{"--topic", "one", "--bus", "main"}},
 		{append(buses, serve...), []string{"--served", "orders"}},
 	} {
-		var out, errs bytes.Buffer
+		var out bytes.Buffer
+		var errs logbuffer.Buffer
 		code := runProgram(append([]string{"verify", "--feed", upstream.URL + "/latest"}, tt.with...), tt.env, nil, &out, &errs)
 		if code != 1 || !strings.Contains(errs.String(), "404 Not Found") {
 			t.Errorf("%v: exit code %d, and it is not the feed that could not be read:\n%s", tt.with, code, errs.String())

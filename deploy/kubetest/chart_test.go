@@ -6,6 +6,7 @@ package kubetest_test
 import (
 	"bytes"
 	"flag"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	policy "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -57,7 +59,13 @@ func helm(t *testing.T, args ...string) (stdout, stderr string, err error) {
 
 func render(t *testing.T, values string, more ...string) string {
 	t.Helper()
-	out, errs, err := helm(t, append([]string{"template", "feedbridge", chart, "--values", values}, more...)...)
+	return renderAs(t, "feedbridge", values, more...)
+}
+
+// renderAs is render with the name of a release.
+func renderAs(t *testing.T, release, values string, more ...string) string {
+	t.Helper()
+	out, errs, err := helm(t, append([]string{"template", release, chart, "--values", values}, more...)...)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, errs)
 	}
@@ -136,7 +144,64 @@ func TestChartRendersWhatKubernetesKnows(t *testing.T) {
 	}
 }
 
-// checkReferences checks that what a manifest names in another one is there.
+// A release may have any name that Helm accepts, such as 123 or my.release. The names and labels of
+// its manifests are valid, and labels are text. The name of a Service begins with a letter.
+func TestChartTakesAnyNameOfARelease(t *testing.T) {
+	t.Parallel()
+	for release, want := range map[string]string{
+		"feedbridge":                   "feedbridge",
+		"my-feedbridge":                "my-feedbridge",
+		"shop":                         "shop-feedbridge",
+		"my.release":                   "my-release-feedbridge",
+		"my.feedbridge":                "my-feedbridge",
+		"123":                          "feedbridge-123",
+		"0x1f":                         "feedbridge-0x1f",
+		"1.5":                          "feedbridge-1-5",
+		"1e3":                          "feedbridge-1e3",
+		"2-feedbridge":                 "feedbridge-2-feedbridge",
+		"true":                         "true-feedbridge",
+		strings.Repeat("a", 53):        strings.Repeat("a", 53),
+		"1" + strings.Repeat("a", 52):  "feedbridge-1" + strings.Repeat("a", 41),
+		strings.Repeat("a.", 26) + "b": strings.Repeat("a-", 26) + "b",
+	} {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			objects := decode(t, renderAs(t, release, "testdata/everything.yaml"))
+			for _, object := range objects {
+				o := object.(meta.Object)
+				if errs := validation.NameIsDNS1035Label(o.GetName(), false); o.GetName() != want || len(errs) > 0 {
+					t.Errorf("the name %q, want %q: %v", o.GetName(), want, errs)
+				}
+				if instance := o.GetLabels()["app.kubernetes.io/instance"]; instance != release {
+					t.Errorf("the label instance is %q", instance)
+				}
+			}
+			if errs := metavalidation.ValidateLabels(find[*apps.Deployment](t, objects).Spec.Template.Labels, nil); len(errs) > 0 {
+				t.Error(errs)
+			}
+			checkReferences(t, objects)
+		})
+	}
+}
+
+// Names in the values may be numbers or words that are booleans in YAML.
+func TestChartQuotesNames(t *testing.T) {
+	t.Parallel()
+	pod := find[*apps.Deployment](t, decode(t, render(t, plainValues, "--set-string", "serviceAccount.name=1,imagePullSecrets[0]=2,priorityClassName=3,"+
+		"secrets.variables[0]=4,secrets.files[0]=5,env.NO=6,secrets.create.variables.OFF=7,secrets.create.files.8=8"))).Spec.Template.Spec
+	if pod.ServiceAccountName != "1" || pod.ImagePullSecrets[0].Name != "2" || pod.PriorityClassName != "3" || pod.Containers[0].EnvFrom[0].SecretRef.Name != "4" {
+		t.Errorf("the pod is %+v", pod)
+	}
+	var names []string
+	for _, e := range pod.Containers[0].Env {
+		names = append(names, e.Name)
+	}
+	if !slices.Contains(names, "NO") || !slices.Contains(names, "OFF") {
+		t.Errorf("the variables are %q", names)
+	}
+}
+
+// checkReferences checks that each object that a manifest refers to exists.
 func checkReferences(t *testing.T, objects []runtime.Object) {
 	t.Helper()
 	deployment := find[*apps.Deployment](t, objects)
@@ -295,6 +360,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"tolerations.key=x":                       "at '/tolerations'",
 		"affinity=near":                           "at '/affinity'",
 		"priorityClassName[0]=x":                  "at '/priorityClassName'",
+		"fleet.enabled=true,fleet.name=1st":       "at '/fleet/name'",
+		"fleet.enabled=true,config.fleet.name=a":  "fleet.enabled and config.fleet both set up a fleet: remove one of them",
 	} {
 		t.Run(set, func(t *testing.T) {
 			t.Parallel()
@@ -340,5 +407,39 @@ func TestPlainManifestsAreUpToDate(t *testing.T) {
 	}
 	if len(decode(t, string(have))) != 5 {
 		t.Errorf("%s does not have 5 manifests", manifests)
+	}
+}
+
+// A fleet has the name of the release unless another one is set, or a name made from it if that is
+// not valid for a fleet.
+func TestChartSetsUpAFleet(t *testing.T) {
+	t.Parallel()
+	long := "1" + strings.Repeat("a", 52) // the longest name of a release
+	for _, test := range []struct {
+		release, set string
+		want         map[string]string
+	}{
+		{"feedbridge", "fleet.enabled=false", map[string]string{}},
+		{"feedbridge", "config.fleet.name=a", map[string]string{}},
+		{"feedbridge", "fleet.enabled=true", map[string]string{"FEEDBRIDGE_FLEET_NAME": "feedbridge"}},
+		{"feedbridge", "fleet.enabled=true,fleet.name=shop,fleet.bus=main", map[string]string{"FEEDBRIDGE_FLEET_NAME": "shop", "FEEDBRIDGE_FLEET_BUS": "main"}},
+		{"shop.v2", "fleet.enabled=true", map[string]string{"FEEDBRIDGE_FLEET_NAME": "shop-v2"}},
+		{"2.shop", "fleet.enabled=true", map[string]string{"FEEDBRIDGE_FLEET_NAME": "feedbridge-2-shop"}},
+		{long, "fleet.enabled=true", map[string]string{"FEEDBRIDGE_FLEET_NAME": "feedbridge-" + long}},
+		{"2.shop", "fleet.enabled=true,fleet.name=shop", map[string]string{"FEEDBRIDGE_FLEET_NAME": "shop"}},
+	} {
+		got := map[string]string{}
+		for _, e := range find[*apps.Deployment](t, decode(t, renderAs(t, test.release, plainValues, "--set", test.set))).Spec.Template.Spec.Containers[0].Env {
+			if strings.HasPrefix(e.Name, "FEEDBRIDGE_FLEET_") {
+				got[e.Name] = e.Value
+			}
+		}
+		if !maps.Equal(got, test.want) {
+			t.Errorf("%s, %s: the variables are %v, want %v", test.release, test.set, got, test.want)
+		}
+		// The configuration accepts the name; see TestFleetVariablesOfTheChart in deploy.
+		if name := got["FEEDBRIDGE_FLEET_NAME"]; name != "" && (!regexp.MustCompile(`^[a-z][a-z0-9-]*$`).MatchString(name) || len(name) > 64) {
+			t.Errorf("%s is no name of a fleet", name)
+		}
 	}
 }

@@ -34,7 +34,7 @@ func (p *program) writePackage(format string) error {
 	info := nfpm.WithDefaults(&nfpm.Info{
 		Name: "feedbridge", Arch: p.architecture, Platform: "linux", Version: p.version, VersionSchema: "semver",
 		Maintainer:  "The feedbridge project <https://github.com/feedbridge/feedbridge>",
-		Description: "Copies HTTP feeds to NATS JetStream or Kafka\nfeedbridge polls HTTP feeds and puts what is new in them onto NATS JetStream or\nKafka as ordered messages, each entity once. It serves topics as feeds again.",
+		Description: "Copies HTTP feeds to NATS JetStream or Kafka\nfeedbridge polls HTTP feeds and publishes their entities to NATS JetStream or\nKafka as ordered messages, each once. It serves topics as feeds again.",
 		Homepage:    "https://github.com/feedbridge/feedbridge",
 		License:     "Apache-2.0", Section: "net", Priority: "optional", MTime: p.date,
 		Overridables: nfpm.Overridables{

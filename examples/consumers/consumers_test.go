@@ -53,7 +53,7 @@ func TestNATSConsumers(t *testing.T) {
 			}
 			t.Cleanup(server.Close)
 			url := server.URL()
-			conn, err := sinknats.Connect(t.Context(), sinknats.Config{URL: url}, slog.New(slog.DiscardHandler))
+			conn, err := sinknats.Connect(t.Context(), sinknats.Config{URL: url, Timeout: time.Minute}, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +91,7 @@ func TestKafkaConsumers(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(cluster.Close)
-			conn, err := kafka.Connect(t.Context(), kafka.Config{Brokers: cluster.ListenAddrs(), Timeout: 10 * time.Second}, slog.New(slog.DiscardHandler))
+			conn, err := kafka.Connect(t.Context(), kafka.Config{Brokers: cluster.ListenAddrs(), Timeout: time.Minute, TransactionTimeout: 3 * time.Minute}, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -190,12 +190,12 @@ func abort(t *testing.T, cluster *kfake.Cluster) {
 // waitForAcks waits until the server has all acknowledgements of the consumer.
 func waitForAcks(t *testing.T, url string) {
 	t.Helper()
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,17 +52,17 @@ func (c Config) Validate() []error {
 	return errs
 }
 
-// Topic is a topic as the pages of its feed show it. Its methods may be called from
+// Topic is a topic as the pages of its feed show it. Its functions may be called from
 // any goroutine. Their errors match [feed.ErrNoTopic] if there is no topic; others
 // mean that the bus cannot be asked now.
-type Topic interface {
+type Topic struct {
 	// Span asks the bus which positions the topic has now.
-	Span(ctx context.Context) (feed.Span, error)
+	Span func(ctx context.Context) (feed.Span, error)
 	// Entities yields the entities at the positions [from, to) of a span, in order,
 	// with the times that they have on the feed's pages, and without those that the
 	// pages leave out. An Entity is valid until the next one. An error is the last
 	// thing that is yielded.
-	Entities(ctx context.Context, span feed.Span, from, to uint64) iter.Seq2[*Entity, error]
+	Entities func(ctx context.Context, span feed.Span, from, to uint64) iter.Seq2[*Entity, error]
 }
 
 // Entity is an entity of a topic.

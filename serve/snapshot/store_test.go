@@ -40,7 +40,7 @@ func (n numbers) Entities(_ context.Context, _ feed.Span, from, to uint64) iter.
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func newStore(n numbers) *Store {
-	return NewStore(n, Options{
+	return NewStore(Topic{Span: n.Span, Entities: n.Entities}, Options{
 		Config: Config{Every: time.Minute}, PageSize: 2, Turn: semaphore.NewWeighted(1), Log: slog.New(slog.DiscardHandler),
 	})
 }

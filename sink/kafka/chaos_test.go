@@ -29,14 +29,14 @@ func TestTwoCopiesAndEveryTrouble(t *testing.T) {
 	for range 3 {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			t.Parallel()
-			chaos(t, seed, 2500)
+			inBubble(t, func(t *testing.T) { chaos(t, seed, 2500) })
 		})
 	}
 }
 
 func chaos(t *testing.T, seed uint64, total int) {
 	c, w := startWired(t, kfake.NumBrokers(3))
+	w.takes(time.Millisecond)
 	cfg := configFor(c)
 	cfg.Timeout = time.Second
 	topic := orders()
@@ -68,11 +68,7 @@ func chaos(t *testing.T, seed uint64, total int) {
 
 // life runs a copy until it has published everything or dies, and reports which.
 func life(t *testing.T, random *rand.Rand, cfg kafka.Config, topic kafka.Topic, total int) (done bool) {
-	conn, err := kafka.Connect(t.Context(), cfg, silent)
-	if err != nil {
-		t.Error(err)
-		return true
-	}
+	conn := connect(t, cfg)
 	defer conn.Close()
 	// A copy that is closed in the middle of a commit leaves it open.
 	if random.IntN(2) == 0 {

@@ -46,9 +46,10 @@ func (s *checkpointStore) checkpointRecord(cp checkpoint.Checkpoint, id kadm.Top
 	return r
 }
 
-// explainWriteError is for an error of writing the record of a checkpoint. It is no
+// explainWriteError is for an error of writing r, the record of a checkpoint. It does not copy r,
+// because kgo may still be writing to its other fields. It is no
 // [sink.ErrTooLarge], for that is about an entity.
-func (s *checkpointStore) explainWriteError(err error, r kgo.Record) error {
+func (s *checkpointStore) explainWriteError(err error, r *kgo.Record) error {
 	size := len(r.Value)
 	for _, h := range r.Headers {
 		size += headerOverhead + len(h.Key) + len(h.Value)
@@ -101,7 +102,9 @@ func (s *checkpointStore) findElsewhere(ctx context.Context, d kadm.TopicDetail)
 		if there == s.location || to == 0 {
 			continue
 		}
-		feeds, err := s.topic.readCheckpoints(ctx, there, to, s.to.Name)
+		// Each feed that starts for the first time comes here, so a partition is not read for each
+		// of them. A checkpoint can be elsewhere only since partitions were added.
+		feeds, err := s.topic.readCheckpointsSince(ctx, there, to, s.to.Name, s.topic.lastAdded())
 		if err != nil {
 			return at, false, false, err
 		}

@@ -17,11 +17,17 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
+// checkpointPartitions is the number of partitions of a checkpoint topic that is created. The copies
+// of a fleet divide them; see docs/scaling.md. 60 can be divided evenly by 2 to 6, 10, 12, 15, 20
+// and 30 copies, and with any number of copies up to 18 none has more than 20% above its share. Each
+// partition costs a broker a few open files, and Kafka has 50 of __consumer_offsets itself.
+const checkpointPartitions = 60
+
 // missingCheckpointTopic returns the checkpoint topic as it is created. Kafka compacts it except for its newest
 // segment, and a process reads it from the start: so segments are small, and the
 // markers of transactions, one for every commit, are deleted soon.
 func missingCheckpointTopic(c *client, replication int) newTopic {
-	return newTopic{c, c.cfg.Checkpoints, 12, replication, []string{
+	return newTopic{c, c.cfg.Checkpoints, checkpointPartitions, replication, []string{
 		"cleanup.policy=compact",
 		"segment.bytes=4194304",
 		"min.cleanable.dirty.ratio=0.1",
@@ -38,6 +44,9 @@ type checkpointTopic struct {
 	checked    time.Time // when the topic and the cluster were last found fit
 	fit        kadm.TopicID
 	partitions map[int32]*partitionCache
+	// count is the number of partitions, and counted when it was first seen.
+	count   int
+	counted time.Time
 }
 
 // partitionCache holds the newest checkpoints of one partition of the checkpoint topic, as far
@@ -47,6 +56,8 @@ type partitionCache struct {
 	turn   chan struct{} // held by the commit that will wait for the last stable offset
 	id     kadm.TopicID
 	newest map[string]storedCheckpoint // by key; nil if nothing has been read
+	// read is when it was last read as far as asked for.
+	read time.Time
 	// last is the newest record that was read. If it is not at its offset any more, the
 	// cluster has lost the end of the partition and has filled it again.
 	last recordIdentity
@@ -133,6 +144,11 @@ func (t *checkpointTopic) describeTopic(ctx context.Context, replication int, cr
 	if err != nil {
 		return d, fmt.Errorf("topic %q for checkpoints: %w", c.cfg.Checkpoints, err)
 	}
+	t.mu.Lock()
+	if t.count != len(d.Partitions) {
+		t.count, t.counted = len(d.Partitions), time.Now()
+	}
+	t.mu.Unlock()
 	return d, t.checkTopic(ctx, d)
 }
 
@@ -171,6 +187,12 @@ func (t *checkpointTopic) checkTopic(ctx context.Context, d kadm.TopicDetail) er
 // readCheckpoints returns the checkpoints of a topic as they are committed up to an offset of the
 // partition, or further.
 func (t *checkpointTopic) readCheckpoints(ctx context.Context, at topicPartition, to int64, topic string) (checkpoints, error) {
+	return t.readCheckpointsSince(ctx, at, to, topic, time.Now())
+}
+
+// readCheckpointsSince is like readCheckpoints, but does not read a partition again that was read
+// after since.
+func (t *checkpointTopic) readCheckpointsSince(ctx context.Context, at topicPartition, to int64, topic string, since time.Time) (checkpoints, error) {
 	p := t.partitionCache(at.partition)
 	select {
 	case p.lock <- struct{}{}:
@@ -182,13 +204,16 @@ func (t *checkpointTopic) readCheckpoints(ctx context.Context, at topicPartition
 	if p.id != at.id {
 		p.resetTo(at.id)
 	}
-	err := p.readTo(ctx, c, at.partition, to)
-	if errors.Is(err, kerr.OffsetOutOfRange) || errors.Is(err, errReplaced) {
-		p.resetTo(at.id)
-		err = p.readTo(ctx, c, at.partition, to)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read topic %s: %w", c.cfg.Checkpoints, err)
+	if began := time.Now(); !p.read.After(since) {
+		err := p.readTo(ctx, c, at.partition, to)
+		if errors.Is(err, kerr.OffsetOutOfRange) || errors.Is(err, errReplaced) {
+			p.resetTo(at.id)
+			err = p.readTo(ctx, c, at.partition, to)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read topic %s: %w", c.cfg.Checkpoints, err)
+		}
+		p.read = began
 	}
 	found := checkpoints{}
 	for key, s := range p.newest {
@@ -197,6 +222,17 @@ func (t *checkpointTopic) readCheckpoints(ctx context.Context, at topicPartition
 		}
 	}
 	return found, nil
+}
+
+// lastAdded returns the time after which a partition must have been read to have every checkpoint
+// that was left behind when partitions were added.
+func (t *checkpointTopic) lastAdded() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if old := time.Now().Add(-recheck); t.counted.Before(old) {
+		return old
+	}
+	return t.counted
 }
 
 func (t *checkpointTopic) partitionCache(partition int32) *partitionCache {
@@ -212,7 +248,7 @@ func (t *checkpointTopic) partitionCache(partition int32) *partitionCache {
 
 func (p *partitionCache) resetTo(id kadm.TopicID) {
 	// Not lock and turn, which others wait for meanwhile.
-	p.id, p.newest, p.last = id, nil, recordIdentity{}
+	p.id, p.newest, p.read, p.last = id, nil, time.Time{}, recordIdentity{}
 }
 
 // takeTurn waits until no other commit of this connection has the turn in a partition. A turn

@@ -37,6 +37,9 @@ type client struct {
 
 	mu        sync.Mutex
 	producers map[*kgo.Client]bool // those that are open
+
+	// idle has those of producers that no commit uses.
+	idle idleProducers
 }
 
 // newClient returns a client. It connects when it sends the first request.
@@ -46,6 +49,7 @@ func newClient(cfg Config, log *slog.Logger) (*client, error) {
 		return nil, err
 	}
 	c := &client{diagnosis: newDiagnosis(cfg), cfg: cfg, log: log, producers: map[*kgo.Client]bool{}, decompressor: kgo.DefaultDecompressor()}
+	c.idle.closeProducer = c.closeProducer
 	lifetime, stop := context.WithCancel(context.Background())
 	c.reconnects, c.stop = newReconnects(lifetime, c.ping), stop
 	c.opts = append(opts, kgo.WithHooks(c.diagnosis, c.reconnects))
@@ -64,6 +68,7 @@ func (c *client) close() {
 	c.stop()
 	producers := slices.Collect(maps.Keys(c.producers))
 	c.mu.Unlock()
+	c.idle.stop()
 	for _, p := range producers {
 		p.Close()
 	}

@@ -30,10 +30,10 @@ var _ bridge.Sink = (*kafka.Sink)(nil)
 
 var silent = slog.New(slog.DiscardHandler)
 
-// startCluster starts a broker that is spoken to over the wire.
+// startCluster starts a broker that is spoken to over the wire, in a bubble over the virtual network.
 func startCluster(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
-	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.ListenFn(listen)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,18 @@ func startCluster(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 
 func connect(t testing.TB, cfg kafka.Config) *kafka.Conn {
 	t.Helper()
-	c, err := kafka.Connect(t.Context(), cfg, silent)
+	return connectLogging(t, cfg, silent)
+}
+
+func connectLogging(t testing.TB, cfg kafka.Config, log *slog.Logger) *kafka.Conn {
+	t.Helper()
+	if isInBubble() {
+		if cfg.Compression == kafka.Zstd {
+			t.Fatal("zstd cannot be used in a bubble") // see inBubble
+		}
+		return kafka.ConnectVia(t, cfg, log, dialVirtual)
+	}
+	c, err := kafka.Connect(t.Context(), cfg, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,21 +62,34 @@ func connect(t testing.TB, cfg kafka.Config) *kafka.Conn {
 	return c
 }
 
-// configFor returns the configuration for a cluster. Its timeout is for a busy machine. Tests
-// that wait for a timeout set another one.
+// configFor returns the configuration for a cluster. Outside of a bubble its timeout is for a busy
+// machine. Tests that wait for a timeout set another one, and run in a bubble.
 func configFor(c *kfake.Cluster) kafka.Config {
-	return kafka.Config{Brokers: c.ListenAddrs(), Timeout: 10 * time.Second}
+	if isInBubble() {
+		return kafka.Config{Brokers: c.ListenAddrs(), Timeout: 10 * time.Second}
+	}
+	return kafka.Config{Brokers: c.ListenAddrs(), Timeout: time.Minute, TransactionTimeout: 3 * time.Minute}
 }
 
 // admin is a client like Kafka's tools.
 func admin(t testing.TB, c *kfake.Cluster, opts ...kgo.Opt) (*kgo.Client, *kadm.Client) {
 	t.Helper()
-	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())}, opts...)...)
+	cl := newClient(t, c.ListenAddrs(), append([]kgo.Opt{kgo.RecordPartitioner(kgo.ManualPartitioner())}, opts...)...)
+	return cl, kadm.NewClient(cl)
+}
+
+// newClient returns a client that is closed at the end of the test.
+func newClient(t testing.TB, brokers []string, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	if isInBubble() {
+		opts = append(opts, kgo.Dialer(dialVirtual))
+	}
+	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(brokers...))...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(cl.Close)
-	return cl, kadm.NewClient(cl)
+	return cl
 }
 
 // downgraded starts a broker whose transactions have version 1.
@@ -79,11 +103,7 @@ func downgraded(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 // downgrade makes transactions have version 1, as before Kafka 4.
 func downgrade(t testing.TB, addr string) {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
+	cl := newClient(t, []string{addr})
 	update := kmsg.NewUpdateFeaturesRequestFeatureUpdate()
 	update.Feature, update.MaxVersionLevel, update.UpgradeType = "transaction.version", 1, 2
 	req := kmsg.NewPtrUpdateFeaturesRequest()
@@ -199,7 +219,7 @@ func wantError(t testing.TB, err error, permanent bool, is error, texts ...strin
 
 func TestSink(t *testing.T) {
 	t.Parallel()
-	sinktest.Test(t, func(t *testing.T) sinktest.Topic {
+	sinktest.TestIn(t, inBubble, func(t *testing.T) sinktest.Topic {
 		c, topic := startCluster(t), orders()
 		topic.Window, topic.DeadLetters = 50, true
 		open := func() *kafka.Sink { return connect(t, configFor(c)).Sink(topic) }
@@ -223,6 +243,9 @@ func init() { nextPort.Store(15_000 + rand.Int64N(4_000)) }
 // freePort returns a port for a broker that is stopped for a time.
 func freePort(t testing.TB) int {
 	t.Helper()
+	if isInBubble() {
+		return int(lastVirtualPort.Add(1))
+	}
 	for range 1000 {
 		port := int(nextPort.Add(1))
 		if l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {

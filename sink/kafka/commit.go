@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -36,6 +35,7 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	}
 	ctx, cancel := s.client.withTimeout(ctx, 3*s.client.cfg.Timeout)
 	defer cancel()
+	s.transactions.claimProducer()
 	if err := s.commitTransaction(ctx, entities, cp); err != nil {
 		err = s.explainError(ctx, err)
 		s.transactions.abandon(ctx, err)
@@ -43,6 +43,7 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	}
 	s.IDs().Commit(entities)
 	s.ready = true
+	s.transactions.parkProducer()
 	return nil
 }
 
@@ -51,7 +52,13 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 // which the entities end.
 func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	store, transactions := &s.checkpoints, &s.transactions
-	records, dead, err := s.records.makeRecords(entities)
+	records, err := s.records.makeRecords(entities)
+	if err != nil {
+		return err
+	}
+	// Also if the producer was closed since: once the id is initialized again, the cluster no longer
+	// knows how the last commit has ended.
+	stable, err := s.hung.awaitEnd(ctx, s.dedupe.knownPartitions())
 	if err != nil {
 		return err
 	}
@@ -66,8 +73,6 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 		if err := s.fenceOthers(ctx, s.records.largestBatch()); err != nil {
 			return err
 		}
-	} else if err := s.hung.awaitEnd(ctx); err != nil {
-		return err
 	}
 	if transactions.connections.changes.Load() != s.confirmed {
 		// Transactions that wait for the last stable offset end one after the other. Those of
@@ -78,29 +83,34 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 			return err
 		}
 		defer release()
+		stable = nil // the brokers may be others now
 	}
 	// New records would hide from Resume that the topic has lost messages before them.
-	if err := s.dedupe.compareEnds(ctx); err != nil {
+	if err := s.dedupe.compareEnds(ctx, stable[s.topic.Name]); err != nil {
 		return err
 	}
 	// 3.
 	if err := transactions.producer.BeginTransaction(); err != nil {
 		return err
 	}
-	if err := transactions.sendRecords(ctx, records); err != nil {
+	s.records.setTimes(records.entities, entities, false)
+	if err := transactions.sendRecords(ctx, records.entities); err != nil {
 		return err
 	}
-	if err := s.dedupe.checkOffsets(records); err != nil {
+	if err := s.dedupe.checkOffsets(records.entities); err != nil {
 		return err
 	}
-	if err := transactions.sendRecords(ctx, dead); err != nil {
+	s.records.setTimes(records.dead, entities, true)
+	if err := transactions.sendRecords(ctx, records.dead); err != nil {
 		return s.dead.explainWriteError(err)
 	}
-	written := kadm.OffsetsFromRecords(slices.Concat(records, dead)...)
+	written := kadm.Offsets{}
+	addWritten(written, records.entities)
+	addWritten(written, records.dead)
 	ends := s.dedupe.endsAfter(written)
 	record := []kgo.Record{store.checkpointRecord(cp, s.id, ends)}
 	if err := transactions.sendRecords(ctx, record); err != nil {
-		return store.explainWriteError(err, record[0])
+		return store.explainWriteError(err, &record[0])
 	}
 	own := record[0].Offset
 	// 4.
@@ -122,9 +132,24 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 	// All of it is stored now. If the process ends here, Resume finds it so.
 	store.newest = storedCheckpoint{offset: own, data: record[0].Value, ends: ends}
 	s.hadCheckpoint = true
-	s.dedupe.recordCommit(store.newest, dead)
+	s.dedupe.recordCommit(store.newest, records.dead)
 	s.hung.afterCommit(written)
+	records.release()
 	return nil
+}
+
+// addWritten adds the offset behind the last record of each partition to written.
+func addWritten(written kadm.Offsets, records []kgo.Record) {
+	for i := range records {
+		r := &records[i]
+		// Neighbours are usually in the same partition.
+		if i+1 < len(records) {
+			if next := &records[i+1]; next.Partition == r.Partition && next.Offset > r.Offset && next.Topic == r.Topic {
+				continue
+			}
+		}
+		written.AddOffset(r.Topic, r.Partition, r.Offset+1, r.LeaderEpoch)
+	}
 }
 
 // fenceOthers initializes the transactional id. From then on no other copy can commit, unless

@@ -46,7 +46,7 @@ func TestConfigIsWrong(t *testing.T) {
 			"timeout: must be from 1s to 5m",
 			"transaction_timeout: must be from 1s to 24h",
 			`compression: "lzma": want none, gzip, snappy, lz4 or zstd`,
-			`checkpoints: "a b" is not the name of a topic: those have letters, digits, dots, underscores and hyphens alone`,
+			`checkpoints: "a b" is not the name of a topic: those have letters, digits, dots, underscores and hyphens only`,
 			"transactional_id_prefix: has more than 1000 bytes",
 		}},
 		"a password without a mechanism": {kafka.Config{Brokers: one, SASL: kafka.SASL{Password: "x"}}, []string{
@@ -94,7 +94,7 @@ func TestTopicIsWrong(t *testing.T) {
 			t.Name, t.Key, t.Partitions, t.Replication, t.Partition = "a/b", "id", -1, -1, -1
 			t.Config, t.Delete, t.MissingKey = []string{"retention.ms"}, "drop", "skip"
 		}, []string{
-			`topic: "a/b" is not the name of a topic: those have letters, digits, dots, underscores and hyphens alone`,
+			`topic: "a/b" is not the name of a topic: those have letters, digits, dots, underscores and hyphens only`,
 			`key: "id": want a JSON pointer such as /id, or header:<name>`,
 			"kafka.partitions: -1: want 1 to 100000",
 			"kafka.replication: -1: want 1 to 100, or 0 for the cluster's default",

@@ -13,6 +13,7 @@ import (
 type Conn struct {
 	client      *client
 	checkpoints *checkpointTopic
+	watch       *watch
 }
 
 // Connect makes a connection to the cluster that cfg names. It does not wait for a broker:
@@ -30,7 +31,7 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	if err != nil {
 		return nil, feed.Permanent(fmt.Errorf("kafka: %w", err))
 	}
-	return &Conn{c, newCheckpointTopic(c)}, nil
+	return &Conn{c, newCheckpointTopic(c), &watch{client: c}}, nil
 }
 
 // Close closes the connection. Requests of its sinks and logs that are under way fail.

@@ -1,7 +1,6 @@
 package kafka_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -22,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -36,73 +36,77 @@ func writeFile(t testing.TB, text string) string {
 }
 
 func TestNoBrokerAnswers(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t, kfake.Ports(freePort(t)))
-	cfg := configFor(c)
-	cfg.Timeout = 5 * time.Second
-	c.Close()
-	conn := connect(t, cfg)
-	s := conn.Sink(orders())
-	_, resume := s.Resume(t.Context())
-	_, look := s.Checkpoint(t.Context())
-	for _, err := range []error{conn.Check(t.Context()), resume, look, s.Check(t.Context()), s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1)))} {
-		wantError(t, err, false, nil, "no Kafka broker answers at 127.0.0.1:", "connection refused; is it running?")
-	}
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t, kfake.Ports(freePort(t)))
+		cfg := configFor(c)
+		cfg.Timeout = 5 * time.Second
+		c.Close()
+		conn := connect(t, cfg)
+		s := conn.Sink(orders())
+		_, resume := s.Resume(t.Context())
+		_, look := s.Checkpoint(t.Context())
+		for _, err := range []error{conn.Check(t.Context()), resume, look, s.Check(t.Context()), s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1)))} {
+			wantError(t, err, false, nil, "no Kafka broker answers at 127.0.0.1:", "connection refused; is it running?")
+		}
+	})
 }
 
 func TestPortIsSilent(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t)
-	cfg := configFor(c)
-	cfg.Timeout = time.Second
-	c.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
-		c.KeepControl()
-		return nil, nil, true
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t)
+		cfg := configFor(c)
+		cfg.Timeout = time.Second
+		c.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
+			c.KeepControl()
+			return nil, nil, true
+		})
+		err := connect(t, cfg).Check(t.Context())
+		wantError(t, err, false, nil, "no answer from Kafka at 127.0.0.1:", "within 1s")
 	})
-	err := connect(t, cfg).Check(t.Context())
-	wantError(t, err, false, nil, "no answer from Kafka at 127.0.0.1:", "within 1s")
 }
 
 func TestClosedConnection(t *testing.T) {
-	t.Parallel()
-	conn := connect(t, configFor(startCluster(t)))
-	s := conn.Sink(orders())
-	resume(t, s)
-	commit(t, s, 0, 1)
-	conn.Close()
-	wantError(t, conn.Check(t.Context()), false, nil, "is closed")
-	wantError(t, s.Commit(t.Context(), nil, sinktest.At(2), nil), false, nil, "is closed")
-	_, err := s.Resume(t.Context())
-	wantError(t, err, false, nil, "is closed")
+	inBubble(t, func(t *testing.T) {
+		conn := connect(t, configFor(startCluster(t)))
+		s := conn.Sink(orders())
+		resume(t, s)
+		commit(t, s, 0, 1)
+		conn.Close()
+		wantError(t, conn.Check(t.Context()), false, nil, "is closed")
+		wantError(t, s.Commit(t.Context(), nil, sinktest.At(2), nil), false, nil, "is closed")
+		_, err := s.Resume(t.Context())
+		wantError(t, err, false, nil, "is closed")
+	})
 }
 
 func TestClusterIsTooOld(t *testing.T) {
 	t.Parallel()
 	for name, v := range map[string]*kversion.Versions{"2.4": kversion.V2_4_0(), "2.5": kversion.V2_5_0(), "2.8": kversion.V2_8_0(), "3.6": kversion.V3_6_0()} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			conn := connect(t, configFor(startCluster(t, kfake.MaxVersions(v))))
-			if name == "2.4" {
-				wantError(t, conn.Check(t.Context()), true, nil, "is too old", "from 2.5 on")
-				_, err := conn.Sink(orders()).Resume(t.Context())
-				wantError(t, err, true, nil, "is too old", "from 2.5 on")
-				return
-			}
-			if err := conn.Check(t.Context()); err != nil {
-				t.Error(err)
-			}
-			s, other := conn.Sink(orders()), conn.Sink(orders())
-			resume(t, s)
-			commit(t, s, 0, 2)
-			resume(t, other)
-			commit(t, s, 2, 3)
-			wantError(t, other.Commit(t.Context(), nil, sinktest.At(9), nil), false, checkpoint.ErrConflict)
-			resume(t, other)
-			commit(t, other, 3, 4)
-			wantError(t, s.Commit(t.Context(), nil, sinktest.At(9), nil), false, checkpoint.ErrConflict)
-			// The one that lost has not taken the id back.
-			commit(t, other, 4, 5)
-			wantFeed(t, s, 5)
+			inBubble(t, func(t *testing.T) {
+				conn := connect(t, configFor(startCluster(t, kfake.MaxVersions(v))))
+				if name == "2.4" {
+					wantError(t, conn.Check(t.Context()), true, nil, "is too old", "from 2.5 on")
+					_, err := conn.Sink(orders()).Resume(t.Context())
+					wantError(t, err, true, nil, "is too old", "from 2.5 on")
+					return
+				}
+				if err := conn.Check(t.Context()); err != nil {
+					t.Error(err)
+				}
+				s, other := conn.Sink(orders()), conn.Sink(orders())
+				resume(t, s)
+				commit(t, s, 0, 2)
+				resume(t, other)
+				commit(t, s, 2, 3)
+				wantError(t, other.Commit(t.Context(), nil, sinktest.At(9), nil), false, checkpoint.ErrConflict)
+				resume(t, other)
+				commit(t, other, 3, 4)
+				wantError(t, s.Commit(t.Context(), nil, sinktest.At(9), nil), false, checkpoint.ErrConflict)
+				// The one that lost has not taken the id back.
+				commit(t, other, 4, 5)
+				wantFeed(t, s, 5)
+			})
 		})
 	}
 }
@@ -111,45 +115,47 @@ func TestPassword(t *testing.T) {
 	t.Parallel()
 	for _, mechanism := range []kafka.Mechanism{kafka.Plain, kafka.ScramSHA256, kafka.ScramSHA512} {
 		t.Run(string(mechanism), func(t *testing.T) {
-			t.Parallel()
-			c := startCluster(t, kfake.EnableSASL(), kfake.Superuser(string(mechanism), "fb", "right"))
-			file := writeFile(t, "wrong\n")
-			cfg := configFor(c)
-			cfg.Timeout = 5 * time.Second
-			cfg.SASL = kafka.SASL{Mechanism: mechanism, Username: "fb", PasswordFile: file}
-			conn := connect(t, cfg)
-			s := conn.Sink(orders())
-			_, err := s.Resume(t.Context())
-			for _, err := range []error{err, conn.Check(t.Context())} {
-				wantError(t, err, true, nil, "Kafka at 127.0.0.1:", "refuses the username and password (sasl, "+string(mechanism)+")")
-			}
-			// It is put right, and taken up without a restart.
-			if err := os.WriteFile(file, []byte("right\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := conn.Check(t.Context()); err != nil {
-				t.Error(err)
-			}
-			resume(t, s)
-			commit(t, s, 0, 2)
-			wantFeed(t, s, 2)
-			if err := os.Remove(file); err != nil {
-				t.Fatal(err)
-			}
-			_, err = kafka.Connect(t.Context(), cfg, silent)
-			wantError(t, err, true, nil, "sasl.password_file", "no such file")
+			inBubble(t, func(t *testing.T) {
+				c := startCluster(t, kfake.EnableSASL(), kfake.Superuser(string(mechanism), "fb", "right"))
+				file := writeFile(t, "wrong\n")
+				cfg := configFor(c)
+				cfg.Timeout = 5 * time.Second
+				cfg.SASL = kafka.SASL{Mechanism: mechanism, Username: "fb", PasswordFile: file}
+				conn := connect(t, cfg)
+				s := conn.Sink(orders())
+				_, err := s.Resume(t.Context())
+				for _, err := range []error{err, conn.Check(t.Context())} {
+					wantError(t, err, true, nil, "Kafka at 127.0.0.1:", "refuses the username and password (sasl, "+string(mechanism)+")")
+				}
+				// It is put right, and taken up without a restart.
+				if err := os.WriteFile(file, []byte("right\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := conn.Check(t.Context()); err != nil {
+					t.Error(err)
+				}
+				resume(t, s)
+				commit(t, s, 0, 2)
+				wantFeed(t, s, 2)
+				if err := os.Remove(file); err != nil {
+					t.Fatal(err)
+				}
+				_, err = kafka.Connect(t.Context(), cfg, silent)
+				wantError(t, err, true, nil, "sasl.password_file", "no such file")
+			})
 		})
 	}
 }
 
 func TestProofIsMissing(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "fb", "right"))
-	cfg := configFor(c)
-	cfg.Timeout = 5 * time.Second
-	wantError(t, connect(t, cfg).Check(t.Context()), false, nil, "closes every connection at once: does it expect TLS or SASL")
-	cfg.SASL = kafka.SASL{Mechanism: kafka.ScramSHA512, Username: "fb", Password: "right"}
-	wantError(t, connect(t, cfg).Check(t.Context()), true, nil, "refuses the username and password")
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "fb", "right"))
+		cfg := configFor(c)
+		cfg.Timeout = 5 * time.Second
+		wantError(t, connect(t, cfg).Check(t.Context()), false, nil, "closes every connection at once: does it expect TLS or SASL")
+		cfg.SASL = kafka.SASL{Mechanism: kafka.ScramSHA512, Username: "fb", Password: "right"}
+		wantError(t, connect(t, cfg).Check(t.Context()), true, nil, "refuses the username and password")
+	})
 }
 
 func TestTLS(t *testing.T) {
@@ -171,7 +177,6 @@ func TestTLS(t *testing.T) {
 	resume(t, s)
 	commit(t, s, 0, 1)
 
-	cfg.Timeout = 5 * time.Second
 	wrong := cfg
 	wrong.TLS.CAFile = ""
 	wantError(t, connect(t, wrong).Check(t.Context()), true, nil, "the certificate of Kafka at", "is not trusted: x509: ", "set tls.ca_file")
@@ -248,34 +253,35 @@ func TestRights(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var acls []kfake.ACL
-			for _, a := range rights() {
-				if !test.without(a) {
-					acls = append(acls, a)
+			inBubble(t, func(t *testing.T) {
+				var acls []kfake.ACL
+				for _, a := range rights() {
+					if !test.without(a) {
+						acls = append(acls, a)
+					}
 				}
-			}
-			c := startCluster(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "root", "root"), kfake.User("PLAIN", "fb", "right", acls...))
-			if test.exist {
-				if err := errors.Join(c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}), c.CreateTopic("shop.orders", 1, nil)); err != nil {
-					t.Fatal(err)
+				c := startCluster(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "root", "root"), kfake.User("PLAIN", "fb", "right", acls...))
+				if test.exist {
+					if err := errors.Join(c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}), c.CreateTopic("shop.orders", 1, nil)); err != nil {
+						t.Fatal(err)
+					}
 				}
-			}
-			cfg := configFor(c)
-			cfg.SASL = kafka.SASL{Mechanism: kafka.Plain, Username: "fb", Password: "right"}
-			s := connect(t, cfg).Sink(orders())
-			_, err := s.Resume(t.Context())
-			if err == nil {
-				err = s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil)
-			}
-			if test.want == nil {
-				if err := errors.Join(err, s.Check(t.Context())); err != nil {
-					t.Fatal(err)
+				cfg := configFor(c)
+				cfg.SASL = kafka.SASL{Mechanism: kafka.Plain, Username: "fb", Password: "right"}
+				s := connect(t, cfg).Sink(orders())
+				_, err := s.Resume(t.Context())
+				if err == nil {
+					err = s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil)
 				}
-				return
-			}
-			wantError(t, err, true, nil, test.want...)
-			wantError(t, s.Check(t.Context()), true, nil, test.want...)
+				if test.want == nil {
+					if err := errors.Join(err, s.Check(t.Context())); err != nil {
+						t.Fatal(err)
+					}
+					return
+				}
+				wantError(t, err, true, nil, test.want...)
+				wantError(t, s.Check(t.Context()), true, nil, test.want...)
+			})
 		})
 	}
 }
@@ -284,17 +290,16 @@ func TestSecretsStayOutOfErrorsAndLogs(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "fb", "right"))
 	cfg := configFor(c)
-	cfg.Timeout = time.Second
 	cfg.SASL = kafka.SASL{Mechanism: kafka.Plain, Username: "fb", Password: "hunter2"}
-	var out bytes.Buffer
+	var out logbuffer.Buffer // the client logs in the background, also after Close
 	conn, err := kafka.Connect(t.Context(), cfg, slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = conn.Check(t.Context())
 	conn.Close()
-	if bytes.Contains(out.Bytes(), []byte("hunter2")) || bytes.Contains([]byte(err.Error()), []byte("hunter2")) {
-		t.Errorf("the password shows: %v\n%s", err, out.Bytes())
+	if strings.Contains(out.String(), "hunter2") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("the password shows: %v\n%s", err, out.String())
 	}
 }
 
@@ -334,7 +339,7 @@ func TestServerIsNoBroker(t *testing.T) {
 					}
 				}
 			}()
-			conn := connect(t, kafka.Config{Brokers: []string{l.Addr().String()}, Timeout: 2 * time.Second})
+			conn := connect(t, kafka.Config{Brokers: []string{l.Addr().String()}, Timeout: time.Minute, TransactionTimeout: 3 * time.Minute})
 			wantError(t, conn.Check(t.Context()), true, nil, want)
 			_, err = conn.Sink(orders()).Resume(t.Context())
 			wantError(t, err, true, nil, want)

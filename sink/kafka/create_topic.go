@@ -52,7 +52,7 @@ func (t newTopic) createTopic(ctx context.Context) (kadm.TopicDetail, error) {
 	}
 }
 
-// mayCreate returns the error that create would return, and creates nothing.
+// mayCreate returns the error that createTopic would return, and creates nothing.
 func (t newTopic) mayCreate(ctx context.Context) error {
 	c := t.client
 	ctx, cancel := c.withRequestTimeout(ctx)

@@ -1,8 +1,11 @@
 package kafka_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -34,10 +37,15 @@ func withDead(from, to, dead int) ([]feed.Entity, checkpoint.Checkpoint) {
 	return entities, cp
 }
 
-// wantDead checks the IDs of the dead letters.
+// wantDead checks the IDs of the dead letters of the orders.
 func wantDead(t *testing.T, c *kafka.Conn, numbers ...int) {
 	t.Helper()
-	log := settled{c.Log(deadTopic, 0)}
+	wantDeadOf(t, c, orders(), numbers...)
+}
+
+func wantDeadOf(t *testing.T, c *kafka.Conn, topic kafka.Topic, numbers ...int) {
+	t.Helper()
+	log := settled{c.Log(topic.Name+sink.DeadSuffix, 0)}
 	span, err := log.Span(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -59,78 +67,82 @@ func wantDead(t *testing.T, c *kafka.Conn, numbers ...int) {
 }
 
 func TestDeadLetterTopicIsCreated(t *testing.T) {
-	t.Parallel()
-	topic := ordersWithDead()
-	topic.Partitions, topic.Key = 6, "/n"
-	topic.Config = []string{"cleanup.policy=compact", "max.message.bytes=5000"}
-	_, c, more := open(t, topic)
-	if n := len(c.PartitionInfos(deadTopic)); n != 1 {
-		t.Errorf("%d partitions, want 1", n)
-	}
-	got := config(t, c, deadTopic)
-	if strings.Contains(got["cleanup.policy"], "compact") || got["retention.ms"] != "-1" || got["max.message.bytes"] != "5000" {
-		t.Errorf("configuration %v", got)
-	}
-	if err := more().Check(t.Context()); err != nil {
-		t.Error(err)
-	}
+	inBubble(t, func(t *testing.T) {
+		topic := ordersWithDead()
+		topic.Partitions, topic.Key = 6, "/n"
+		topic.Config = []string{"cleanup.policy=compact", "max.message.bytes=5000"}
+		_, c, more := open(t, topic)
+		if n := len(c.PartitionInfos(deadTopic)); n != 1 {
+			t.Errorf("%d partitions, want 1", n)
+		}
+		got := config(t, c, deadTopic)
+		if strings.Contains(got["cleanup.policy"], "compact") || got["retention.ms"] != "-1" || got["max.message.bytes"] != "5000" {
+			t.Errorf("configuration %v", got)
+		}
+		if err := more().Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestDeadLetterTopicIsNotCreated(t *testing.T) {
-	t.Parallel()
-	topic := orders()
-	_, c, _ := open(t, topic)
-	topic.DeadLetters, topic.Create = true, false
-	s := connect(t, configFor(c)).Sink(topic)
-	want := "there is no topic shop.orders.dead, and create is off; create it with 'kafka-topics.sh"
-	wantError(t, s.Check(t.Context()), true, nil, want)
-	_, err := s.Resume(t.Context())
-	wantError(t, err, true, nil, want)
+	inBubble(t, func(t *testing.T) {
+		topic := orders()
+		_, c, _ := open(t, topic)
+		topic.DeadLetters, topic.Create = true, false
+		s := connect(t, configFor(c)).Sink(topic)
+		want := "there is no topic shop.orders.dead, and create is off; create it with 'kafka-topics.sh"
+		wantError(t, s.Check(t.Context()), true, nil, want)
+		_, err := s.Resume(t.Context())
+		wantError(t, err, true, nil, want)
+	})
 }
 
 func TestDeadLetterTopicIsUnfit(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t)
-	_, adm := admin(t, c)
-	compact := "compact"
-	if _, err := adm.CreateTopic(t.Context(), 1, 1, map[string]*string{"cleanup.policy": &compact}, deadTopic); err != nil {
-		t.Fatal(err)
-	}
-	s := connect(t, configFor(c)).Sink(ordersWithDead())
-	wantError(t, s.Check(t.Context()), true, nil, "dead-letter topic shop.orders.dead is compacted", "change its cleanup.policy")
-	_, err := s.Resume(t.Context())
-	wantError(t, err, true, nil, "dead-letter topic shop.orders.dead is compacted")
-	topic := ordersWithDead()
-	topic.Name = "feedbridge"
-	cfg := configFor(c)
-	cfg.Checkpoints = "feedbridge.dead"
-	_, err = connect(t, cfg).Sink(topic).Resume(t.Context())
-	wantError(t, err, true, nil, "dead-letter topic feedbridge.dead: this is the topic for checkpoints")
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t)
+		_, adm := admin(t, c)
+		compact := "compact"
+		if _, err := adm.CreateTopic(t.Context(), 1, 1, map[string]*string{"cleanup.policy": &compact}, deadTopic); err != nil {
+			t.Fatal(err)
+		}
+		s := connect(t, configFor(c)).Sink(ordersWithDead())
+		wantError(t, s.Check(t.Context()), true, nil, "dead-letter topic shop.orders.dead is compacted", "change its cleanup.policy")
+		_, err := s.Resume(t.Context())
+		wantError(t, err, true, nil, "dead-letter topic shop.orders.dead is compacted")
+		topic := ordersWithDead()
+		topic.Name = "feedbridge"
+		cfg := configFor(c)
+		cfg.Checkpoints = "feedbridge.dead"
+		_, err = connect(t, cfg).Sink(topic).Resume(t.Context())
+		wantError(t, err, true, nil, "dead-letter topic feedbridge.dead: this is the topic for checkpoints")
+	})
 }
 
 // The dead-letter topic may take smaller messages than the topic.
 func TestDeadLetterTopicHasALowerLimit(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t)
-	_, adm := admin(t, c)
-	limit := "2000"
-	if _, err := adm.CreateTopic(t.Context(), 1, 1, map[string]*string{"max.message.bytes": &limit}, deadTopic); err != nil {
-		t.Fatal(err)
-	}
-	s := connect(t, configFor(c)).Sink(ordersWithDead())
-	resume(t, s)
-	entities, cp := withDead(0, 1, 0)
-	entities[0].Body = noise(100_000)
-	if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
-		t.Fatal(err)
-	}
-	log := settled{connect(t, configFor(c)).Log(deadTopic, 0)}
-	for r, err := range log.Read(t.Context(), 0, 1) {
-		if err != nil || len(r.Body) < 1000 || len(r.Body) > 2000 {
-			t.Errorf("a body of %d bytes, %v", len(r.Body), err)
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t)
+		_, adm := admin(t, c)
+		limit := "2000"
+		if _, err := adm.CreateTopic(t.Context(), 1, 1, map[string]*string{"max.message.bytes": &limit}, deadTopic); err != nil {
+			t.Fatal(err)
 		}
-	}
-	wantDead(t, connect(t, configFor(c)), 0)
+		s := connect(t, configFor(c)).Sink(ordersWithDead())
+		resume(t, s)
+		entities, cp := withDead(0, 1, 0)
+		entities[0].Body = noise(100_000)
+		if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+			t.Fatal(err)
+		}
+		log := settled{connect(t, configFor(c)).Log(deadTopic, 0)}
+		for r, err := range log.Read(t.Context(), 0, 1) {
+			if err != nil || len(r.Body) < 1000 || len(r.Body) > 2000 {
+				t.Errorf("a body of %d bytes, %v", len(r.Body), err)
+			}
+		}
+		wantDead(t, connect(t, configFor(c)), 0)
+	})
 }
 
 // Nothing of a commit is published if its dead letter is refused, and no position moves.
@@ -145,177 +157,276 @@ func TestDeadLetterTopicRefuses(t *testing.T) {
 		"this user may not":     {kerr.TopicAuthorizationFailed.Code, []string{"shop.orders.dead", "--topic shop.orders.dead"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, c, more := open(t, ordersWithDead())
-			entities, cp := withDead(0, 2, 0)
-			if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
-				t.Fatal(err)
-			}
-			id := c.TopicInfo(deadTopic).TopicID
-			c.ControlKey(kmsg.Produce.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
-				c.KeepControl()
-				req := r.(*kmsg.ProduceRequest)
-				if len(req.Topics) == 0 || req.Topics[0].Topic != deadTopic && req.Topics[0].TopicID != id {
-					return nil, nil, false
+			inBubble(t, func(t *testing.T) {
+				s, c, more := open(t, ordersWithDead())
+				entities, cp := withDead(0, 2, 0)
+				if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+					t.Fatal(err)
 				}
-				resp := req.ResponseKind().(*kmsg.ProduceResponse)
-				topic, partition := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
-				topic.Topic, topic.TopicID, partition.ErrorCode = req.Topics[0].Topic, req.Topics[0].TopicID, test.code
-				topic.Partitions = append(topic.Partitions, partition)
-				resp.Topics = append(resp.Topics, topic)
-				return resp, nil, true
+				id := c.TopicInfo(deadTopic).TopicID
+				c.ControlKey(kmsg.Produce.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+					c.KeepControl()
+					req := r.(*kmsg.ProduceRequest)
+					if len(req.Topics) == 0 || req.Topics[0].Topic != deadTopic && req.Topics[0].TopicID != id {
+						return nil, nil, false
+					}
+					resp := req.ResponseKind().(*kmsg.ProduceResponse)
+					topic, partition := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
+					topic.Topic, topic.TopicID, partition.ErrorCode = req.Topics[0].Topic, req.Topics[0].TopicID, test.code
+					topic.Partitions = append(topic.Partitions, partition)
+					resp.Topics = append(resp.Topics, topic)
+					return resp, nil, true
+				})
+				entities, next := withDead(2, 4, 1)
+				wantError(t, s.Commit(t.Context(), entities, next, nil), true, nil, test.want...)
+				if now := resume(t, more()); string(now.Cursor) != string(cp.Cursor) {
+					t.Errorf("the position has moved to %s", now.Cursor)
+				}
+				// Commits without dead letters go on.
+				resume(t, s)
+				moved := cp
+				moved.Cursor = feed.Cursor("elsewhere")
+				if err := s.Commit(t.Context(), nil, moved, nil); err != nil {
+					t.Error(err)
+				}
+				wantFeed(t, s, 1)
+				wantDead(t, connect(t, configFor(c)), 1)
 			})
-			entities, next := withDead(2, 4, 1)
-			wantError(t, s.Commit(t.Context(), entities, next, nil), true, nil, test.want...)
-			if now := resume(t, more()); string(now.Cursor) != string(cp.Cursor) {
-				t.Errorf("the position has moved to %s", now.Cursor)
-			}
-			// Commits without dead letters go on.
-			resume(t, s)
-			moved := cp
-			moved.Cursor = feed.Cursor("elsewhere")
-			if err := s.Commit(t.Context(), nil, moved, nil); err != nil {
-				t.Error(err)
-			}
-			wantFeed(t, s, 1)
-			wantDead(t, connect(t, configFor(c)), 1)
 		})
 	}
 }
 
 func TestAnswerToACommitWithDeadLettersIsLost(t *testing.T) {
-	t.Parallel()
-	c, w := startWired(t)
-	s := connect(t, configFor(c)).Sink(ordersWithDead())
-	resume(t, s)
-	commit(t, s, 0, 1)
-	entities, cp := withDead(1, 3, 0)
-	w.losing(func(key kmsg.Key) bool { return key == kmsg.EndTxn })
-	wantError(t, s.Commit(t.Context(), entities, cp, nil), false, nil, "commit")
-	w.losing(nil)
-	if now := resume(t, s); now.Count != cp.Count {
-		t.Errorf("checkpoint %+v, want that of the commit whose answer was lost", now)
-	}
-	for _, e := range entities {
-		if s.IDs().Add(e.ID) {
-			t.Errorf("%s is not known", e.ID)
+	inBubble(t, func(t *testing.T) {
+		c, w := startWired(t)
+		s := connect(t, configFor(c)).Sink(ordersWithDead())
+		resume(t, s)
+		commit(t, s, 0, 1)
+		entities, cp := withDead(1, 3, 0)
+		w.losing(func(key kmsg.Key) bool { return key == kmsg.EndTxn })
+		wantError(t, s.Commit(t.Context(), entities, cp, nil), false, nil, "commit")
+		w.losing(nil)
+		if now := resume(t, s); now.Count != cp.Count {
+			t.Errorf("checkpoint %+v, want that of the commit whose answer was lost", now)
 		}
-	}
-	wantFeed(t, s, 2)
-	wantDead(t, connect(t, configFor(c)), 2)
+		for _, e := range entities {
+			if s.IDs().Add(e.ID) {
+				t.Errorf("%s is not known", e.ID)
+			}
+		}
+		wantFeed(t, s, 2)
+		wantDead(t, connect(t, configFor(c)), 2)
+	})
 }
 
 // A copy that dies within a transaction leaves a dead letter that no consumer may see.
 func TestCopyDiedWithADeadLetter(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t)
-	s := connect(t, configFor(c)).Sink(ordersWithDead())
-	resume(t, s)
-	commit(t, s, 0, 2)
-	id := sinktest.Entities(2, 1)[0].ID
-	begin(t, c, transactionalID, &kgo.Record{Topic: deadTopic, Value: []byte("torn"), Headers: []kgo.RecordHeader{{Key: message.ContentID, Value: []byte(id)}}})
-	if cp := resume(t, s); cp.Count != 2 {
-		t.Errorf("checkpoint %+v, want that of the commit", cp)
-	}
-	fresh := connect(t, configFor(c)).Sink(ordersWithDead())
-	resume(t, fresh)
-	entities, cp := withDead(2, 3, 0)
-	for _, s := range []*kafka.Sink{s, fresh} {
-		if !s.IDs().Add(id) {
-			t.Error("an entity that was never committed is known")
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t)
+		s := connect(t, configFor(c)).Sink(ordersWithDead())
+		resume(t, s)
+		commit(t, s, 0, 2)
+		id := sinktest.Entities(2, 1)[0].ID
+		begin(t, c, transactionalID, &kgo.Record{Topic: deadTopic, Value: []byte("torn"), Headers: []kgo.RecordHeader{{Key: message.ContentID, Value: []byte(id)}}})
+		if cp := resume(t, s); cp.Count != 2 {
+			t.Errorf("checkpoint %+v, want that of the commit", cp)
 		}
-	}
-	if err := fresh.Commit(t.Context(), entities, cp, nil); err != nil {
-		t.Fatal(err)
-	}
-	wantDead(t, connect(t, configFor(c)), 2)
+		fresh := connect(t, configFor(c)).Sink(ordersWithDead())
+		resume(t, fresh)
+		entities, cp := withDead(2, 3, 0)
+		for _, s := range []*kafka.Sink{s, fresh} {
+			if !s.IDs().Add(id) {
+				t.Error("an entity that was never committed is known")
+			}
+		}
+		if err := fresh.Commit(t.Context(), entities, cp, nil); err != nil {
+			t.Fatal(err)
+		}
+		wantDead(t, connect(t, configFor(c)), 2)
+	})
 }
 
 // A person may delete the dead letters, or their topic. The feed goes on.
 func TestDeadLetterTopicIsDeleted(t *testing.T) {
-	t.Parallel()
-	s, c, more := open(t, ordersWithDead())
-	entities, cp := withDead(0, 2, 0)
-	if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
-		t.Fatal(err)
-	}
-	idle := more()
-	resume(t, idle)
-	_, adm := admin(t, c)
-	if _, err := adm.DeleteTopics(t.Context(), deadTopic); err != nil {
-		t.Fatal(err)
-	}
-	resume(t, s)
-	entities, cp = withDead(2, 3, 1)
-	// The producer still has the topic that is gone.
-	wantError(t, s.Commit(t.Context(), entities, cp, nil), false, nil, "dead-letter topic shop.orders.dead")
-	resume(t, s)
-	if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
-		t.Fatal(err)
-	}
-	wantFeed(t, s, 1)
-	wantDead(t, connect(t, configFor(c)), 2)
-	// The new topic is as long as the old one was, and has another dead letter.
-	resume(t, idle)
-	if idle.IDs().Add(entities[0].ID) {
-		t.Errorf("%s is not known", entities[0].ID)
-	}
+	inBubble(t, func(t *testing.T) {
+		s, c, more := open(t, ordersWithDead())
+		entities, cp := withDead(0, 2, 0)
+		if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+			t.Fatal(err)
+		}
+		idle := more()
+		resume(t, idle)
+		_, adm := admin(t, c)
+		if _, err := adm.DeleteTopics(t.Context(), deadTopic); err != nil {
+			t.Fatal(err)
+		}
+		resume(t, s)
+		entities, cp = withDead(2, 3, 1)
+		// The producer still has the topic that is gone.
+		wantError(t, s.Commit(t.Context(), entities, cp, nil), false, nil, "dead-letter topic shop.orders.dead")
+		resume(t, s)
+		if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+			t.Fatal(err)
+		}
+		wantFeed(t, s, 1)
+		wantDead(t, connect(t, configFor(c)), 2)
+		// The new topic is as long as the old one was, and has another dead letter.
+		resume(t, idle)
+		if idle.IDs().Add(entities[0].ID) {
+			t.Errorf("%s is not known", entities[0].ID)
+		}
+	})
 }
 
 // A dead letter whose checkpoint is gone shows that the feed was published before.
 func TestDeadLetterWithoutACheckpoint(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t)
-	client, adm := admin(t, c)
-	if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, deadTopic); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: deadTopic, Value: []byte("x")}).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
-	s := connect(t, configFor(c)).Sink(ordersWithDead())
-	_, err := s.Resume(t.Context())
-	wantError(t, err, true, checkpoint.ErrMissing)
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t)
+		client, adm := admin(t, c)
+		if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, deadTopic); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: deadTopic, Value: []byte("x")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		s := connect(t, configFor(c)).Sink(ordersWithDead())
+		_, err := s.Resume(t.Context())
+		wantError(t, err, true, checkpoint.ErrMissing)
+	})
 }
 
 func TestMissingKeyIsADeadLetter(t *testing.T) {
-	t.Parallel()
-	topic := orders()
-	topic.Key, topic.MissingKey = "/id", kafka.KeyDeadLetter
-	s, c, _ := open(t, topic)
-	entities, cp := withDead(0, 1, 0)
-	wantError(t, s.Fits(entities[0]), false, sink.ErrNoKey, "the entity has no key: its body has nothing at /id")
-	if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
-		t.Fatal(err)
-	}
-	wantDead(t, connect(t, configFor(c)), 0)
+	inBubble(t, func(t *testing.T) {
+		topic := orders()
+		topic.Key, topic.MissingKey = "/id", kafka.KeyDeadLetter
+		s, c, _ := open(t, topic)
+		entities, cp := withDead(0, 1, 0)
+		wantError(t, fits(s, entities[0]), false, sink.ErrNoKey, "the entity has no key: its body has nothing at /id")
+		if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+			t.Fatal(err)
+		}
+		wantDead(t, connect(t, configFor(c)), 0)
+	})
 }
 
 // Several feeds share a topic, and so its dead letters; each knows its own only.
 func TestDeadLettersOfASharedTopic(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t)
-	topic := ordersWithDead()
-	topic.Shared = true
-	other := topic
-	other.Feed = "returns"
-	a, b := connect(t, configFor(c)).Sink(topic), connect(t, configFor(c)).Sink(other)
-	resume(t, a)
-	resume(t, b)
-	entities, cp := withDead(0, 1, 0)
-	if err := a.Commit(t.Context(), entities, cp, nil); err != nil {
-		t.Fatal(err)
-	}
-	fresh := connect(t, configFor(c)).Sink(other)
-	for _, s := range []*kafka.Sink{b, fresh} {
-		resume(t, s)
-		if s.IDs().Len() != 0 {
-			t.Error("the ID of another feed's dead letter is known")
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t)
+		topic := ordersWithDead()
+		topic.Shared = true
+		other := topic
+		other.Feed = "returns"
+		a, b := connect(t, configFor(c)).Sink(topic), connect(t, configFor(c)).Sink(other)
+		resume(t, a)
+		resume(t, b)
+		entities, cp := withDead(0, 1, 0)
+		if err := a.Commit(t.Context(), entities, cp, nil); err != nil {
+			t.Fatal(err)
 		}
+		fresh := connect(t, configFor(c)).Sink(other)
+		for _, s := range []*kafka.Sink{b, fresh} {
+			resume(t, s)
+			if s.IDs().Len() != 0 {
+				t.Error("the ID of another feed's dead letter is known")
+			}
+		}
+		fresh = connect(t, configFor(c)).Sink(topic)
+		resume(t, fresh)
+		if fresh.IDs().Len() != 1 {
+			t.Error("the dead letter is not known")
+		}
+	})
+}
+
+// Two copies commit versions of the same entry, of which some are dead letters. The clock of
+// each is behind that of the one before.
+func TestMarksOfCopiesWhoseClocksDiffer(t *testing.T) {
+	t.Parallel()
+	for name, dead := range map[string][]bool{
+		"the newest version is a dead letter": {false, true},
+		"the newest version is in the topic":  {true, false},
+		"back and forth":                      {true, false, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				_, _, more := open(t, ordersWithDead())
+				clock := time.Now().Add(10 * time.Minute)
+				var version []feed.Entity
+				for i, isDead := range dead {
+					copy := more()
+					copy.SetClock(func() time.Time { return clock })
+					resume(t, copy)
+					version = marked(0, 1)
+					version[0].Mark, version[0].Dead = fmt.Sprint("v1;", i), nil
+					if isDead {
+						version[0].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+					}
+					cp := sinktest.At(i + 1)
+					cp.Count -= uint64(len(slices.DeleteFunc(slices.Clone(dead[:i+1]), func(d bool) bool { return !d })))
+					if err := copy.Commit(t.Context(), version, cp, nil); err != nil {
+						t.Fatal(err)
+					}
+					wantMarks(t, copy, version)
+					clock = clock.Add(-time.Minute)
+				}
+				wantMarks(t, more(), version)
+			})
+		})
 	}
-	fresh = connect(t, configFor(c)).Sink(topic)
-	resume(t, fresh)
-	if fresh.IDs().Len() != 1 {
-		t.Error("the dead letter is not known")
-	}
+}
+
+// A topic may refuse times that are far ahead: those of a copy whose clock is wrong, and then those
+// of the other copies, which follow them.
+func TestTimeOfARecordIsRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, c, _ := open(t, ordersWithDead())
+		s.SetClock(func() time.Time { return time.Now().AddDate(1, 0, 0) })
+		refuse := true
+		c.ControlKey(kmsg.Produce.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			c.KeepControl()
+			req := r.(*kmsg.ProduceRequest)
+			if !refuse || len(req.Topics) == 0 {
+				return nil, nil, false
+			}
+			resp := req.ResponseKind().(*kmsg.ProduceResponse)
+			topic, partition := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
+			topic.Topic, topic.TopicID, partition.ErrorCode = req.Topics[0].Topic, req.Topics[0].TopicID, kerr.InvalidTimestamp.Code
+			topic.Partitions = append(topic.Partitions, partition)
+			resp.Topics = append(resp.Topics, topic)
+			refuse = false
+			return resp, nil, true
+		})
+		err := s.Commit(t.Context(), marked(0, 1), sinktest.At(1), nil)
+		wantError(t, err, true, nil, "INVALID_TIMESTAMP", "correct the clocks", "message.timestamp.after.max.ms")
+		resume(t, s)
+		commitMarked(t, s, marked(0, 1), 1)
+	})
+}
+
+// Records of another feed in the topic, whose clock is ahead, do not change the order in which the
+// marks of this feed are loaded.
+func TestMarksBehindARecordOfAnotherFeed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t)
+		topic := ordersWithDead()
+		topic.Shared = true
+		other := topic
+		other.Feed = "returns"
+		ahead := connect(t, configFor(c)).Sink(other)
+		ahead.SetClock(func() time.Time { return time.Now().Add(10 * time.Minute) })
+		resume(t, ahead)
+		commitMarked(t, ahead, marked(5, 1), 1)
+		s := connect(t, configFor(c)).Sink(topic)
+		resume(t, s)
+		entities := marked(0, 1)
+		commitMarked(t, s, entities, 1)
+		entities[0].Mark, entities[0].Dead = "v1;later", &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+		cp := sinktest.At(2)
+		cp.Count--
+		if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+			t.Fatal(err)
+		}
+		wantMarks(t, connect(t, configFor(c)).Sink(topic), entities)
+	})
 }

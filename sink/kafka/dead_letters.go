@@ -135,8 +135,8 @@ func (d *deadLetters) waitStable(ctx context.Context, meanwhile meanwhile) (offs
 }
 
 // makeRecord returns the record of a dead letter. topicLimit is the largest batch that the other
-// topic takes, which is also that of the producer.
-func (d *deadLetters) makeRecord(e feed.Entity, topicLimit int64) (kgo.Record, error) {
+// topic takes, which is also that of the producer. The headers are in the given memory.
+func (d *deadLetters) makeRecord(e feed.Entity, topicLimit int64, headers *headerMemory) (kgo.Record, error) {
 	if d == nil {
 		return kgo.Record{}, feed.Permanent(fmt.Errorf("entity %q is a dead letter, and the topic has no dead-letter topic", e.ID))
 	}
@@ -147,7 +147,7 @@ func (d *deadLetters) makeRecord(e feed.Entity, topicLimit int64) (kgo.Record, e
 	if body == nil {
 		body = []byte{}
 	}
-	return kgo.Record{Topic: d.name, Value: body, Headers: recordHeaders(fields)}, nil
+	return kgo.Record{Topic: d.name, Value: body, Headers: headers.convert(fields)}, nil
 }
 
 // explainWriteError returns the error of a commit whose dead letters were refused.

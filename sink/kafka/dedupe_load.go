@@ -23,6 +23,7 @@ type dedupeLoader struct {
 	client *client
 	topic  Topic
 	ids    *sink.IDs
+	times  *recordTimes
 
 	// seen is the state of the topic that ids was last caught up with: the topic's id, the next
 	// offset of each partition and of the dead letters, the checkpoint, and when a person last
@@ -68,6 +69,7 @@ func (l *dedupeLoader) searchLimit() int64 { return 16 * int64(l.topic.Window) }
 // resetIDs empties ids, for the topic that d describes.
 func (l *dedupeLoader) resetIDs(d kadm.TopicDetail) {
 	l.ids.Reset()
+	l.times.newest = time.Time{}
 	l.seen.id, l.seen.known, l.seen.next, l.seen.deadNext = d.ID, true, make([]int64, len(d.Partitions)), 0
 }
 
@@ -188,9 +190,6 @@ func (l *dedupeLoader) loadRanges(ctx context.Context, ranges []offsetRange) (in
 		if err != nil {
 			return 0, err
 		}
-		if r != nil {
-			open = append(open, t)
-		}
 		if part.from > part.start {
 			// Records before the first one that was read here are unknown.
 			if r == nil {
@@ -198,6 +197,12 @@ func (l *dedupeLoader) loadRanges(ctx context.Context, ranges []offsetRange) (in
 			} else {
 				since = max(since, r.Timestamp.UnixMilli())
 			}
+		}
+		if r, err = l.peekOwnRecord(ctx, t); err != nil {
+			return 0, err
+		}
+		if r != nil {
+			open = append(open, t)
 		}
 	}
 	n := 0
@@ -208,15 +213,14 @@ func (l *dedupeLoader) loadRanges(ctx context.Context, ranges []offsetRange) (in
 				oldest, record = i, t.records[0]
 			}
 		}
-		if l.isOwnRecord(record) {
-			l.ids.LoadMessage(headerFields(record.Headers))
-			if whole && record.Timestamp.UnixMilli() >= since {
-				n++
-			}
+		l.ids.LoadMessage(headerFields(record.Headers))
+		l.times.noteRecord(record)
+		if whole && record.Timestamp.UnixMilli() >= since {
+			n++
 		}
 		t := open[oldest]
 		t.records = t.records[1:]
-		switch r, err := t.peekRecord(ctx); {
+		switch r, err := l.peekOwnRecord(ctx, t); {
 		case err != nil:
 			return 0, err
 		case r == nil:
@@ -224,6 +228,18 @@ func (l *dedupeLoader) loadRanges(ctx context.Context, ranges []offsetRange) (in
 		}
 	}
 	return n, nil
+}
+
+// peekOwnRecord returns the next record of this feed, nil at the end. It drops those of other
+// feeds before it: their timestamps say nothing about the order of this feed's.
+func (l *dedupeLoader) peekOwnRecord(ctx context.Context, t *partitionReader) (*kgo.Record, error) {
+	for {
+		r, err := t.peekRecord(ctx)
+		if err != nil || r == nil || l.isOwnRecord(r) {
+			return r, err
+		}
+		t.records = t.records[1:]
+	}
 }
 
 // partitionReader reads the rest of a partition.
@@ -309,20 +325,35 @@ func (l *dedupeLoader) endsAfter(written kadm.Offsets) []int64 {
 	return ends
 }
 
-// compareEnds returns an error if a partition of the topic is shorter than it was, as far as the
-// broker knows that answers. Whether messages are lost, the next Resume finds out.
-func (l *dedupeLoader) compareEnds(ctx context.Context) error {
-	partitions := make([]int32, len(l.seen.next))
-	for p := range partitions {
-		partitions[p] = int32(p)
+// knownPartitions returns the partitions of the topic that compareEnds compares.
+func (l *dedupeLoader) knownPartitions() (known kadm.TopicsSet) {
+	for p := range l.seen.next {
+		known.Add(l.topic.Name, int32(p))
 	}
-	ends, err := l.client.listOffsets(ctx, l.topic.Name, partitions, endOffset)
+	return known
+}
+
+// compareEnds returns an error if a partition of the topic is shorter than it was, as far as the
+// broker knows that answers. Whether messages are lost, the next Resume finds out. stable has last
+// stable offsets of partitions, which ended there or later a moment ago: if these reach as far as
+// the topic has reached, no broker is asked. A transaction of another program may hold them back.
+func (l *dedupeLoader) compareEnds(ctx context.Context, stable map[int32]int64) error {
+	var asked []int32
+	for p, n := range l.seen.next {
+		if stable[int32(p)] < n {
+			asked = append(asked, int32(p))
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	ends, err := l.client.listOffsets(ctx, l.topic.Name, asked, endOffset)
 	if err != nil {
 		return err
 	}
-	for p, n := range l.seen.next {
-		if ends[p] < n {
-			return fmt.Errorf("partition %d of the topic ends at offset %d, and has ended at %d", p, ends[p], n)
+	for i, p := range asked {
+		if n := l.seen.next[p]; ends[i] < n {
+			return fmt.Errorf("partition %d of the topic ends at offset %d, and has ended at %d", p, ends[i], n)
 		}
 	}
 	return nil

@@ -6,8 +6,8 @@
 // key <topic>/<feed>, those of one topic in one partition. [Conn.Log] reads a topic back,
 // including messages of other programs.
 //
-// Consumers must read with isolation.level=read_committed. docs/kafka.md has the rest of what a
-// user must know, such as permissions, keys, compaction and durability.
+// Consumers must read with isolation.level=read_committed. docs/kafka.md describes permissions,
+// keys, compaction and durability for users.
 //
 // # How a commit works
 //
@@ -29,8 +29,8 @@
 //  5. commits the transaction.
 //
 // Later commits are the steps 3 and 5, and step 4 if a connection of the producer was made
-// or lost since the last step 4. After any error the producer is closed, and the next Commit
-// begins with step 1.
+// or lost since the last step 4. After any error the producer is closed, and after two minutes
+// without a commit; see idleProducers. Then the next Commit begins with step 1.
 //
 // # Why nothing is lost or comes twice
 //

@@ -2,6 +2,8 @@ package kafka_test
 
 import (
 	"errors"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,148 +20,153 @@ import (
 // Somebody adds partitions to the checkpoint topic, and the feed's messages are too far back
 // in a shared topic to be found. Its checkpoint is found in the partition where it was.
 func TestCheckpointLiesInAnotherPartition(t *testing.T) {
-	t.Parallel()
-	rare := orders()
-	rare.Shared, rare.Window = true, 1
-	s, c, more := open(t, rare)
-	commit(t, s, 0, 5)
-	busy := rare
-	busy.Feed = "busy"
-	b := connect(t, configFor(c)).Sink(busy)
-	resume(t, b)
-	for i := range 5 {
-		if err := b.Commit(t.Context(), sinktest.Entities(i*10, 10), sinktest.At(i*10+10), nil); err != nil {
+	inBubble(t, func(t *testing.T) {
+		rare := orders()
+		rare.Shared, rare.Window = true, 1
+		s, c, more := open(t, rare)
+		commit(t, s, 0, 5)
+		busy := rare
+		busy.Feed = "busy"
+		b := connect(t, configFor(c)).Sink(busy)
+		resume(t, b)
+		for i := range 5 {
+			if err := b.Commit(t.Context(), sinktest.Entities(i*10, 10), sinktest.At(i*10+10), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, adm := admin(t, c)
+		if r, err := adm.UpdatePartitions(t.Context(), 97, "feedbridge.checkpoints"); err != nil || r.Error() != nil {
+			t.Fatal(err, r)
+		}
+		// It is found, by a new copy and by the one that lives, and stays where it is.
+		late := more()
+		for n, s := range []*kafka.Sink{s, late, s, late} {
+			if cp := resume(t, s); cp.Count != uint64(5+n) {
+				t.Errorf("checkpoint %+v, want the newest", cp)
+			}
+			commit(t, s, 5+n, 6+n)
+		}
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(900, 1), sinktest.At(10), nil), false, checkpoint.ErrConflict)
+		if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(3))); err != nil {
 			t.Fatal(err)
 		}
-	}
-	_, adm := admin(t, c)
-	if r, err := adm.UpdatePartitions(t.Context(), 17, "feedbridge.checkpoints"); err != nil || r.Error() != nil {
-		t.Fatal(err, r)
-	}
-	// It is found, by a new copy and by the one that lives, and stays where it is.
-	late := more()
-	for n, s := range []*kafka.Sink{s, late, s, late} {
-		if cp := resume(t, s); cp.Count != uint64(5+n) {
-			t.Errorf("checkpoint %+v, want the newest", cp)
+		if cp := resume(t, s); cp.Count != 3 {
+			t.Errorf("checkpoint %+v, want the one that was set", cp)
 		}
-		commit(t, s, 5+n, 6+n)
-	}
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(900, 1), sinktest.At(10), nil), false, checkpoint.ErrConflict)
-	if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(3))); err != nil {
-		t.Fatal(err)
-	}
-	if cp := resume(t, s); cp.Count != 3 {
-		t.Errorf("checkpoint %+v, want the one that was set", cp)
-	}
+	})
 }
 
 // The topic's only checkpoint is another feed's, in another partition.
 func TestCheckpointOfAnotherFeedLiesInAnotherPartition(t *testing.T) {
-	t.Parallel()
-	s, c, _ := open(t, orders())
-	commit(t, s, 0, 1)
-	_, adm := admin(t, c)
-	if r, err := adm.UpdatePartitions(t.Context(), 17, "feedbridge.checkpoints"); err != nil || r.Error() != nil {
-		t.Fatal(err, r)
-	}
-	topic := orders()
-	topic.Feed = "parcels"
-	_, err := connect(t, configFor(c)).Sink(topic).Resume(t.Context())
-	wantError(t, err, true, checkpoint.ErrForeign, `checkpoint of feed "orders"`)
+	inBubble(t, func(t *testing.T) {
+		s, c, _ := open(t, orders())
+		commit(t, s, 0, 1)
+		_, adm := admin(t, c)
+		if r, err := adm.UpdatePartitions(t.Context(), 97, "feedbridge.checkpoints"); err != nil || r.Error() != nil {
+			t.Fatal(err, r)
+		}
+		topic := orders()
+		topic.Feed = "parcels"
+		_, err := connect(t, configFor(c)).Sink(topic).Resume(t.Context())
+		wantError(t, err, true, checkpoint.ErrForeign, `checkpoint of feed "orders"`)
+	})
 }
 
 // A coordinator that is loading does not report the state of a transaction. The transaction
 // that holds the partition back is another program's, and the copy that is alive is not
 // disturbed.
 func TestALookThatIsToldNothingFencesNobody(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t)
-	cfg := configFor(c)
-	cfg.Timeout = 5 * time.Second
-	s := connect(t, cfg).Sink(orders())
-	resume(t, s)
-	commit(t, s, 0, 10)
-	tell(c, func(string) *kadm.DescribedTransaction {
-		return &kadm.DescribedTransaction{Err: kerr.CoordinatorLoadInProgress}
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t)
+		cfg := configFor(c)
+		cfg.Timeout = 5 * time.Second
+		s := connect(t, cfg).Sink(orders())
+		resume(t, s)
+		commit(t, s, 0, 10)
+		tell(c, func(string) *kadm.DescribedTransaction {
+			return &kadm.DescribedTransaction{Err: kerr.CoordinatorLoadInProgress}
+		})
+		begin(t, c, "other", beside(t, c))
+		_, err := connect(t, cfg).Sink(orders()).Resume(t.Context())
+		wantError(t, err, false, nil, "is held back by")
+		if err := s.Commit(t.Context(), sinktest.Entities(10, 10), sinktest.At(20), nil); err != nil {
+			t.Errorf("the living copy was fenced by a look: %v", err)
+		}
 	})
-	begin(t, c, "other", beside(t, c))
-	_, err := connect(t, cfg).Sink(orders()).Resume(t.Context())
-	wantError(t, err, false, nil, "is held back by")
-	if err := s.Commit(t.Context(), sinktest.Entities(10, 10), sinktest.At(20), nil); err != nil {
-		t.Errorf("the living copy was fenced by a look: %v", err)
-	}
 }
 
 // A wait aborts the open transaction of an id once, and never again: a copy that is alive may
 // have continued with the id.
 func TestALookEndsATransactionOnce(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t)
-	cfg := configFor(c)
-	cfg.Timeout = 5 * time.Second
-	s := connect(t, cfg).Sink(orders())
-	resume(t, s)
-	commit(t, s, 0, 2)
-	begin(t, c, "other", beside(t, c))
-	tell(c, func(id string) *kadm.DescribedTransaction {
-		return &kadm.DescribedTransaction{TxnID: id, State: "Ongoing", StartTimestamp: 1}
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t)
+		cfg := configFor(c)
+		cfg.Timeout = 5 * time.Second
+		s := connect(t, cfg).Sink(orders())
+		resume(t, s)
+		commit(t, s, 0, 2)
+		begin(t, c, "other", beside(t, c))
+		tell(c, func(id string) *kadm.DescribedTransaction {
+			return &kadm.DescribedTransaction{TxnID: id, State: "Ongoing", StartTimestamp: 1}
+		})
+		taken := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Observe: true, Count: -1})
+		_, err := connect(t, cfg).Sink(orders()).Resume(t.Context())
+		wantError(t, err, false, nil, "is held back by")
+		if n := taken.Hits(); n != 1 {
+			t.Errorf("the id was taken %d times, want once", n)
+		}
 	})
-	taken := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Observe: true, Count: -1})
-	_, err := connect(t, cfg).Sink(orders()).Resume(t.Context())
-	wantError(t, err, false, nil, "is held back by")
-	if n := taken.Hits(); n != 1 {
-		t.Errorf("the id was taken %d times, want once", n)
-	}
 }
 
 // A commit begins after the look that has found none under way. It does not hang.
 func TestCommitBeginsDuringALook(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t)
-	cfg := configFor(c)
-	cfg.Timeout = 10 * time.Second
-	living, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
-	resume(t, living)
-	commit(t, living, 0, 2)
-	held, release := hold(c, kmsg.EndTxn, func(kmsg.Request) bool { return true })
-	committed, resumed := make(chan error, 1), make(chan error, 1)
-	go func() { committed <- living.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil) }()
-	<-held
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t)
+		cfg := configFor(c)
+		cfg.Timeout = 10 * time.Second
+		living, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
+		resume(t, living)
+		commit(t, living, 0, 2)
+		held, release := hold(c, kmsg.EndTxn, func(kmsg.Request) bool { return true })
+		committed, resumed := make(chan error, 1), make(chan error, 1)
+		go func() { committed <- living.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil) }()
+		<-held
 
-	_, adm := admin(t, c)
-	described, err := adm.DescribeTransactions(t.Context(), transactionalID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := described[transactionalID]
-	before.State = "CompleteCommit"
-	looks, again := 0, make(chan struct{})
-	tell(c, func(id string) *kadm.DescribedTransaction {
-		if id != transactionalID {
+		_, adm := admin(t, c)
+		described, err := adm.DescribeTransactions(t.Context(), transactionalID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := described[transactionalID]
+		before.State = "CompleteCommit"
+		looks, again := 0, make(chan struct{})
+		tell(c, func(id string) *kadm.DescribedTransaction {
+			if id != transactionalID {
+				return nil
+			}
+			switch looks++; looks {
+			case 1:
+				return &before
+			case 3: // after the second of the same look
+				close(again)
+			}
 			return nil
+		})
+		go func() { _, err := idle.Resume(t.Context()); resumed <- err }()
+		select {
+		case <-again:
+		case err := <-resumed:
+			resumed <- err
 		}
-		switch looks++; looks {
-		case 1:
-			return &before
-		case 3: // after the second of the same look
-			close(again)
+		release()
+		if err := <-committed; err != nil {
+			t.Errorf("the commit was taken for one that hangs: %v", err)
 		}
-		return nil
+		if err := <-resumed; err != nil {
+			t.Error(err)
+		}
+		wantFeed(t, idle, 4)
 	})
-	go func() { _, err := idle.Resume(t.Context()); resumed <- err }()
-	select {
-	case <-again:
-	case err := <-resumed:
-		resumed <- err
-	}
-	release()
-	if err := <-committed; err != nil {
-		t.Errorf("the commit was taken for one that hangs: %v", err)
-	}
-	if err := <-resumed; err != nil {
-		t.Error(err)
-	}
-	wantFeed(t, idle, 4)
 }
 
 // tell makes the cluster answer with the state of a transactional ID that f returns, unless
@@ -185,10 +192,44 @@ func tell(c *kfake.Cluster, f func(id string) *kadm.DescribedTransaction) {
 }
 
 func TestCheckSeesThatTheTopicIsAnotherFeeds(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, c, _ := open(t, orders())
+		commit(t, s, 0, 2)
+		stranger := orders()
+		stranger.Feed = "letters"
+		wantError(t, connect(t, configFor(c)).Sink(stranger).Check(t.Context()), true, checkpoint.ErrForeign)
+	})
+}
+
+// Feeds that start for the first time look for a checkpoint in all partitions. They read each of
+// them once, and not once per feed.
+func TestNewFeedsReadAllPartitionsOnce(t *testing.T) {
 	t.Parallel()
-	s, c, _ := open(t, orders())
-	commit(t, s, 0, 2)
-	stranger := orders()
-	stranger.Feed = "letters"
-	wantError(t, connect(t, configFor(c)).Sink(stranger).Check(t.Context()), true, checkpoint.ErrForeign)
+	c := startCluster(t)
+	conn := connect(t, configFor(c))
+	const feeds = 40
+	name := func(n int) kafka.Topic {
+		topic := orders()
+		topic.Name = "shop.orders." + strconv.Itoa(n)
+		return topic
+	}
+	for n := range feeds {
+		s := conn.Sink(name(n))
+		resume(t, s)
+		commit(t, s, 0, 1)
+	}
+	var fetches atomic.Int32
+	c.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		fetches.Add(1)
+		return nil, nil, false
+	})
+	fresh := connect(t, configFor(c))
+	for n := range feeds {
+		resume(t, fresh.Sink(name(1000+n)))
+	}
+	// Each reads its own partition, and again for the newest checkpoint.
+	if n := fetches.Load(); n > 4*feeds {
+		t.Errorf("%d new feeds have made %d fetches, want few of each", feeds, n)
+	}
 }

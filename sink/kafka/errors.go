@@ -25,10 +25,11 @@ import (
 // with a cure is permanent.
 var cures = map[*kerr.Error]string{
 	kerr.ClusterAuthorizationFailed:  "this user lacks a right to the cluster; before Kafka 2.8 a producer needs IdempotentWrite on it",
-	kerr.TopicAuthorizationFailed:    "this user lacks a right to a topic; grant what the documentation lists",
+	kerr.TopicAuthorizationFailed:    "this user lacks a right to a topic; grant what docs/kafka.md#acls lists",
 	kerr.SecurityDisabled:            "the brokers have no authorizer",
 	kerr.InvalidTransactionTimeout:   "lower transaction_timeout, or raise the brokers' transaction.max.timeout.ms",
 	kerr.InvalidRecord:               "the topic refuses the message; is it compacted, which takes no messages without a key?",
+	kerr.InvalidTimestamp:            "the topic refuses the time of the message; correct the clocks of the copies, and if the times of earlier messages are ahead, raise its message.timestamp.after.max.ms",
 	kerr.InvalidTopicException:       "the name of the topic is not valid in Kafka",
 	kerr.PolicyViolation:             "the cluster's policy forbids it; ask its administrator",
 	kerr.UnsupportedCompressionType:  "the brokers do not know this compression; set another one",
@@ -142,6 +143,11 @@ func (d *diagnosis) explainError(ctx context.Context, err error) error {
 			return d.explainKafka(err)
 		}
 	}
+	return d.explainConnection(err)
+}
+
+// explainConnection explains an error of a connection, or of its absence.
+func (d *diagnosis) explainConnection(err error) error {
 	var (
 		untrusted *tls.CertificateVerificationError
 		plaintext tls.RecordHeaderError

@@ -2,7 +2,10 @@ package kafka
 
 import (
 	"context"
+	"log/slog"
+	"net"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -19,15 +22,15 @@ func (l *Log) Kept() int { return len(l.keptRecords()) }
 // KeptBytes returns how many bytes are held with them.
 func (l *Log) KeptBytes() (n int) {
 	for _, k := range l.keptRecords() {
-		n += len(k.Value)
-		for _, h := range k.Headers {
+		n += len(k.Body)
+		for _, h := range k.Header {
 			n += len(h.Value)
 		}
 	}
 	return n
 }
 
-func (l *Log) keptRecords() (records []*kgo.Record) {
+func (l *Log) keptRecords() (records []feed.Record) {
 	l.kept.Take(func(r rest) bool {
 		records = r.records
 		return false
@@ -64,7 +67,7 @@ func (s *Sink) Doubt() { s.hung.last = kadm.Offsets{"missing": {0: {}}} }
 // AwaitEnd waits until the last commit of s is ended.
 func (s *Sink) AwaitEnd(t testing.TB) {
 	t.Helper()
-	if err := s.hung.awaitEnd(t.Context()); err != nil {
+	if _, err := s.hung.awaitEnd(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -77,4 +80,33 @@ func (s *Sink) StoredEnds(t testing.TB) []int64 {
 		t.Fatal(err)
 	}
 	return last.ends
+}
+
+// SetClock sets the clock for the timestamps of records.
+func (s *Sink) SetClock(now func() time.Time) { s.records.times.now = now }
+
+// ConnectVia is [Connect] with a function that makes the connections to the brokers.
+func ConnectVia(t testing.TB, cfg Config, log *slog.Logger, dial func(ctx context.Context, network, addr string) (net.Conn, error)) *Conn {
+	t.Helper()
+	conn, err := Connect(t.Context(), cfg, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := conn.client
+	c.kgo.Close()
+	c.opts = append(c.opts, kgo.Dialer(dial))
+	if c.kgo, err = kgo.NewClient(c.opts...); err != nil {
+		t.Fatal(err)
+	}
+	c.admin = kadm.NewClient(c.kgo)
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+// CheckpointPartitions is how many partitions a checkpoint topic is created with.
+const CheckpointPartitions = checkpointPartitions
+
+// NewFeedBalancer returns the balancer of a fleet, for the number of feeds in each partition.
+func NewFeedBalancer(topic string, feeds func(partitions int) []int) kgo.GroupBalancer {
+	return feedBalancer{kgo.CooperativeStickyBalancer(), topic, feeds}
 }

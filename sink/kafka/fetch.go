@@ -33,6 +33,8 @@ type reader struct {
 	id *kadm.TopicID
 	// size is the stored size of the last fetch, in bytes.
 	size int64
+	// stable is the end of the committed records of the partition at that time.
+	stable int64
 	// byID reports that the last fetch named the topic by its id, so the answer cannot be about
 	// another topic of the same name.
 	byID bool
@@ -130,7 +132,7 @@ func (r *reader) fetchOnce(ctx context.Context, from, to int64, atMost int32) ([
 	}
 	var behind int64
 	got.RecordBatches, behind = cutBatches(got.RecordBatches, to)
-	r.size = int64(len(got.RecordBatches))
+	r.size, r.stable = int64(len(got.RecordBatches)), got.LastStableOffset
 	read, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		Offset: from, IsolationLevel: kgo.ReadCommitted(), Topic: r.topic, Partition: r.partition,
 	}, got, r.client.decompressor, nil)

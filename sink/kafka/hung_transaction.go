@@ -31,7 +31,8 @@ import (
 //   - before an id is reused: a sink initializes its id only while no transaction is open in
 //     the feed's partitions, and waits for that again after it (beforeReuse);
 //   - after a commit: the next commit of the same sink waits until the markers of
-//     the last one are written (afterCommit, awaitEnd);
+//     the last one are written (afterCommit, awaitEnd), also if its producer was closed
+//     meanwhile, and it is about to initialize the id again;
 //   - while Resume waits for a partition: a hung transaction of the feed is ended with the
 //     outcome that the coordinator reports (endIfHung).
 
@@ -42,7 +43,7 @@ type hungTransaction struct {
 	topics       []string // that the feed's entities and dead letters are published to
 	checkpoints  *checkpointStore
 	transactions *transactions
-	// last is what the last commit of this sink has written, as long as it may hang.
+	// last has the offsets of the last commit of this sink, as long as it may hang.
 	last kadm.Offsets
 	cure *cure // nil unless one is under way
 }
@@ -101,7 +102,7 @@ func (h *hungTransaction) newStableWait(topic string, partitions ...int32) stabl
 // another program's transaction holds a partition back, the coordinator is asked.
 const endsWithin = 100 * time.Millisecond
 
-// afterCommit records what a commit of this sink has written.
+// afterCommit records the offsets that a commit of this sink has written.
 func (h *hungTransaction) afterCommit(written kadm.Offsets) {
 	if h.possible() {
 		h.last = written
@@ -115,43 +116,58 @@ var errHangs = errors.New("the last commit is not ended in all partitions, thoug
 // error if it hangs, or if the cluster does not report it for twice the timeout. The wait costs
 // no time: a transaction that begins before the markers of the last one are written is made to
 // wait 20 ms and more by the broker (add.partitions.to.txn.retry.backoff.ms).
-func (h *hungTransaction) awaitEnd(ctx context.Context) error {
-	if h.endsSoon(ctx) {
-		h.last = nil
-		return nil
+//
+// It returns the last stable offsets of the other partitions, too, or nil if it has not asked: that
+// saves a request.
+func (h *hungTransaction) awaitEnd(ctx context.Context, others kadm.TopicsSet) (stable topicOffsets, err error) {
+	if len(h.last) == 0 {
+		return nil, nil
 	}
-	backoff := retry.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}
+	if stable, ended := h.endsSoon(ctx, others); ended {
+		h.last = nil
+		return stable, nil
+	}
+	// All feeds wait when the broker is busy, as after a takeover. Asked twenty times a second by
+	// each, it takes longer still.
+	backoff := retry.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond}
 	for began := time.Now(); ; {
 		ended, err := h.lastEnded(ctx)
 		// A connection that is dead is closed after the timeout. Then kgo opens another one.
 		switch {
 		case ended:
 			h.last = nil
-			return nil
+			return nil, nil
 		case errors.Is(err, errHangs), err != nil && time.Since(began) > 2*h.client.cfg.Timeout:
-			return err
+			return nil, err
 		}
 		if err := backoff.Wait(ctx); err != nil {
-			return err
+			return nil, err
 		}
 	}
 }
 
-// endsSoon reports whether the last commit is ended within endsWithin, as the partitions show.
-func (h *hungTransaction) endsSoon(ctx context.Context) bool {
+// endsSoon reports whether the last commit is ended within endsWithin, as the partitions show. It
+// returns the last stable offsets of these partitions and of the others.
+func (h *hungTransaction) endsSoon(ctx context.Context, others kadm.TopicsSet) (stable topicOffsets, ended bool) {
 	ctx, cancel := h.client.withTimeout(ctx, endsWithin)
 	defer cancel()
-	for topic, partitions := range h.last {
-		var numbers []int32
-		var behind []int64
-		for n, end := range partitions {
-			numbers, behind = append(numbers, n), append(behind, end.At)
+	asked := h.last.TopicsSet()
+	asked.Merge(others)
+	backoff := retry.Backoff{Min: 2 * time.Millisecond, Max: endsWithin}
+	for {
+		stable, err := h.client.listTopicOffsets(ctx, asked, stableOffset)
+		if err != nil {
+			return nil, false
 		}
-		if _, err := h.newStableWait(topic, numbers...).upTo(ctx, behind); err != nil {
-			return false
+		ended := true
+		h.last.Each(func(behind kadm.Offset) { ended = ended && stable[behind.Topic][behind.Partition] >= behind.At })
+		if ended {
+			return stable, true
+		}
+		if backoff.Wait(ctx) != nil {
+			return nil, false
 		}
 	}
-	return true
 }
 
 // lastEnded reports whether the last commit of this sink is ended wherever it wrote. It

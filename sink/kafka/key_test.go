@@ -66,47 +66,49 @@ func consume(t *testing.T, c *kfake.Cluster, n int) (all []*kgo.Record) {
 }
 
 func TestKeysArePlacedAsTheJavaClientDoes(t *testing.T) {
-	t.Parallel()
-	topic := orders()
-	topic.Key, topic.Partitions = "/n", 6
-	s, c, _ := open(t, topic)
-	commit(t, s, 0, 100)
-	commit(t, s, 100, 200)
-	seen, last := map[int32]int{}, map[int32]string{}
-	for _, r := range consume(t, c, 200) {
-		if want := (murmur2(r.Key) & 0x7fffffff) % 6; r.Partition != want {
-			t.Errorf("key %s is in partition %d, want %d", r.Key, r.Partition, want)
+	inBubble(t, func(t *testing.T) {
+		topic := orders()
+		topic.Key, topic.Partitions = "/n", 6
+		s, c, _ := open(t, topic)
+		commit(t, s, 0, 100)
+		commit(t, s, 100, 200)
+		seen, last := map[int32]int{}, map[int32]string{}
+		for _, r := range consume(t, c, 200) {
+			if want := (murmur2(r.Key) & 0x7fffffff) % 6; r.Partition != want {
+				t.Errorf("key %s is in partition %d, want %d", r.Key, r.Partition, want)
+			}
+			if want := fmt.Sprintf(`{"n":%s}`, r.Key); string(r.Value) != want {
+				t.Errorf("key %s has the body %s", r.Key, r.Value)
+			}
+			if id := fmt.Sprintf("%09s", r.Key); id < last[r.Partition] {
+				t.Errorf("%s comes after %s", id, last[r.Partition])
+			} else {
+				last[r.Partition] = id
+			}
+			seen[r.Partition]++
 		}
-		if want := fmt.Sprintf(`{"n":%s}`, r.Key); string(r.Value) != want {
-			t.Errorf("key %s has the body %s", r.Key, r.Value)
+		total := 0
+		for _, n := range seen {
+			total += n
 		}
-		if id := fmt.Sprintf("%09s", r.Key); id < last[r.Partition] {
-			t.Errorf("%s comes after %s", id, last[r.Partition])
-		} else {
-			last[r.Partition] = id
+		if len(seen) != 6 || total != 200 {
+			t.Errorf("messages by partition: %v", seen)
 		}
-		seen[r.Partition]++
-	}
-	total := 0
-	for _, n := range seen {
-		total += n
-	}
-	if len(seen) != 6 || total != 200 {
-		t.Errorf("messages by partition: %v", seen)
-	}
+	})
 }
 
 func TestEntitiesWithoutAKeyLieInOnePartition(t *testing.T) {
-	t.Parallel()
-	topic := orders()
-	topic.Partitions, topic.Partition = 6, 4
-	s, c, _ := open(t, topic)
-	commit(t, s, 0, 100)
-	for _, r := range consume(t, c, 100) {
-		if r.Partition != 4 || r.Key != nil {
-			t.Fatalf("%s is in partition %d under key %q", r.Value, r.Partition, r.Key)
+	inBubble(t, func(t *testing.T) {
+		topic := orders()
+		topic.Partitions, topic.Partition = 6, 4
+		s, c, _ := open(t, topic)
+		commit(t, s, 0, 100)
+		for _, r := range consume(t, c, 100) {
+			if r.Partition != 4 || r.Key != nil {
+				t.Fatalf("%s is in partition %d under key %q", r.Value, r.Partition, r.Key)
+			}
 		}
-	}
+	})
 }
 
 func TestKey(t *testing.T) {
@@ -149,7 +151,7 @@ func TestKey(t *testing.T) {
 			s := connect(t, kafka.Config{Brokers: []string{"127.0.0.1:1"}}).Sink(topic)
 			e := sinktest.Entities(0, 1)[0]
 			e.Body = []byte(test.body)
-			err := s.Fits(e)
+			err := fits(s, e)
 			if test.err != "" {
 				wantError(t, err, false, nil, "it has no key: "+test.err, `"missing_key: 'null'"`)
 				return
@@ -186,32 +188,33 @@ func TestParseKey(t *testing.T) {
 }
 
 func TestEntityWithoutAKey(t *testing.T) {
-	t.Parallel()
-	topic := orders()
-	topic.Key, topic.Partitions, topic.Partition = "/n", 3, 1
-	entities := sinktest.Entities(0, 2)
-	entities[1].Body = []byte(`{}`)
+	inBubble(t, func(t *testing.T) {
+		topic := orders()
+		topic.Key, topic.Partitions, topic.Partition = "/n", 3, 1
+		entities := sinktest.Entities(0, 2)
+		entities[1].Body = []byte(`{}`)
 
-	s, _, _ := open(t, topic)
-	wantError(t, s.Fits(entities[1]), false, nil, "it has no key: its body has nothing at /n; correct the feed")
-	wantError(t, s.Commit(t.Context(), entities, sinktest.At(2), nil), true, nil, `entity "<1@feed.example.com>": it has no key`)
-	if cp := resume(t, s); !cp.IsZero() {
-		t.Errorf("checkpoint %+v, want none", cp)
-	}
-	topic.MissingKey = kafka.KeyNull
-	s, c, _ := open(t, topic)
-	if err := s.Fits(entities[1]); err != nil {
-		t.Error(err)
-	}
-	if err := s.Commit(t.Context(), entities, sinktest.At(2), nil); err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range consume(t, c, 2) {
-		if r.Partition == 1 && r.Key == nil && string(r.Value) == "{}" {
-			return
+		s, _, _ := open(t, topic)
+		wantError(t, fits(s, entities[1]), false, nil, "it has no key: its body has nothing at /n; correct the feed")
+		wantError(t, s.Commit(t.Context(), entities, sinktest.At(2), nil), true, nil, `entity "<1@feed.example.com>": it has no key`)
+		if cp := resume(t, s); !cp.IsZero() {
+			t.Errorf("checkpoint %+v, want none", cp)
 		}
-	}
-	t.Error("the entity without a key is not in its partition")
+		topic.MissingKey = kafka.KeyNull
+		s, c, _ := open(t, topic)
+		if err := fits(s, entities[1]); err != nil {
+			t.Error(err)
+		}
+		if err := s.Commit(t.Context(), entities, sinktest.At(2), nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range consume(t, c, 2) {
+			if r.Partition == 1 && r.Key == nil && string(r.Value) == "{}" {
+				return
+			}
+		}
+		t.Error("the entity without a key is not in its partition")
+	})
 }
 
 func TestDelete(t *testing.T) {
@@ -224,32 +227,33 @@ func TestDelete(t *testing.T) {
 		kafka.DeleteTombstone: {false, true, false},
 	} {
 		t.Run(string(becomes), func(t *testing.T) {
-			t.Parallel()
-			topic := orders()
-			topic.Key, topic.Delete = "header:Content-ID", becomes
-			s, c, _ := open(t, topic)
-			if err := s.Commit(t.Context(), entities, sinktest.At(3), nil); err != nil {
-				t.Fatal(err)
-			}
-			for i, r := range consume(t, c, 3) {
-				if string(r.Key) != entities[i].ID {
-					t.Errorf("key %s, want %s", r.Key, entities[i].ID)
-				}
-			}
-			var got []bool
-			for _, r := range messages(t, s, 0) {
-				e, err := message.Entity(r.Header, r.Body)
-				if err != nil {
+			inBubble(t, func(t *testing.T) {
+				topic := orders()
+				topic.Key, topic.Delete = "header:Content-ID", becomes
+				s, c, _ := open(t, topic)
+				if err := s.Commit(t.Context(), entities, sinktest.At(3), nil); err != nil {
 					t.Fatal(err)
 				}
-				if want := entities[len(got)]; e.Op != want.Op || e.ID != want.ID {
-					t.Errorf("%s %s; want %s %s", e.Op, e.ID, want.Op, want.ID)
+				for i, r := range consume(t, c, 3) {
+					if string(r.Key) != entities[i].ID {
+						t.Errorf("key %s, want %s", r.Key, entities[i].ID)
+					}
 				}
-				got = append(got, r.Tombstone)
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("tombstones (-want +got):\n%s", diff)
-			}
+				var got []bool
+				for _, r := range messages(t, s, 0) {
+					e, err := message.Entity(r.Header, r.Body)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if want := entities[len(got)]; e.Op != want.Op || e.ID != want.ID {
+						t.Errorf("%s %s; want %s %s", e.Op, e.ID, want.Op, want.ID)
+					}
+					got = append(got, r.Tombstone)
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("tombstones (-want +got):\n%s", diff)
+				}
+			})
 		})
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"iter"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,8 +12,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -66,17 +62,6 @@ const (
 	byID
 	byName
 )
-
-// rest has the records that were fetched and not read by the last Read. The next page begins
-// with them; without it the cluster would have to send their whole batches again.
-type rest struct {
-	id       kadm.TopicID
-	from, to int64
-	records  []*kgo.Record
-	// bytes is the memory that is held for them: that of all records of the fetch, because the
-	// records of a batch share one piece of memory.
-	bytes int64
-}
 
 func newLog(c *client, topic string, partition int32) *Log {
 	l := &Log{client: c, topic: topic, partition: partition}
@@ -181,45 +166,6 @@ const fetchSpanTimeout = time.Second
 // a checkpoint includes entities that retention has deleted. It implements serve.Log.
 func (l *Log) Count(context.Context) (n uint64, ok bool, err error) { return 0, false, nil }
 
-// Read returns the committed messages from offset from up to offset to, which is at most the
-// end of the partition's span. It holds at most about 1000 of them at once, 1 MiB as stored in
-// the cluster, or a few MiB in memory; and at least one batch, which is decompressed whole. If
-// a reader continues where the last Read ended or was stopped, it fetches twice as many, and
-// keeps the records behind to for two seconds: a request costs more than a larger response.
-func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
-	return func(yield func(feed.Record, error) bool) {
-		d, recalled, err := l.cachedTopic(ctx)
-		r := reader{client: l.client, topic: l.topic, partition: l.partition, known: &d, recalled: recalled}
-		had, continues := l.takeRest(d.ID, int64(from))
-		for next := int64(from); err == nil && next < int64(to); {
-			switch {
-			case had.to > next:
-			case continues:
-				had, err = l.loadRange(ctx, &r, next, next+2*recordsPerLoad)
-			default:
-				had, err = l.loadRange(ctx, &r, next, min(int64(to), next+recordsPerLoad))
-			}
-			for i, k := range had.records {
-				// A reader that stops at a record continues with it.
-				if k.Offset >= int64(to) || !yield(toFeedRecord(k), nil) {
-					l.keepRest(rest{d.ID, min(next, int64(to)), had.to, had.records[i:], had.bytes})
-					return
-				}
-				next = k.Offset + 1
-			}
-			if next = had.to; next >= int64(to) {
-				l.keepRest(rest{id: d.ID, from: int64(to), to: next})
-			}
-		}
-		if errors.Is(err, errRecreated) || isMissingTopic(err) && !errors.Is(err, feed.ErrNoTopic) {
-			err = fmt.Errorf("%w (%w)", feed.ErrNoTopic, err)
-		}
-		if err != nil {
-			yield(feed.Record{}, fmt.Errorf("read: %w", l.explainError(ctx, err)))
-		}
-	}
-}
-
 // cachedTopic returns the newest description of the topic, and reads it again if it is older
 // than topicCacheTime.
 func (l *Log) cachedTopic(ctx context.Context) (d kadm.TopicDetail, recalled bool, err error) {
@@ -235,102 +181,6 @@ func (l *Log) cachedTopic(ctx context.Context) (d kadm.TopicDetail, recalled boo
 // topicCacheTime is how long a description of the topic is used. The cluster answers to the
 // topic's id, so another topic is never read.
 const topicCacheTime = time.Second
-
-const (
-	// restLifetime is how long the rest of a Read is kept for a reader that continues there,
-	// and maxRestBytes the most memory that it may take.
-	restLifetime = 2 * time.Second
-	maxRestBytes = 4 << 20
-)
-
-// keepRest keeps r for the next page, if it is not too large, and the topic has an id, so that
-// it is not confused with one that is created again. An iterator that serve keeps open up to the
-// end of the topic was not faster: docs/architecture.md has the figures.
-func (l *Log) keepRest(r rest) {
-	if r.id == (kadm.TopicID{}) {
-		return
-	}
-	if r.bytes > maxRestBytes {
-		r = rest{id: r.id, from: r.from, to: r.from}
-	}
-	l.kept.Put(r, restLifetime, func(rest) {})
-}
-
-// takeRest returns the kept records from an offset on. continues reports whether a reader at
-// that offset continues where the last Read ended.
-func (l *Log) takeRest(id kadm.TopicID, from int64) (_ rest, continues bool) {
-	r, continues := l.kept.Take(func(r rest) bool { return r.id == id && r.from <= from && from <= r.to })
-	i := sort.Search(len(r.records), func(i int) bool { return r.records[i].Offset >= from })
-	r.from, r.records = from, r.records[i:]
-	return r, continues
-}
-
-// recordsPerLoad is about how many records are read at once.
-const recordsPerLoad = 1000
-
-// loadRange returns records from offset from up to offset to, and possibly some more.
-func (l *Log) loadRange(ctx context.Context, r *reader, from, to int64) (rest, error) {
-	for {
-		// Decompressed batches may have a thousand times their stored size, and the last one
-		// may have more records than requested.
-		n := min(to-from, max(1, maxRestBytes*3/4/l.unpacked.Load()))
-		size := min(fetchBytes, n*l.stored.Load()*5/4)
-		records, next, err := r.fetchRecords(ctx, from, from+n, int32(size))
-		if err == nil {
-			got := rest{from: from, to: next, records: records}
-			for _, k := range records {
-				got.bytes += heldBeside + int64(len(k.Key)+len(k.Value))
-				for _, h := range k.Headers {
-					got.bytes += int64(len(h.Key) + len(h.Value))
-				}
-			}
-			l.stored.Store(max(1, r.size/(next-from)))
-			l.unpacked.Store(max(1, got.bytes/(next-from)))
-			return got, nil
-		}
-		if !errors.Is(err, kerr.OffsetOutOfRange) {
-			return rest{}, err
-		}
-		// Retention has deleted them, perhaps during this read.
-		start, lost := l.client.listOffsets(ctx, l.topic, []int32{l.partition}, firstOffset)
-		switch {
-		case lost != nil:
-			return rest{}, lost
-		case start[0] <= from:
-			return rest{}, err
-		}
-		if from = start[0]; from >= to {
-			return rest{to: from}, nil
-		}
-	}
-}
-
-// heldBeside is about the memory of a record without its key, value and headers, in bytes.
-const heldBeside = 512
-
-// toFeedRecord converts a record of Kafka.
-func toFeedRecord(r *kgo.Record) feed.Record {
-	return feed.Record{
-		Position: uint64(r.Offset), Time: r.Timestamp, Header: headerFields(r.Headers), Body: r.Value, Key: r.Key, Tombstone: r.Value == nil,
-	}
-}
-
-// headerFields converts the headers of a record. The values share one piece of memory.
-func headerFields(headers []kgo.RecordHeader) feed.Header {
-	size := 0
-	for _, h := range headers {
-		size += len(h.Value)
-	}
-	var values strings.Builder
-	values.Grow(size)
-	list := make(feed.Header, len(headers))
-	for i, h := range headers {
-		from := values.Len()
-		values.Write(h.Value)
-		list[i] = feed.Field{Name: h.Key, Value: values.String()[from:]}
-	}
-	return list
-}
 
 // checkTopic returns the topic as the cluster describes it, or an error if it cannot be
 // read back.

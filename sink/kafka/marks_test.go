@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -45,54 +46,74 @@ func wantMarks(t *testing.T, s *kafka.Sink, entities []feed.Entity) {
 }
 
 func TestMarksLieInManyPartitions(t *testing.T) {
-	t.Parallel()
-	topic := orders()
-	topic.Partitions, topic.Key, topic.Window = 4, "/n", 10
-	s, _, more := open(t, topic)
-	entities := marked(0, 300)
-	commitMarked(t, s, entities, 300)
-	entities[7].Mark = "v1;changed"
-	commitMarked(t, s, entities[7:8], 301)
-	wantMarks(t, more(), entities)
+	inBubble(t, func(t *testing.T) {
+		topic := orders()
+		topic.Partitions, topic.Key, topic.Window = 4, "/n", 10
+		s, _, more := open(t, topic)
+		entities := marked(0, 300)
+		commitMarked(t, s, entities, 300)
+		entities[7].Mark = "v1;changed"
+		commitMarked(t, s, entities[7:8], 301)
+		wantMarks(t, more(), entities)
+	})
+}
+
+// A commit may have several versions of an entry, with different keys and so in different partitions.
+func TestMarksOfVersionsInOneCommit(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		topic := orders()
+		topic.Partitions, topic.Key = 4, "/n"
+		s, _, more := open(t, topic)
+		const n = 20
+		older, newer := marked(0, n), marked(0, n)
+		others := sinktest.Entities(n, n)
+		for i := range newer {
+			newer[i].Body, newer[i].Mark = others[i].Body, fmt.Sprintf("v1;newer;%d", i)
+		}
+		commitMarked(t, s, slices.Concat(older, newer), 2*n)
+		wantMarks(t, more(), newer)
+	})
 }
 
 func TestMarksOfMessagesThatAreGone(t *testing.T) {
-	t.Parallel()
-	topic := orders()
-	topic.Window = 10
-	s, c, more := open(t, topic)
-	entities := marked(0, 100)
-	commitMarked(t, s, entities, 100)
-	if err := c.DeleteRecords("shop.orders", 0, 20); err != nil {
-		t.Fatal(err)
-	}
-	wantMarks(t, more(), entities[20:])
-	wantMarks(t, s, entities)
-	if err := c.DeleteRecords("shop.orders", 0, -1); err != nil {
-		t.Fatal(err)
-	}
-	wantMarks(t, more(), nil)
-	commitMarked(t, s, marked(200, 1), 101)
-	wantMarks(t, more(), marked(200, 1))
+	inBubble(t, func(t *testing.T) {
+		topic := orders()
+		topic.Window = 10
+		s, c, more := open(t, topic)
+		entities := marked(0, 100)
+		commitMarked(t, s, entities, 100)
+		if err := c.DeleteRecords("shop.orders", 0, 20); err != nil {
+			t.Fatal(err)
+		}
+		wantMarks(t, more(), entities[20:])
+		wantMarks(t, s, entities)
+		if err := c.DeleteRecords("shop.orders", 0, -1); err != nil {
+			t.Fatal(err)
+		}
+		wantMarks(t, more(), nil)
+		commitMarked(t, s, marked(200, 1), 101)
+		wantMarks(t, more(), marked(200, 1))
+	})
 }
 
 func TestMarkOfATombstone(t *testing.T) {
-	t.Parallel()
-	topic := orders()
-	topic.Key, topic.Delete = "header:Content-ID", kafka.DeleteTombstone
-	topic.Config = []string{"cleanup.policy=compact", "delete.retention.ms=0", "min.cleanable.dirty.ratio=0"}
-	s, c, more := open(t, topic)
-	entities := marked(0, 2)
-	commitMarked(t, s, entities, 2)
-	entities[1].Op, entities[1].Header[3].Value, entities[1].Mark = feed.Delete, "http-equiv=DELETE", "v1;deleted"
-	commitMarked(t, s, entities[1:], 3)
-	wantMarks(t, more(), entities)
-	// Compaction leaves the newest of each key, and in the end no tombstone.
-	last := marked(5, 1)
-	commitMarked(t, s, last, 4)
-	c.Compact()
-	c.Compact()
-	wantMarks(t, more(), append(entities[:1:1], last...))
+	inBubble(t, func(t *testing.T) {
+		topic := orders()
+		topic.Key, topic.Delete = "header:Content-ID", kafka.DeleteTombstone
+		topic.Config = []string{"cleanup.policy=compact", "delete.retention.ms=0", "min.cleanable.dirty.ratio=0"}
+		s, c, more := open(t, topic)
+		entities := marked(0, 2)
+		commitMarked(t, s, entities, 2)
+		entities[1].Op, entities[1].Header[3].Value, entities[1].Mark = feed.Delete, "http-equiv=DELETE", "v1;deleted"
+		commitMarked(t, s, entities[1:], 3)
+		wantMarks(t, more(), entities)
+		// Compaction leaves the newest of each key, and in the end no tombstone.
+		last := marked(5, 1)
+		commitMarked(t, s, last, 4)
+		c.Compact()
+		c.Compact()
+		wantMarks(t, more(), append(entities[:1:1], last...))
+	})
 }
 
 // countFetches counts the requests for messages of the orders before an offset.
@@ -125,47 +146,49 @@ func TestSharedTopicIsSearchedUntilAMessageIsFound(t *testing.T) {
 		"a checkpoint that counts none alone": {nil, 0, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := startCluster(t)
-			topic, parcels := orders(), orders()
-			topic.Shared, topic.Window = true, 10
-			parcels.Shared, parcels.Feed = true, "parcels"
-			s, other := connect(t, configFor(c)).Sink(topic), connect(t, configFor(c)).Sink(parcels)
-			resume(t, s)
-			commitMarked(t, s, test.entities, len(test.entities))
-			resume(t, other)
-			for n := 0; n < 400; n += 100 {
-				commit(t, other, n, n+100)
-			}
-			if test.late > 0 {
-				commit(t, s, 12, 12+test.late)
-			}
-			early := countFetches(c, 150) // the reach is 160 of some 420
-			fresh := connect(t, configFor(c)).Sink(topic)
-			resume(t, fresh)
-			if n := fresh.IDs().Len(); n != test.ids {
-				t.Errorf("%d IDs are known, want %d", n, test.ids)
-			}
-			if read := early.Load() > 0; read != test.early {
-				t.Errorf("the beginning is read: %v, want %v", read, test.early)
-			}
+			inBubble(t, func(t *testing.T) {
+				c := startCluster(t)
+				topic, parcels := orders(), orders()
+				topic.Shared, topic.Window = true, 10
+				parcels.Shared, parcels.Feed = true, "parcels"
+				s, other := connect(t, configFor(c)).Sink(topic), connect(t, configFor(c)).Sink(parcels)
+				resume(t, s)
+				commitMarked(t, s, test.entities, len(test.entities))
+				resume(t, other)
+				for n := 0; n < 400; n += 100 {
+					commit(t, other, n, n+100)
+				}
+				if test.late > 0 {
+					commit(t, s, 12, 12+test.late)
+				}
+				early := countFetches(c, 150) // the reach is 160 of some 420
+				fresh := connect(t, configFor(c)).Sink(topic)
+				resume(t, fresh)
+				if n := fresh.IDs().Len(); n != test.ids {
+					t.Errorf("%d IDs are known, want %d", n, test.ids)
+				}
+				if read := early.Load() > 0; read != test.early {
+					t.Errorf("the beginning is read: %v, want %v", read, test.early)
+				}
+			})
 		})
 	}
 }
 
 func TestSinkFarBehindReadsOnWhereItWas(t *testing.T) {
-	t.Parallel()
-	topic := orders()
-	topic.Window = 10
-	s, c, more := open(t, topic)
-	entities := marked(0, 403)
-	commitMarked(t, s, entities[:3], 3)
-	other := more()
-	resume(t, other)
-	commitMarked(t, other, entities[3:], 403)
-	early := countFetches(c, 2) // whether its own last one is still there, it looks
-	wantMarks(t, s, entities)
-	if n := early.Load(); n > 0 {
-		t.Errorf("it reads again what it has read, %d times", n)
-	}
+	inBubble(t, func(t *testing.T) {
+		topic := orders()
+		topic.Window = 10
+		s, c, more := open(t, topic)
+		entities := marked(0, 403)
+		commitMarked(t, s, entities[:3], 3)
+		other := more()
+		resume(t, other)
+		commitMarked(t, other, entities[3:], 403)
+		early := countFetches(c, 2) // whether its own last one is still there, it looks
+		wantMarks(t, s, entities)
+		if n := early.Load(); n > 0 {
+			t.Errorf("it reads again what it has read, %d times", n)
+		}
+	})
 }

@@ -46,55 +46,84 @@ var (
 	stableOffset = offsetSpec{-1, 1} // last stable offset: before the oldest open transaction
 )
 
+// newTopicTime is how long a topic that exists may be unknown: to a broker that has not heard of a
+// new topic yet, and to the client, which remembers for metadataMinAge that it was missing.
+const newTopicTime = time.Second
+
 // listOffsets returns the selected offset of each partition, in their order. It retries while a
-// partition changes its leader. Unlike kadm it asks about no other partition of the topic, so
-// that it does not wait for their leaders.
+// partition changes its leader, and for newTopicTime if the topic is unknown. Unlike kadm it asks
+// about no other partition of the topic, so that it does not wait for their leaders.
 func (c *client) listOffsets(ctx context.Context, topic string, partitions []int32, of offsetSpec) ([]int64, error) {
+	var asked kadm.TopicsSet
+	asked.Add(topic, partitions...)
+	found, err := c.listTopicOffsets(ctx, asked, of)
+	if err != nil {
+		return nil, err
+	}
+	offsets := make([]int64, len(partitions))
+	for i, p := range partitions {
+		offsets[i] = found[topic][p]
+	}
+	return offsets, nil
+}
+
+// topicOffsets are offsets of partitions, by topic.
+type topicOffsets map[string]map[int32]int64
+
+// listTopicOffsets is listOffsets for partitions of several topics.
+func (c *client) listTopicOffsets(ctx context.Context, asked kadm.TopicsSet, of offsetSpec) (topicOffsets, error) {
 	ctx, cancel := c.withRequestTimeout(ctx)
 	defer cancel()
-	t := kmsg.NewListOffsetsRequestTopic()
-	t.Topic = topic
-	for _, n := range partitions {
-		p := kmsg.NewListOffsetsRequestTopicPartition()
-		p.Partition, p.Timestamp = n, of.timestamp
-		t.Partitions = append(t.Partitions, p)
-	}
 	req := kmsg.NewPtrListOffsetsRequest()
-	req.IsolationLevel, req.Topics = of.isolation, append(req.Topics, t)
+	req.IsolationLevel = of.isolation
+	asked.EachPartitions(func(topic string, partitions []int32) {
+		t := kmsg.NewListOffsetsRequestTopic()
+		t.Topic = topic
+		for _, n := range partitions {
+			p := kmsg.NewListOffsetsRequestTopicPartition()
+			p.Partition, p.Timestamp = n, of.timestamp
+			t.Partitions = append(t.Partitions, p)
+		}
+		req.Topics = append(req.Topics, t)
+	})
 	backoff := retry.Backoff{Min: 10 * time.Millisecond, Max: 500 * time.Millisecond}
-	for {
+	for began := time.Now(); ; {
 		offsets, err := c.listOffsetsOnce(ctx, req)
 		// kgo retries NOT_LEADER for only one of several concurrent requests, so retry here. A
 		// leader that was just elected does not know its offsets at first.
-		if !errors.Is(err, kerr.NotLeaderForPartition) && !errors.Is(err, kerr.OffsetNotAvailable) || backoff.Wait(ctx) != nil {
+		again := errors.Is(err, kerr.NotLeaderForPartition) || errors.Is(err, kerr.OffsetNotAvailable) ||
+			isMissingTopic(err) && time.Since(began) < newTopicTime
+		if !again || backoff.Wait(ctx) != nil {
 			return offsets, err
 		}
 	}
 }
 
-func (c *client) listOffsetsOnce(ctx context.Context, req *kmsg.ListOffsetsRequest) ([]int64, error) {
+func (c *client) listOffsetsOnce(ctx context.Context, req *kmsg.ListOffsetsRequest) (topicOffsets, error) {
 	resp, err := req.RequestWith(ctx, c.kgo)
 	if err != nil {
 		return nil, causeOf(ctx, err)
 	}
-	asked := req.Topics[0]
-	found := map[int32]int64{}
+	found := topicOffsets{}
 	for _, t := range resp.Topics {
+		if found[t.Topic] == nil {
+			found[t.Topic] = map[int32]int64{} // each broker answers for its own partitions
+		}
 		for _, p := range t.Partitions {
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
 				return nil, fmt.Errorf("partition %d of %s: %w", p.Partition, t.Topic, err)
 			}
-			found[p.Partition] = p.Offset
+			found[t.Topic][p.Partition] = p.Offset
 		}
 	}
-	offsets := make([]int64, len(asked.Partitions))
-	for i, p := range asked.Partitions {
-		var ok bool
-		if offsets[i], ok = found[p.Partition]; !ok {
-			return nil, fmt.Errorf("the cluster says nothing about partition %d of %s", p.Partition, asked.Topic)
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			if _, ok := found[t.Topic][p.Partition]; !ok {
+				return nil, fmt.Errorf("the cluster says nothing about partition %d of %s", p.Partition, t.Topic)
+			}
 		}
 	}
-	return offsets, nil
+	return found, nil
 }
 
 // topicConfig returns the configuration of a topic; an empty map if this user may not see it,

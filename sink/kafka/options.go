@@ -72,6 +72,7 @@ type logger struct{ log *slog.Logger }
 // returned are the errors in franz-go's log that always come back: from a request,
 // from [hooks], or with the records of a commit, as when another copy takes over.
 var returned = map[string]bool{
+	"group manage loop errored":                                true,
 	"unable to request api versions":                           true,
 	"unable to initialize sasl":                                true,
 	"fatal InitProducerID error, failing all buffered records": true,

@@ -85,7 +85,7 @@ func (s *Sink) overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 		return err
 	}
 	if err := s.transactions.sendRecords(ctx, records); err != nil {
-		return store.explainWriteError(err, records[len(records)-1])
+		return store.explainWriteError(err, &records[len(records)-1])
 	}
 	if feeds, err = store.readBelow(ctx, records[0].Offset); err != nil {
 		return err

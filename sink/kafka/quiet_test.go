@@ -1,8 +1,8 @@
 package kafka_test
 
 import (
-	"bytes"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -10,52 +10,49 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
 // A returned error is not logged a second time.
 func TestClientSaysNothingTwice(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	log := slog.New(slog.NewTextHandler(&out, nil))
-	open := func(cfg kafka.Config) *kafka.Conn {
-		conn, err := kafka.Connect(t.Context(), cfg, log)
-		if err != nil {
-			t.Fatal(err)
+	inBubble(t, func(t *testing.T) {
+		var out logbuffer.Buffer
+		log := slog.New(slog.NewTextHandler(&out, nil))
+		open := func(cfg kafka.Config) *kafka.Conn {
+			return connectLogging(t, cfg, log)
 		}
-		return conn
-	}
-	quiet := func(conns ...*kafka.Conn) {
-		t.Helper()
-		for _, c := range conns {
-			c.Close()
+		quiet := func(conns ...*kafka.Conn) {
+			t.Helper()
+			for _, c := range conns {
+				c.Close()
+			}
+			if text := out.Take(); strings.Contains(text, "kafka client:") {
+				t.Errorf("the log has\n%s", text)
+			}
 		}
-		if bytes.Contains(out.Bytes(), []byte("kafka client:")) {
-			t.Errorf("the log has\n%s", out.Bytes())
-		}
-		out.Reset()
-	}
 
-	// One copy takes over from another, whichever way transactions are begun.
-	for _, start := range []func(testing.TB, ...kfake.Opt) *kfake.Cluster{startCluster, downgraded} {
-		c := start(t)
-		a, b := open(configFor(c)), open(configFor(c))
-		s, other := a.Sink(orders()), b.Sink(orders())
-		resume(t, s)
-		commit(t, s, 0, 2)
-		resume(t, other)
-		commit(t, other, 2, 4)
-		commit(t, other, 4, 6)
-		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 900), sinktest.At(902), nil), false, checkpoint.ErrConflict)
-		quiet(a, b)
-	}
+		// One copy takes over from another, whichever way transactions are begun.
+		for _, start := range []func(testing.TB, ...kfake.Opt) *kfake.Cluster{startCluster, downgraded} {
+			c := start(t)
+			a, b := open(configFor(c)), open(configFor(c))
+			s, other := a.Sink(orders()), b.Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 2)
+			resume(t, other)
+			commit(t, other, 2, 4)
+			commit(t, other, 4, 6)
+			wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 900), sinktest.At(902), nil), false, checkpoint.ErrConflict)
+			quiet(a, b)
+		}
 
-	c := startCluster(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "fb", "right"))
-	cfg := configFor(c)
-	cfg.SASL = kafka.SASL{Mechanism: kafka.ScramSHA512, Username: "fb", Password: "wrong"}
-	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, Err: kerr.SaslAuthenticationFailed, Count: -1}) // kfake hangs up
-	a := open(cfg)
-	wantError(t, a.Check(t.Context()), true, nil, "refuses the username and password")
-	quiet(a)
+		c := startCluster(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "fb", "right"))
+		cfg := configFor(c)
+		cfg.SASL = kafka.SASL{Mechanism: kafka.ScramSHA512, Username: "fb", Password: "wrong"}
+		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, Err: kerr.SaslAuthenticationFailed, Count: -1}) // kfake hangs up
+		a := open(cfg)
+		wantError(t, a.Check(t.Context()), true, nil, "refuses the username and password")
+		quiet(a)
+	})
 }

@@ -81,7 +81,6 @@ func TestRealTransactionOfADeadCopyIsEnded(t *testing.T) {
 	topic := ordersIn(t)
 	cfg := atReal(b.Addr())
 	cfg.Checkpoints = kafkatest.Name(t)
-	cfg.Timeout = 5 * time.Second
 	s := connect(t, cfg).Sink(topic)
 	resume(t, s)
 	commit(t, s, 0, 3)
@@ -93,7 +92,7 @@ func TestRealTransactionOfADeadCopyIsEnded(t *testing.T) {
 	if err := dead.BeginTransaction(); err != nil {
 		t.Fatal(err)
 	}
-	place := kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(topic.Name)}, 12)
+	place := kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(topic.Name)}, kafka.CheckpointPartitions)
 	for _, r := range []*kgo.Record{
 		{Topic: topic.Name, Value: []byte("never committed")},
 		{Topic: cfg.Checkpoints, Partition: int32(place), Key: []byte(topic.Name + "/orders"), Value: []byte("never committed")},

@@ -37,7 +37,7 @@ func TestRealStaleCopiesDoNotCommitWhenAFrozenLeaderGoesOn(t *testing.T) {
 	createOn(t, cl, "feedbridge.checkpoints", map[string]string{"cleanup.policy": "compact"}, frozen, 1, 3)
 	createOn(t, cl, "shop.orders", nil, 1, 2, 3)
 	open := func(addrs ...string) *kafka.Sink {
-		return connect(t, kafka.Config{Brokers: addrs, Timeout: 5 * time.Second}).Sink(orders())
+		return connect(t, kafka.Config{Brokers: addrs, Timeout: 10 * time.Second}).Sink(orders())
 	}
 	s := open(seeds...)
 	resumeSoon(t, s)
@@ -174,7 +174,7 @@ func createOn(t *testing.T, cl *kgo.Client, name string, config map[string]strin
 		topic.Configs = append(topic.Configs, c)
 	}
 	req := kmsg.NewPtrCreateTopicsRequest()
-	req.Topics, req.TimeoutMillis = append(req.Topics, topic), 10_000
+	req.Topics, req.TimeoutMillis = append(req.Topics, topic), 30_000
 	resp, err := req.RequestWith(t.Context(), cl)
 	if err == nil {
 		err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)
@@ -210,7 +210,7 @@ func electPreferred(t *testing.T, cl *kgo.Client, name string, leader int32) {
 		req := kmsg.NewPtrElectLeadersRequest()
 		topic := kmsg.NewElectLeadersRequestTopic()
 		topic.Topic, topic.Partitions = name, []int32{0}
-		req.Topics, req.TimeoutMillis = append(req.Topics, topic), 5_000
+		req.Topics, req.TimeoutMillis = append(req.Topics, topic), 30_000
 		_, _ = req.RequestWith(t.Context(), cl)
 		return leaderOf(t, cl, name) == leader
 	})

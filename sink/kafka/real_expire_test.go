@@ -18,7 +18,7 @@ import (
 func TestRealIDsAreForgotten(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t,
-		kafkatest.Property("transactional.id.expiration.ms", "1000"),
+		kafkatest.Property("transactional.id.expiration.ms", "5000"),
 		kafkatest.Property("transaction.remove.expired.transaction.cleanup.interval.ms", "300"))
 	for _, test := range []struct {
 		name      string

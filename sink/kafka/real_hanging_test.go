@@ -20,6 +20,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/message"
+	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
@@ -42,14 +43,13 @@ func TestRealHangingTransactionIsEndedAsItHadEnded(t *testing.T) {
 			topic := ordersIn(t)
 			cfg := atReal(b.Addr())
 			cfg.Checkpoints = kafkatest.Name(t)
-			cfg.Timeout = 5 * time.Second
 			s := connect(t, cfg).Sink(topic)
 			resume(t, s)
 			commit(t, s, 0, 2)
 			commit(t, s, 2, 3)
 
 			id := "feedbridge." + topic.Name + "/orders"
-			place := kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(topic.Name)}, 12)
+			place := kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(topic.Name)}, kafka.CheckpointPartitions)
 			h := hanging{t, b.Addr(), id}
 			entity := sinktest.Entities(3, 1)[0]
 			h.write(topic.Name, 0, nil, entity.Body, message.AppendHeader(nil, "orders", entity))
@@ -104,7 +104,7 @@ func TestRealNoCommitPublishesWhatHangs(t *testing.T) {
 	topic := ordersIn(t)
 	cfg := atReal(b.Addr())
 	cfg.Checkpoints = kafkatest.Name(t)
-	cfg.Timeout = 5 * time.Second
+	cfg.Timeout = 20 * time.Second
 	s, other := connect(t, cfg).Sink(topic), connect(t, cfg).Sink(topic)
 	resume(t, s)
 	commit(t, s, 0, 2)
@@ -125,6 +125,64 @@ func TestRealNoCommitPublishesWhatHangs(t *testing.T) {
 	wantFeed(t, other, 7)
 }
 
+// A commit hangs only in the dead-letter topic. The next Resume ends it as it had ended.
+func TestRealDeadLetterThatHangsIsCommitted(t *testing.T) {
+	t.Parallel()
+	_, cfg, topic, _ := hangingDeadLetter(t)
+	successor := connect(t, cfg).Sink(topic)
+	resume(t, successor)
+	entities, cp := withDead(3, 5, 1)
+	if successor.IDs().Add(entities[0].ID) {
+		t.Errorf("the dead letter %s is not known", entities[0].ID)
+	}
+	if err := successor.Commit(t.Context(), entities[1:], cp, nil); err != nil {
+		t.Fatal(err)
+	}
+	wantFeed(t, successor, 3)
+	wantDeadOf(t, connect(t, cfg), topic, 3, 4)
+}
+
+// A transaction that was aborted hangs only in the dead-letter topic. The next commit of any copy
+// does not commit it, too.
+func TestRealNoCommitPublishesADeadLetterThatHangs(t *testing.T) {
+	t.Parallel()
+	h, cfg, topic, other := hangingDeadLetter(t)
+	if _, _, err := kafkaClient(t, h.addr, kgo.TransactionalID(h.id)).ProducerID(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	entities, cp := withDead(4, 5, 0)
+	wantError(t, other.Commit(t.Context(), entities, cp, nil), false, nil, "is held back by a transaction of \""+h.id)
+	if cp := resume(t, other); cp.Count != 3 {
+		t.Errorf("the checkpoint has %d entities, want 3", cp.Count)
+	}
+	if err := other.Commit(t.Context(), entities, cp, nil); err != nil {
+		t.Fatal(err)
+	}
+	wantFeed(t, other, 3)
+	wantDeadOf(t, connect(t, cfg), topic, 4)
+}
+
+// hangingDeadLetter starts a broker with a topic that a sink has committed three entities to. Then a
+// dead letter hangs, of the number 3. The sink other has resumed before.
+func hangingDeadLetter(t *testing.T) (h hanging, cfg kafka.Config, topic kafka.Topic, other *kafka.Sink) {
+	t.Helper()
+	b := kafkatest.Start(t, kafkatest.Property("transaction.partition.verification.enable", "false"))
+	topic = ordersIn(t)
+	topic.DeadLetters = true
+	cfg = atReal(b.Addr())
+	cfg.Checkpoints, cfg.Timeout = kafkatest.Name(t), 20*time.Second
+	s := connect(t, cfg).Sink(topic)
+	resume(t, s)
+	commit(t, s, 0, 2)
+	commit(t, s, 2, 3)
+	other = connect(t, cfg).Sink(topic)
+	resume(t, other)
+	h = hanging{t, b.Addr(), "feedbridge." + topic.Name + "/orders"}
+	entity := sinktest.Entities(3, 1)[0]
+	h.write(topic.Name+sink.DeadSuffix, 0, nil, entity.Body, message.AppendHeader(nil, "orders", entity))
+	return h, cfg, topic, other
+}
+
 // A commit is confirmed and hangs only in the topic. Then a copy that has compared before
 // initializes the id. The commit stays.
 func TestRealCommitThatHangsStaysWhoeverTakesItsID(t *testing.T) {
@@ -133,12 +191,12 @@ func TestRealCommitThatHangsStaysWhoeverTakesItsID(t *testing.T) {
 	topic := ordersIn(t)
 	cfg := atReal(b.Addr())
 	cfg.Checkpoints = kafkatest.Name(t)
-	cfg.Timeout = 3 * time.Second
+	cfg.Timeout = 20 * time.Second
 	s := connect(t, cfg).Sink(topic)
 	resume(t, s)
 	commit(t, s, 0, 3)
 	h := hanging{t, b.Addr(), "feedbridge." + topic.Name + "/orders"}
-	place := kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(topic.Name)}, 12)
+	place := kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(topic.Name)}, kafka.CheckpointPartitions)
 	entity := sinktest.Entities(3, 1)[0]
 	h.write(topic.Name, 0, nil, entity.Body, message.AppendHeader(nil, "orders", entity))
 	h.write(cfg.Checkpoints, int32(place), []byte(topic.Name+"/orders"), checkpoint.Encode(sinktest.At(4)), nil)
@@ -178,7 +236,7 @@ func hangingEntity(t *testing.T) (*kafkatest.Broker, kafka.Config, kafka.Topic, 
 	b := kafkatest.Start(t, kafkatest.Property("transaction.partition.verification.enable", "false"))
 	topic := ordersIn(t)
 	cfg := atReal(b.Addr())
-	cfg.Timeout = 5 * time.Second
+	cfg.Timeout = 20 * time.Second
 	s := connect(t, cfg).Sink(topic)
 	resume(t, s)
 	commit(t, s, 0, 3)
@@ -212,7 +270,7 @@ func (h hanging) write(topic string, partition int32, key, value []byte, header 
 func produceRaw(t *testing.T, addr, id, topic string, partition int32, records []byte) error {
 	t.Helper()
 	req := kmsg.NewPtrProduceRequest()
-	req.TransactionID, req.Acks, req.TimeoutMillis = &id, -1, 5000
+	req.TransactionID, req.Acks, req.TimeoutMillis = &id, -1, 30_000
 	p := kmsg.NewProduceRequestTopicPartition()
 	p.Partition, p.Records = partition, records
 	top := kmsg.NewProduceRequestTopic()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -26,7 +25,6 @@ func TestRealRecordsArriveAfterTheAbort(t *testing.T) {
 	downgrade(t, b.Addr())
 	topic := ordersIn(t)
 	cfg := atReal(b.Addr())
-	cfg.Timeout = 5 * time.Second
 	s, other := connect(t, cfg).Sink(topic), connect(t, cfg).Sink(topic)
 	resume(t, s)
 	commit(t, s, 0, 2)
@@ -56,9 +54,13 @@ func TestRealRecordsArriveAfterTheAbort(t *testing.T) {
 // describe returns the state of a transactional id.
 func describe(t *testing.T, addr, id string) kadm.DescribedTransaction {
 	t.Helper()
-	described, err := kadm.NewClient(kafkaClient(t, addr)).DescribeTransactions(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return described[id]
+	admin := kadm.NewClient(kafkaClient(t, addr))
+	var state kadm.DescribedTransaction
+	// A client that has just learned of the coordinator may not know its address yet.
+	until(t, func() bool {
+		described, err := admin.DescribeTransactions(t.Context(), id)
+		state = described[id]
+		return err == nil
+	})
+	return state
 }

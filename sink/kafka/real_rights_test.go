@@ -68,7 +68,7 @@ func TestRealRights(t *testing.T) {
 				createTopic(t, b.Addr(), store, 1, map[string]string{"cleanup.policy": "compact"})
 			}
 			cfg := kafka.Config{
-				Brokers: []string{b.SASLAddr()}, Timeout: 10 * time.Second, Checkpoints: store,
+				Brokers: []string{b.SASLAddr()}, Timeout: 30 * time.Second, TransactionTimeout: 2 * time.Minute, Checkpoints: store,
 				SASL: kafka.SASL{Mechanism: kafka.ScramSHA512, Username: user, Password: "secret"},
 			}
 			spec := orders()
@@ -142,4 +142,36 @@ func grant(t *testing.T, b *kafkatest.Broker, user, topic, store string, but rig
 	id := "feedbridge." + topic + "/orders"
 	allow(writeID, kadm.NewACLs().TransactionalIDs(id), kadm.OpWrite)
 	allow(describeIDs, kadm.NewACLs().TransactionalIDs(id), kadm.OpDescribe)
+}
+
+// A broker refuses the check of a fleet without the right to join, also while the group does not
+// exist.
+func TestRealCheckOfAFleet(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t, kafkatest.User("without", "secret"), kafkatest.User("with", "secret"))
+	admin := kadm.NewClient(kafkaClient(t, b.Addr()))
+	for user, want := range map[string][]string{"with": nil, "without": {`this user may not use the consumer group "feedbridge.shop-without"`, "--operation Read --group feedbridge.shop-without'"}} {
+		grant(t, b, user, "topic-"+user, "store-"+user, "")
+		ops := []kadm.ACLOperation{kadm.OpDescribe}
+		if want == nil {
+			ops = []kadm.ACLOperation{kadm.OpRead}
+		}
+		acl := kadm.NewACLs().Groups("feedbridge.shop-" + user).ResourcePatternType(kadm.ACLPatternLiteral).Allow("User:" + user).AllowHosts().Operations(ops...)
+		if _, err := admin.CreateACLs(t.Context(), acl); err != nil {
+			t.Fatal(err)
+		}
+		cfg := kafka.Config{
+			Brokers: []string{b.SASLAddr()}, Timeout: 30 * time.Second, TransactionTimeout: 2 * time.Minute, Checkpoints: "store-" + user,
+			SASL: kafka.SASL{Mechanism: kafka.ScramSHA512, Username: user, Password: "secret"},
+		}
+		member := connect(t, cfg).GroupMember(kafka.GroupOptions{Fleet: "shop-" + user, Self: "a", Create: true, Replication: 1})
+		n, err := member.Check(t.Context())
+		if want == nil {
+			if err != nil || n != 0 {
+				t.Errorf("%d members, error %v", n, err)
+			}
+			continue
+		}
+		wantError(t, err, true, nil, want...)
+	}
 }

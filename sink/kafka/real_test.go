@@ -17,7 +17,7 @@ import (
 // atReal is the configuration for a real broker. A busy machine answers within its timeout, and
 // a transaction may be open for a fifth of it.
 func atReal(addr string) kafka.Config {
-	return kafka.Config{Brokers: []string{addr}, Timeout: 10 * time.Second}
+	return kafka.Config{Brokers: []string{addr}, Timeout: 30 * time.Second, TransactionTimeout: 2 * time.Minute}
 }
 
 // ordersIn is a topic that no other test has.

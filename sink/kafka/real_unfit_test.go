@@ -111,11 +111,11 @@ func TestRealEntityIsTooLarge(t *testing.T) {
 				e.Body = noise[:n]
 				return e
 			}
-			tooMuch := sort.Search(len(noise), func(n int) bool { return s.Fits(sized(n)) != nil })
+			tooMuch := sort.Search(len(noise), func(n int) bool { return fits(s, sized(n)) != nil })
 			if tooMuch < 19_000 || tooMuch == len(noise) {
 				t.Errorf("a body of %d bytes is too large for a topic that takes 20,000", tooMuch)
 			}
-			wantError(t, s.Fits(sized(tooMuch)), false, sink.ErrTooLarge, "the topic takes 20000", "--add-config max.message.bytes=")
+			wantError(t, fits(s, sized(tooMuch)), false, sink.ErrTooLarge, "the topic takes 20000", "--add-config max.message.bytes=")
 			err := s.Commit(t.Context(), []feed.Entity{sized(tooMuch)}, sinktest.At(1), nil)
 			wantError(t, err, true, sink.ErrTooLarge, "<0@feed.example.com>")
 			resume(t, s)
@@ -128,7 +128,7 @@ func TestRealEntityIsTooLarge(t *testing.T) {
 			err = s.Commit(t.Context(), []feed.Entity{sized(15_000)}, sinktest.At(2), nil)
 			wantError(t, err, true, sink.ErrTooLarge, "MESSAGE_TOO_LARGE")
 			resume(t, s)
-			wantError(t, s.Fits(sized(15_000)), false, sink.ErrTooLarge, "the topic takes 10000")
+			wantError(t, fits(s, sized(15_000)), false, sink.ErrTooLarge, "the topic takes 10000")
 			commit(t, s, 1, 200)
 			wantFeed(t, s, 200)
 		})
@@ -147,7 +147,7 @@ func TestRealTopicIsNotCreated(t *testing.T) {
 		topic, command string
 		settings       map[string]string
 	}{
-		{cfg.Checkpoints, "--partitions 12 --config cleanup.policy=compact", map[string]string{"cleanup.policy": "compact"}},
+		{cfg.Checkpoints, "--partitions 60 --config cleanup.policy=compact", map[string]string{"cleanup.policy": "compact"}},
 		{topic.Name, "--partitions 1 --config retention.ms=-1", nil},
 	} {
 		_, err := s.Resume(t.Context())
@@ -175,7 +175,7 @@ func TestRealTopicsAreCreated(t *testing.T) {
 		settings   map[string]string
 	}{
 		topic.Name:      {6, map[string]string{"cleanup.policy": "compact", "retention.ms": "-1"}},
-		cfg.Checkpoints: {12, map[string]string{"cleanup.policy": "compact", "segment.bytes": "4194304"}},
+		cfg.Checkpoints: {kafka.CheckpointPartitions, map[string]string{"cleanup.policy": "compact", "segment.bytes": "4194304"}},
 	} {
 		topics, err := admin.ListTopics(t.Context(), name)
 		if err != nil {

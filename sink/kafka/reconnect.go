@@ -3,7 +3,9 @@ package kafka
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,6 +49,13 @@ func (r *reconnects) announced() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.next
+}
+
+// anyUnreachable reports whether a broker was found unreachable and has not answered since.
+func (r *reconnects) anyUnreachable() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Contains(slices.Collect(maps.Values(r.suspects)), true)
 }
 
 // OnBrokerConnect is called when a connection is ready for use, or failed.

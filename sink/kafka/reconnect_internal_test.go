@@ -77,17 +77,17 @@ func TestProbeEndsWithTheConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		probes := 0
-		r := newReconnects(ctx, func(context.Context, int32) error { probes++; return errors.New("connection refused") })
+		var probes atomic.Int32
+		r := newReconnects(ctx, func(context.Context, int32) error { probes.Add(1); return errors.New("connection refused") })
 		r.suspect(7, true)
 		time.Sleep(10 * time.Second)
 		cancel()
 		synctest.Wait()
-		before := probes
+		before := probes.Load()
 		r.suspect(7, true)
 		time.Sleep(10 * time.Second)
-		if probes != before || before < 9 {
-			t.Errorf("%d probes before the end of the connection, and %d after it", before, probes-before)
+		if n := probes.Load(); n != before || before < 9 {
+			t.Errorf("%d probes before the end of the connection, and %d after it", before, n-before)
 		}
 	})
 }

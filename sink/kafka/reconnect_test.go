@@ -34,7 +34,7 @@ func (s *hourSink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 type states chan bridge.State
 
 func (states) Polled(feed.Batch, error, time.Duration) {}
-func (states) Settled(feed.Batch, time.Duration)       {}
+func (states) Processed(feed.Batch, time.Duration)     {}
 func (s states) Entered(status bridge.Status)          { s <- status.State }
 
 // await returns when the bridge is in a state.
@@ -56,73 +56,73 @@ func (s states) await(t *testing.T, want bridge.State) {
 // A bridge that would wait for an hour after its bus went away publishes when it is
 // back, though nothing but the bridge uses the connection.
 func TestAFeedContinuesWhenTheClusterIsBack(t *testing.T) {
-	t.Parallel()
-	port := freePort(t)
-	cluster := startCluster(t, kfake.Ports(port))
-	cfg := configFor(cluster)
-	cluster.Close()
-	conn := connect(t, cfg)
-	seen := make(states, 1000)
-	b := &bridge.Bridge{
-		Feed: "orders", Writer: "me", Sink: &hourSink{Sink: conn.Sink(orders())}, Reconnected: conn.Reconnected,
-		Open: func(context.Context, string) (bridge.Source, string, error) { return three{}, "test", nil },
+	inBubble(t, func(t *testing.T) {
+		port := freePort(t)
+		cluster := startCluster(t, kfake.Ports(port))
+		cfg := configFor(cluster)
+		cluster.Close()
+		conn := connect(t, cfg)
+		seen := make(states, 1000)
+		b := &bridge.Bridge{
+			Feed: "orders", Writer: "me", Sink: &hourSink{Sink: conn.Sink(orders())}, Reconnected: conn.Reconnected,
+			Open: func(context.Context, string) (bridge.Source, string, error) { return three{}, "test", nil },
 
-		Every: time.Hour, ReadAhead: 1000, Log: silent, Observer: seen,
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- b.Run(ctx) }()
-	seen.await(t, bridge.Retrying)
-	startCluster(t, kfake.Ports(port))
-	seen.await(t, bridge.Idle)
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	if cp := resume(t, connect(t, cfg).Sink(orders())); cp.Count != 3 {
-		t.Errorf("%d entities are published, want 3", cp.Count)
-	}
+			Every: time.Hour, ReadAhead: 1000, Log: silent, Observer: seen,
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		b.Start(ctx, func() { close(stopped) })
+		seen.await(t, bridge.Retrying)
+		startCluster(t, kfake.Ports(port))
+		seen.await(t, bridge.Idle)
+		cancel()
+		<-stopped
+		if cp := resume(t, connect(t, cfg).Sink(orders())); cp.Count != 3 {
+			t.Errorf("%d entities are published, want 3", cp.Count)
+		}
+	})
 }
 
 // A broker that takes connections and does not answer, as a frozen process, is found
 // reachable again when it answers.
 func TestReconnectedAfterABrokerWasFrozen(t *testing.T) {
-	t.Parallel()
-	cluster := startCluster(t)
-	var frozen, silenced atomic.Bool
-	cluster.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
-		cluster.KeepControl()
-		if frozen.Load() {
-			silenced.Store(true)
+	inBubble(t, func(t *testing.T) {
+		cluster := startCluster(t)
+		var frozen, silenced atomic.Bool
+		cluster.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
+			cluster.KeepControl()
+			if frozen.Load() {
+				silenced.Store(true)
+			}
+			return nil, nil, frozen.Load()
+		})
+		cfg := configFor(cluster)
+		// A short timeout, so on a busy machine a request may fail before the broker is frozen.
+		cfg.Timeout = 2 * time.Second
+		conn := connect(t, cfg)
+		s := conn.Sink(orders())
+		for _, err := s.Resume(t.Context()); err != nil || conn.Suspects() > 0; _, err = s.Resume(t.Context()) {
+			time.Sleep(10 * time.Millisecond)
 		}
-		return nil, nil, frozen.Load()
+		reconnected := conn.Reconnected()
+		frozen.Store(true)
+		for !silenced.Load() {
+			if _, err := s.Resume(t.Context()); err == nil {
+				t.Fatal("a resume on a frozen broker has succeeded")
+			}
+		}
+		// The probe has to find the broker silent before that ends.
+		for conn.Unreachable() == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		select {
+		case <-reconnected:
+			t.Error("the broker is announced while it is frozen")
+		default:
+		}
+		frozen.Store(false)
+		<-reconnected
 	})
-	cfg := configFor(cluster)
-	// A short timeout, so on a busy machine a request may fail before the broker is frozen.
-	cfg.Timeout = 2 * time.Second
-	conn := connect(t, cfg)
-	s := conn.Sink(orders())
-	for _, err := s.Resume(t.Context()); err != nil || conn.Suspects() > 0; _, err = s.Resume(t.Context()) {
-		time.Sleep(10 * time.Millisecond)
-	}
-	reconnected := conn.Reconnected()
-	frozen.Store(true)
-	for !silenced.Load() {
-		if _, err := s.Resume(t.Context()); err == nil {
-			t.Fatal("a resume on a frozen broker has succeeded")
-		}
-	}
-	// The probe has to find the broker silent before that ends.
-	for conn.Unreachable() == 0 {
-		time.Sleep(10 * time.Millisecond)
-	}
-	select {
-	case <-reconnected:
-		t.Error("the broker is announced while it is frozen")
-	default:
-	}
-	frozen.Store(false)
-	<-reconnected
 }
 
 // three is a feed of three entities.

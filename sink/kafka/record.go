@@ -3,8 +3,10 @@ package kafka
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -19,6 +21,7 @@ type recordMaker struct {
 	key    keyer        // nil if there are no keys
 	broker string       // for errors
 	dead   *deadLetters // nil if they are not configured
+	times  *recordTimes
 	// limit is the largest batch of records that the topic takes, in bytes; 0 while it is unknown.
 	limit atomic.Int64
 }
@@ -31,6 +34,10 @@ const (
 	recordOverhead = 32
 	headerOverhead = 10
 )
+
+// addedHeaders is an upper bound of the size of the headers that [message.Header] adds to those of
+// an entity, in bytes, without the values that the entity and the feed have.
+const addedHeaders = 300
 
 // largestRequest is the largest batch that kgo makes, in bytes.
 const largestRequest = 64 << 20
@@ -46,17 +53,30 @@ func (m *recordMaker) checkEntity(e feed.Entity) error {
 	if err != nil {
 		return err
 	}
+	// most is an upper bound of the size of the message.
+	most := batchOverhead + recordOverhead + len(key) + len(e.Body) +
+		addedHeaders + len(m.topic.Feed) + len(e.ID) + len(e.Page) + len(e.Mark) + len(e.Trace)
+	for i := range e.Header {
+		f := &e.Header[i]
+		// Header names are strings in Kafka, and its Java clients replace invalid UTF-8.
+		if !utf8.ValidString(f.Name) {
+			return fmt.Errorf("%w: %q: its name is not UTF-8", sink.ErrHeader, f.Name)
+		}
+		// The name may be escaped. A well-known one is never, and may be listed in message.Names,
+		// which takes fewer bytes than message.Escape.
+		most += headerOverhead + len(message.Escape) + len(f.Name) + len(f.Value)
+	}
+	if int64(most) <= m.limit.Load() {
+		return nil // as nearly always, without the work of making the headers
+	}
 	var buf [24]feed.Field
-	return m.checkMessage(message.AppendHeader(buf[:0], m.topic.Feed, e), len(key), len(e.Body))
+	return m.checkSize(message.AppendHeader(buf[:0], m.topic.Feed, e), len(key), len(e.Body))
 }
 
-func (m *recordMaker) checkMessage(h feed.Header, key, body int) error {
+// checkSize returns an error if a message with these headers is too large for the topic.
+func (m *recordMaker) checkSize(h feed.Header, key, body int) error {
 	size := batchOverhead + recordOverhead + key + body
 	for i := range h {
-		// Header names are strings in Kafka, and its Java clients replace invalid UTF-8.
-		if !utf8.ValidString(h[i].Name) {
-			return fmt.Errorf("%w: %q: its name is not UTF-8", sink.ErrHeader, h[i].Name)
-		}
 		size += headerOverhead + len(h[i].Name) + len(h[i].Value)
 	}
 	if limit := m.limit.Load(); limit > 0 && int64(size) > limit {
@@ -84,9 +104,38 @@ func (m *recordMaker) entityKey(e feed.Entity) ([]byte, error) {
 	return nil, fmt.Errorf("it has no key: %w; correct the feed or its \"key\", or set \"missing_key: 'null'\" to publish such entities without one, or \"missing_key: dead-letter\" to keep them in a topic of their own", err)
 }
 
-// makeRecords returns the records of entities, and those of dead letters.
-func (m *recordMaker) makeRecords(entities []feed.Entity) (records, dead []kgo.Record, err error) {
-	records = make([]kgo.Record, 0, len(entities))
+// commitRecords has the records of one commit, and the memory for the next one's.
+type commitRecords struct {
+	entities []kgo.Record
+	dead     []kgo.Record // of the dead letters
+	headers  headerMemory // of all of them
+}
+
+// spareRecords has the memory of commits that have ended, for the next commits of any feed. Until
+// it was used again, it was half of the memory that a copy allocates. The garbage collector frees
+// it when it has not been used for a while.
+var spareRecords = sync.Pool{New: func() any { return new(commitRecords) }}
+
+// release gives the memory to other commits. It is called after a commit that has succeeded:
+// only then the producer has finished with every record. Otherwise the memory is left to the
+// garbage collector.
+func (c *commitRecords) release() {
+	c.reset()
+	spareRecords.Put(c)
+}
+
+// reset drops the records and the references to their entities, and keeps the memory.
+func (c *commitRecords) reset() {
+	clear(c.entities)
+	clear(c.dead)
+	clear(c.headers.list)
+	c.entities, c.dead, c.headers.list = c.entities[:0], c.dead[:0], c.headers.list[:0]
+}
+
+// makeRecords returns the records of entities. They refer to the memory of the entities.
+func (m *recordMaker) makeRecords(entities []feed.Entity) (*commitRecords, error) {
+	c := spareRecords.Get().(*commitRecords)
+	c.entities = slices.Grow(c.entities, len(entities))
 	superseded := supersededDead(entities)
 	var fields feed.Header
 	for i := range entities {
@@ -96,26 +145,54 @@ func (m *recordMaker) makeRecords(entities []feed.Entity) (records, dead []kgo.R
 			if superseded[i] {
 				letter.Mark = ""
 			}
-			r, err := m.dead.makeRecord(letter, int64(m.largestBatch()))
+			r, err := m.dead.makeRecord(letter, int64(m.largestBatch()), &c.headers)
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
-			dead = append(dead, r)
+			c.dead = append(c.dead, r)
 			continue
 		}
 		fields = message.AppendHeader(fields[:0], m.topic.Feed, *e)
 		key, err := m.entityKey(*e)
 		if err == nil {
-			err = m.checkMessage(fields, len(key), len(e.Body))
+			err = m.checkSize(fields, len(key), len(e.Body))
 		}
 		if err != nil {
-			// The gate has checked it, but the topic's limit may be lower since.
-			return nil, nil, feed.Permanent(fmt.Errorf("entity %q: %w", e.ID, err))
+			// The gate has called checkEntity, but the topic's limit may be lower since.
+			return nil, feed.Permanent(fmt.Errorf("entity %q: %w", e.ID, err))
 		}
-		r := kgo.Record{Topic: m.topic.Name, Partition: int32(m.topic.Partition), Key: key, Value: m.messageValue(e), Headers: recordHeaders(fields)}
-		records = append(records, r)
+		r := kgo.Record{Topic: m.topic.Name, Partition: int32(m.topic.Partition), Key: key, Value: m.messageValue(e), Headers: c.headers.convert(fields)}
+		c.entities = append(c.entities, r)
 	}
-	return records, dead, nil
+	return c, nil
+}
+
+// setTimes sets the timestamps of the records of entities that are dead letters, or of those that are
+// not. A later version of an entity has a later one. It is left zero, for the time of sending, unless
+// the entities have marks that may be in several partitions.
+//
+// It is called right before the records are sent, because the producer gives up records whose
+// timestamps are older than the timeout. A dead letter with a mark is newer than all versions of its
+// entity in the topic, so dead letters may have later timestamps than the records of a commit that
+// are sent before them.
+func (m *recordMaker) setTimes(records []kgo.Record, entities []feed.Entity, dead bool) {
+	marked := func(e feed.Entity) bool { return e.Mark != "" }
+	if len(records) == 0 || m.dead == nil && m.key == nil || !slices.ContainsFunc(entities, marked) {
+		return
+	}
+	at, seen := m.times.next(), make(map[string]bool, len(records))
+	for i := range entities {
+		e := &entities[i]
+		if (e.Dead != nil) != dead {
+			continue
+		}
+		if seen[e.ID] {
+			at = m.times.next()
+			clear(seen)
+		}
+		seen[e.ID] = true
+		records[0].Timestamp, records = at, records[1:]
+	}
 }
 
 // supersededDead returns the indexes of the dead letters that are followed by a newer version of
@@ -148,18 +225,27 @@ func (m *recordMaker) messageValue(e *feed.Entity) []byte {
 	return e.Body
 }
 
-// recordHeaders returns fields as kgo has them, in two allocations.
-func recordHeaders(fields feed.Header) []kgo.RecordHeader {
-	size := 0
-	for _, f := range fields {
-		size += len(f.Value)
+// headerMemory has room for the headers of several records, so that a record needs no allocation
+// of its own for them. The zero headerMemory is ready to use.
+type headerMemory struct{ list []kgo.RecordHeader }
+
+// minHeaders is the number of headers that are allocated at once, at least.
+const minHeaders = 512
+
+// convert returns fields as kgo has them. Their values share the memory of the fields, which kgo
+// only reads.
+func (m *headerMemory) convert(fields feed.Header) []kgo.RecordHeader {
+	if cap(m.list)-len(m.list) < len(fields) {
+		// The headers of earlier records stay where they are.
+		m.list = make([]kgo.RecordHeader, 0, max(minHeaders, 2*cap(m.list), len(fields)))
 	}
-	values := make([]byte, 0, size)
-	list := make([]kgo.RecordHeader, len(fields))
-	for i, f := range fields {
-		from := len(values)
-		values = append(values, f.Value...)
-		list[i] = kgo.RecordHeader{Key: f.Name, Value: values[from:len(values):len(values)]}
+	first := len(m.list)
+	for i := range fields {
+		value := []byte{} // nil would be null
+		if v := fields[i].Value; v != "" {
+			value = unsafe.Slice(unsafe.StringData(v), len(v))
+		}
+		m.list = append(m.list, kgo.RecordHeader{Key: fields[i].Name, Value: value})
 	}
-	return list
+	return m.list[first:len(m.list):len(m.list)]
 }

@@ -21,61 +21,69 @@ func noise(n int) []byte {
 	return body
 }
 
+// fits returns the error of Fits about one entity.
+func fits(s *kafka.Sink, e feed.Entity) error {
+	_, err := s.Fits([]feed.Entity{e})
+	return err
+}
+
 // The broker accepts every message that fits, and Fits refuses one that is a little larger. The
 // limit of the topic is raised. Batches are larger from the next Resume on.
 func TestLimitIsRaised(t *testing.T) {
-	t.Parallel()
-	topic := orders()
-	topic.Config = []string{"max.message.bytes=4000"}
-	s, c, _ := open(t, topic)
-	commit(t, s, 0, 2)
-	_, adm := admin(t, c)
-	limit := "40000"
-	if _, err := adm.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &limit}}, "shop.orders"); err != nil {
-		t.Fatal(err)
-	}
-	resume(t, s)
-	entities := sinktest.Entities(2, 1)
-	entities[0].Body = noise(30_000)
-	if err := s.Commit(t.Context(), entities, sinktest.At(3), nil); err != nil {
-		t.Error(err)
-	}
+	inBubble(t, func(t *testing.T) {
+		topic := orders()
+		topic.Config = []string{"max.message.bytes=4000"}
+		s, c, _ := open(t, topic)
+		commit(t, s, 0, 2)
+		_, adm := admin(t, c)
+		limit := "40000"
+		if _, err := adm.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &limit}}, "shop.orders"); err != nil {
+			t.Fatal(err)
+		}
+		resume(t, s)
+		entities := sinktest.Entities(2, 1)
+		entities[0].Body = noise(30_000)
+		if err := s.Commit(t.Context(), entities, sinktest.At(3), nil); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestEntityIsTooLarge(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]string{"by default": "", "by the topic's limit": "4000", "by a large limit": "3000000"} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			topic := orders()
-			bytes := 1048588
-			if limit != "" {
-				topic.Config = []string{"max.message.bytes=" + limit}
-				bytes = map[string]int{"4000": 4000, "3000000": 3_000_000}[limit]
-			}
-			s, _, _ := open(t, topic)
-			entities := sinktest.Entities(0, 1)
-			entities[0].Body = noise(bytes)
-			wantError(t, s.Fits(entities[0]), false, sink.ErrTooLarge, "with its headers, and the topic takes", "--alter --topic shop.orders --add-config max.message.bytes=")
-			wantError(t, s.Commit(t.Context(), entities, sinktest.At(1), nil), true, sink.ErrTooLarge, `entity "<0@feed.example.com>"`)
-			resume(t, s)
-			// The largest that fits.
-			least, most := 0, bytes
-			for most-least > 1 {
-				if entities[0].Body = noise((least + most) / 2); s.Fits(entities[0]) == nil {
-					least = len(entities[0].Body)
-				} else {
-					most = len(entities[0].Body)
+			inBubble(t, func(t *testing.T) {
+				topic := orders()
+				bytes := 1048588
+				if limit != "" {
+					topic.Config = []string{"max.message.bytes=" + limit}
+					bytes = map[string]int{"4000": 4000, "3000000": 3_000_000}[limit]
 				}
-			}
-			if least < bytes-1200 {
-				t.Errorf("%d bytes are the most that fits", least)
-			}
-			entities[0].Body = noise(least)
-			if err := s.Commit(t.Context(), entities, sinktest.At(1), nil); err != nil {
-				t.Fatal(err)
-			}
-			wantFeed(t, s, 1)
+				s, _, _ := open(t, topic)
+				entities := sinktest.Entities(0, 1)
+				entities[0].Body = noise(bytes)
+				wantError(t, fits(s, entities[0]), false, sink.ErrTooLarge, "with its headers, and the topic takes", "--alter --topic shop.orders --add-config max.message.bytes=")
+				wantError(t, s.Commit(t.Context(), entities, sinktest.At(1), nil), true, sink.ErrTooLarge, `entity "<0@feed.example.com>"`)
+				resume(t, s)
+				// The largest that fits.
+				least, most := 0, bytes
+				for most-least > 1 {
+					if entities[0].Body = noise((least + most) / 2); fits(s, entities[0]) == nil {
+						least = len(entities[0].Body)
+					} else {
+						most = len(entities[0].Body)
+					}
+				}
+				if least < bytes-1200 {
+					t.Errorf("%d bytes are the most that fits", least)
+				}
+				entities[0].Body = noise(least)
+				if err := s.Commit(t.Context(), entities, sinktest.At(1), nil); err != nil {
+					t.Fatal(err)
+				}
+				wantFeed(t, s, 1)
+			})
 		})
 	}
 }
@@ -85,5 +93,5 @@ func TestHeadersThatKafkaCannotCarry(t *testing.T) {
 	s := connect(t, kafka.Config{Brokers: []string{"127.0.0.1:1"}}).Sink(orders())
 	e := sinktest.Entities(0, 1)[0]
 	e.Header = append(e.Header, feed.Field{Name: "X-\xff", Value: "v"})
-	wantError(t, s.Fits(e), false, nil, `cannot carry a header of the entity: "X-\xff": its name is not UTF-8`)
+	wantError(t, fits(s, e), false, nil, `cannot carry a header of the entity: "X-\xff": its name is not UTF-8`)
 }

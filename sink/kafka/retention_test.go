@@ -22,13 +22,14 @@ func TestRetentionLimits(t *testing.T) {
 		"compaction by that, and age too": {"header:Content-ID", []string{"cleanup.policy=compact,delete", "retention.ms=1000"}, []string{"retention.ms=1000"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			topic := orders()
-			topic.Key, topic.Config = test.key, test.config
-			s, _, _ := open(t, topic)
-			if got, err := s.RetentionLimits(t.Context()); err != nil || !slices.Equal(got, test.want) {
-				t.Errorf("got %q, %v, want %q", got, err, test.want)
-			}
+			inBubble(t, func(t *testing.T) {
+				topic := orders()
+				topic.Key, topic.Config = test.key, test.config
+				s, _, _ := open(t, topic)
+				if got, err := s.RetentionLimits(t.Context()); err != nil || !slices.Equal(got, test.want) {
+					t.Errorf("got %q, %v, want %q", got, err, test.want)
+				}
+			})
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -45,13 +46,14 @@ func newSink(c *client, checkpoints *checkpointTopic, t Topic) *Sink {
 	t.DeadLetters = t.DeadLetters || t.MissingKey == KeyDeadLetter
 	dead := newDeadLetters(c, t)
 	id := newTransactionalID(c, t.Name, t.Feed)
+	times := &recordTimes{now: time.Now}
 	s := &Sink{
 		client: c, topic: t,
 		check:        topicCheck{c, t},
-		records:      recordMaker{topic: t, key: t.Key.newKeyer(), broker: c.cfg.Brokers[0], dead: dead},
+		records:      recordMaker{topic: t, key: t.Key.newKeyer(), broker: c.cfg.Brokers[0], dead: dead, times: times},
 		dead:         dead,
 		checkpoints:  checkpointStore{client: c, topic: checkpoints, to: t, newest: noCheckpoint},
-		dedupe:       dedupeLoader{client: c, topic: t, ids: sink.NewIDs(t.Window)},
+		dedupe:       dedupeLoader{client: c, topic: t, ids: sink.NewIDs(t.Window), times: times},
 		transactions: transactions{client: c, id: id},
 	}
 	s.hung = hungTransaction{client: c, id: id, topics: []string{t.Name}, checkpoints: &s.checkpoints, transactions: &s.transactions}
@@ -70,11 +72,18 @@ func (s *Sink) Close() { s.transactions.closeProducer() }
 // last Resume or Commit. It always returns the same.
 func (s *Sink) IDs() *sink.IDs { return s.dedupe.ids }
 
-// Fits returns an error for an entity that cannot be published: it is too large with its
-// headers, which matches [sink.ErrTooLarge], Kafka cannot carry one of them, which matches
-// [sink.ErrHeader], or it has no key although it needs one, which matches [sink.ErrNoKey] if such
-// entities are dead letters.
-func (s *Sink) Fits(e feed.Entity) error { return s.records.checkEntity(e) }
+// Fits returns how many of the entities, counted from the first, can be published, and an error
+// about the next one: it is too large with its headers, which matches [sink.ErrTooLarge], Kafka
+// cannot carry one of them, which matches [sink.ErrHeader], or it has no key although it needs one,
+// which matches [sink.ErrNoKey] if such entities are dead letters.
+func (s *Sink) Fits(entities []feed.Entity) (n int, err error) {
+	for i := range entities {
+		if err := s.records.checkEntity(entities[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(entities), nil
+}
 
 // Resume checks the topic, and creates it if it is missing and the configuration allows it. It
 // catches IDs up with the topic and returns the stored checkpoint. It does not disturb a copy
@@ -105,6 +114,11 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		return checkpoint.Checkpoint{}, fmt.Errorf("resume: %w", err)
 	}
 	s.hung.dropCure()
+	if !s.transactions.hasProducer() {
+		// The next commit initializes the id, and this Resume has waited until every transaction
+		// has ended.
+		s.hung.last = nil
+	}
 	s.ready = true
 	return cp, nil
 }

@@ -19,37 +19,53 @@ import (
 // deposed answers for the partitions of one topic like a broker that was replaced as their
 // leader at some moment and does not know it: with the offsets that they had then.
 type deposed struct {
+	c     *kfake.Cluster
 	topic string
 	id    [16]byte
 	old   map[int32]kfake.PartitionInfo
 }
 
 func newDeposed(c *kfake.Cluster, topic string) *deposed {
-	d := &deposed{topic, c.TopicInfo(topic).TopicID, map[int32]kfake.PartitionInfo{}}
+	d := &deposed{c, topic, c.TopicInfo(topic).TopicID, map[int32]kfake.PartitionInfo{}}
 	for _, p := range c.PartitionInfos(topic) {
 		d.old[p.Partition] = *p
 	}
 	return d
 }
 
-// offsets answers a request for the ends of partitions, or returns nil if it is about others.
+// offsets answers a request for the ends of partitions, or returns nil if it is about others. For
+// other topics it is the leader.
 func (d *deposed) offsets(r kmsg.Request) kmsg.Response {
 	req := r.(*kmsg.ListOffsetsRequest)
-	if len(req.Topics) != 1 || req.Topics[0].Topic != d.topic || req.Topics[0].Partitions[0].Timestamp != -1 {
+	if !slices.ContainsFunc(req.Topics, func(t kmsg.ListOffsetsRequestTopic) bool {
+		return t.Topic == d.topic && t.Partitions[0].Timestamp == -1
+	}) {
 		return nil
 	}
-	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
-	of := kmsg.NewListOffsetsResponseTopic()
-	of.Topic = d.topic
-	for _, p := range req.Topics[0].Partitions {
-		sp := kmsg.NewListOffsetsResponseTopicPartition()
-		sp.Partition, sp.Offset = p.Partition, d.old[p.Partition].HighWatermark
-		if req.IsolationLevel == 1 {
-			sp.Offset = d.old[p.Partition].LastStableOffset
+	return answerOffsets(req, func(topic string, p int32) kfake.PartitionInfo {
+		if topic == d.topic {
+			return d.old[p]
 		}
-		of.Partitions = append(of.Partitions, sp)
+		return *d.c.PartitionInfo(topic, p)
+	})
+}
+
+// answerOffsets answers a request for the ends of partitions.
+func answerOffsets(req *kmsg.ListOffsetsRequest, info func(topic string, p int32) kfake.PartitionInfo) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+	for _, t := range req.Topics {
+		of := kmsg.NewListOffsetsResponseTopic()
+		of.Topic = t.Topic
+		for _, p := range t.Partitions {
+			sp := kmsg.NewListOffsetsResponseTopicPartition()
+			sp.Partition, sp.Offset = p.Partition, info(t.Topic, p.Partition).HighWatermark
+			if req.IsolationLevel == 1 {
+				sp.Offset = info(t.Topic, p.Partition).LastStableOffset
+			}
+			of.Partitions = append(of.Partitions, sp)
+		}
+		resp.Topics = append(resp.Topics, of)
 	}
-	resp.Topics = append(resp.Topics, of)
 	return resp
 }
 
@@ -130,118 +146,190 @@ func TestStaleCopyDoesNotCommitWhileADeposedLeaderAnswers(t *testing.T) {
 	t.Parallel()
 	for name, resumes := range map[string]bool{"it resumed before": false, "it resumes from the deposed leader": true} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := startCluster(t)
-			s, other := connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders())
-			resume(t, s)
-			commit(t, s, 0, 2)
-			resume(t, other)
-			stale := depose(t, c)
-			// s holds the transactional id and reads no offset of the checkpoint.
-			commit(t, s, 2, 4)
-			if resumes {
-				if cp := resume(t, other); cp.Count != 2 {
-					t.Fatalf("checkpoint %+v, want the one that the deposed leader knows", cp)
+			inBubble(t, func(t *testing.T) {
+				c := startCluster(t)
+				s, other := connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders())
+				resume(t, s)
+				commit(t, s, 0, 2)
+				resume(t, other)
+				stale := depose(t, c)
+				// s holds the transactional id and reads no offset of the checkpoint.
+				commit(t, s, 2, 4)
+				if resumes {
+					if cp := resume(t, other); cp.Count != 2 {
+						t.Fatalf("checkpoint %+v, want the one that the deposed leader knows", cp)
+					}
 				}
-			}
-			wantError(t, other.Commit(t.Context(), sinktest.Entities(2, 3), sinktest.At(5), nil), false, checkpoint.ErrConflict)
-			if stale() == 0 {
-				t.Error("no stale answer was given")
-			}
-			wantFeed(t, other, 4)
-			if cp := resume(t, other); cp.Count != 4 {
-				t.Errorf("checkpoint %+v, want the newest", cp)
-			}
-			commit(t, other, 4, 5)
-			wantFeed(t, other, 5)
+				wantError(t, other.Commit(t.Context(), sinktest.Entities(2, 3), sinktest.At(5), nil), false, checkpoint.ErrConflict)
+				if stale() == 0 {
+					t.Error("no stale answer was given")
+				}
+				wantFeed(t, other, 4)
+				if cp := resume(t, other); cp.Count != 4 {
+					t.Errorf("checkpoint %+v, want the newest", cp)
+				}
+				commit(t, other, 4, 5)
+				wantFeed(t, other, 5)
+			})
 		})
 	}
 }
 
 // A copy that has committed last goes on without another look at its checkpoint.
 func TestCommitsAfterTheFirstReadNoCheckpoint(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t)
-	s := connect(t, configFor(c)).Sink(orders())
-	resume(t, s)
-	commit(t, s, 0, 1)
-	var fetches atomic.Int32
-	c.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
-		c.KeepControl()
-		fetches.Add(1)
-		return nil, nil, false
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t)
+		s := connect(t, configFor(c)).Sink(orders())
+		resume(t, s)
+		commit(t, s, 0, 1)
+		var fetches atomic.Int32
+		c.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+			c.KeepControl()
+			fetches.Add(1)
+			return nil, nil, false
+		})
+		for n := 1; n < 5; n++ {
+			commit(t, s, n, n+1)
+		}
+		if n := fetches.Load(); n > 0 {
+			t.Errorf("%d fetches, want none", n)
+		}
+		wantFeed(t, s, 5)
 	})
-	for n := 1; n < 5; n++ {
-		commit(t, s, n, n+1)
-	}
-	if n := fetches.Load(); n > 0 {
-		t.Errorf("%d fetches, want none", n)
-	}
-	wantFeed(t, s, 5)
+}
+
+// A copy that goes on makes one request beside those of the transaction: it reports that the last
+// commit is ended, and that the topic is as long as it was.
+func TestCommitsAfterTheFirstListOffsetsOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t)
+		s := connect(t, configFor(c)).Sink(orders())
+		resume(t, s)
+		commit(t, s, 0, 1)
+		s.AwaitEnd(t) // so that no request comes too early
+		commit(t, s, 1, 2)
+		var requests atomic.Int32
+		c.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+			c.KeepControl()
+			requests.Add(1)
+			return nil, nil, false
+		})
+		const commits = 5
+		for n := 2; n < 2+commits; n++ {
+			until(t, func() bool {
+				p := c.PartitionInfo("shop.orders", 0)
+				return p.LastStableOffset == p.HighWatermark
+			})
+			commit(t, s, n, n+1)
+		}
+		if n := requests.Load(); n != commits {
+			t.Errorf("%d requests for %d commits, want one each", n, commits)
+		}
+		wantFeed(t, s, 2+commits)
+	})
+}
+
+// A partition that the last commit has not written to is compared, too.
+func TestCommitComparesEveryPartition(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		to := orders()
+		to.Partitions, to.Key = 2, "header:Content-ID"
+		s, c, _ := open(t, to)
+		commit(t, s, 0, 20)
+		before := map[int32]int64{}
+		for _, p := range c.PartitionInfos("shop.orders") {
+			before[p.Partition] = p.HighWatermark
+		}
+		commit(t, s, 20, 21)
+		other := int32(-1)
+		for _, p := range c.PartitionInfos("shop.orders") {
+			if p.HighWatermark == before[p.Partition] {
+				other = p.Partition
+			}
+		}
+		if len(before) != 2 || before[0] == 0 || before[1] == 0 || other < 0 {
+			t.Fatalf("the commit of one entity has changed both partitions, or entities are in one: %v", before)
+		}
+		c.ControlKey(int16(kmsg.ListOffsets), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			c.KeepControl()
+			return answerOffsets(r.(*kmsg.ListOffsetsRequest), func(topic string, p int32) kfake.PartitionInfo {
+				info := *c.PartitionInfo(topic, p)
+				if topic == "shop.orders" && p == other { // it has lost its last entity, and the marker behind it
+					info.HighWatermark, info.LastStableOffset = info.HighWatermark-2, info.LastStableOffset-2
+				}
+				return info
+			}), nil, true
+		})
+		err := s.Commit(t.Context(), sinktest.Entities(21, 1), sinktest.At(22), nil)
+		wantError(t, err, false, nil, fmt.Sprintf("partition %d of the topic ends at offset %d, and has ended at %d", other, before[other]-2, before[other]-1))
+	})
 }
 
 // The first commits of all feeds of a process wait for each other if their checkpoints are in one
 // partition. None of them waits for long.
 func TestManyFeedsTakeOverAtOnce(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t)
-	if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
-		t.Fatal(err)
-	}
-	conn := connect(t, configFor(c))
-	var sinks []*kafka.Sink
-	for n := range 200 {
-		topic := orders()
-		topic.Name = fmt.Sprint("shop.orders.", n)
-		s := conn.Sink(topic)
-		resume(t, s)
-		sinks = append(sinks, s)
-	}
-	var group sync.WaitGroup
-	for _, s := range sinks {
-		group.Go(func() {
-			if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	group.Wait()
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t)
+		if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
+			t.Fatal(err)
+		}
+		conn := connect(t, configFor(c))
+		var sinks []*kafka.Sink
+		for n := range 200 {
+			topic := orders()
+			topic.Name = fmt.Sprint("shop.orders.", n)
+			s := conn.Sink(topic)
+			resume(t, s)
+			sinks = append(sinks, s)
+		}
+		var group sync.WaitGroup
+		for _, s := range sinks {
+			group.Go(func() {
+				if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+	})
 }
 
 // A commit that waits for its turn has no transaction open, which a standing-by copy in another
 // process would abort.
 func TestCopyStandsByWhileACommitWaitsForItsTurn(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t)
-	if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
-		t.Fatal(err)
-	}
-	cfg := configFor(c)
-	conn := connect(t, cfg)
-	cfg.Timeout = time.Second
-	other := orders()
-	other.Name = "shop.returns"
-	slow, s, standby := conn.Sink(other), conn.Sink(orders()), connect(t, cfg).Sink(orders())
-	resume(t, slow)
-	resume(t, s)
-	held, release := hold(c, kmsg.Produce, writes(c, checkpoints))
-	ended := make(chan error, 2)
-	commit := func(s *kafka.Sink) { ended <- s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil) }
-	go commit(slow)
-	<-held
-	initialized := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Observe: true, Count: -1})
-	go commit(s)
-	until(t, func() bool { return initialized.Hits() > 0 })
-	// Several times the time of grace.
-	for begin := time.Now(); time.Since(begin) < 2*time.Second; {
-		resume(t, standby)
-	}
-	release()
-	for range 2 {
-		if err := <-ended; err != nil {
-			t.Error(err)
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t)
+		if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
+			t.Fatal(err)
 		}
-	}
+		cfg := configFor(c)
+		conn := connect(t, cfg)
+		cfg.Timeout = time.Second
+		other := orders()
+		other.Name = "shop.returns"
+		slow, s, standby := conn.Sink(other), conn.Sink(orders()), connect(t, cfg).Sink(orders())
+		resume(t, slow)
+		resume(t, s)
+		held, release := hold(c, kmsg.Produce, writes(c, checkpoints))
+		ended := make(chan error, 2)
+		commit := func(s *kafka.Sink) { ended <- s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil) }
+		go commit(slow)
+		<-held
+		initialized := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Observe: true, Count: -1})
+		go commit(s)
+		until(t, func() bool { return initialized.Hits() > 0 })
+		// Several times the time of grace.
+		for range 20 {
+			resume(t, standby)
+			time.Sleep(100 * time.Millisecond)
+		}
+		release()
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 // writes reports whether a request writes to a topic.
@@ -254,28 +342,29 @@ func writes(c *kfake.Cluster, topic string) func(kmsg.Request) bool {
 
 // A feed whose topic takes no messages does not hold up the others for long.
 func TestSlowCommitLosesItsTurn(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t)
-	if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
-		t.Fatal(err)
-	}
-	conn := connect(t, configFor(c))
-	other := orders()
-	other.Name = "shop.returns"
-	slow, s := conn.Sink(other), conn.Sink(orders())
-	resume(t, slow)
-	resume(t, s)
-	held, release := hold(c, kmsg.Produce, writes(c, "shop.returns"))
-	defer release()
-	ended := make(chan error, 1)
-	go func() { ended <- slow.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil) }()
-	<-held
-	if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil); err != nil {
-		t.Error(err)
-	}
-	select {
-	case err := <-ended:
-		t.Fatalf("it has waited for the end of the other commit: %v", err)
-	default:
-	}
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t)
+		if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
+			t.Fatal(err)
+		}
+		conn := connect(t, configFor(c))
+		other := orders()
+		other.Name = "shop.returns"
+		slow, s := conn.Sink(other), conn.Sink(orders())
+		resume(t, slow)
+		resume(t, s)
+		held, release := hold(c, kmsg.Produce, writes(c, "shop.returns"))
+		defer release()
+		ended := make(chan error, 1)
+		go func() { ended <- slow.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil) }()
+		<-held
+		if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil); err != nil {
+			t.Error(err)
+		}
+		select {
+		case err := <-ended:
+			t.Fatalf("it has waited for the end of the other commit: %v", err)
+		default:
+		}
+	})
 }

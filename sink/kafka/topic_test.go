@@ -43,58 +43,61 @@ func config(t *testing.T, c *kfake.Cluster, topic string) map[string]string {
 }
 
 func TestTopicsAreCreated(t *testing.T) {
-	t.Parallel()
-	topic := orders()
-	topic.Partitions, topic.Key = 6, "/n"
-	topic.Config = []string{"cleanup.policy=compact", "retention.ms=1000"}
-	_, c, more := open(t, topic)
-	if n := len(c.PartitionInfos("shop.orders")); n != 6 {
-		t.Errorf("%d partitions, want 6", n)
-	}
-	if got := config(t, c, "shop.orders"); got["cleanup.policy"] != "compact" || got["retention.ms"] != "1000" {
-		t.Errorf("the topic has cleanup.policy=%s, retention.ms=%s, want what was configured", got["cleanup.policy"], got["retention.ms"])
-	}
-	got := config(t, c, checkpoints)
-	if got["cleanup.policy"] != "compact" || got["segment.bytes"] != "4194304" {
-		t.Errorf("the checkpoints have cleanup.policy=%s, segment.bytes=%s", got["cleanup.policy"], got["segment.bytes"])
-	}
-	// One that is there is left as it is.
-	topic.Partitions = 1
-	resume(t, more())
+	inBubble(t, func(t *testing.T) {
+		topic := orders()
+		topic.Partitions, topic.Key = 6, "/n"
+		topic.Config = []string{"cleanup.policy=compact", "retention.ms=1000"}
+		_, c, more := open(t, topic)
+		if n := len(c.PartitionInfos("shop.orders")); n != 6 {
+			t.Errorf("%d partitions, want 6", n)
+		}
+		if got := config(t, c, "shop.orders"); got["cleanup.policy"] != "compact" || got["retention.ms"] != "1000" {
+			t.Errorf("the topic has cleanup.policy=%s, retention.ms=%s, want what was configured", got["cleanup.policy"], got["retention.ms"])
+		}
+		got := config(t, c, checkpoints)
+		if got["cleanup.policy"] != "compact" || got["segment.bytes"] != "4194304" {
+			t.Errorf("the checkpoints have cleanup.policy=%s, segment.bytes=%s", got["cleanup.policy"], got["segment.bytes"])
+		}
+		// One that is there is left as it is.
+		topic.Partitions = 1
+		resume(t, more())
+	})
 }
 
 func TestTopicKeepsTheFeedForEverByDefault(t *testing.T) {
-	t.Parallel()
-	_, c, _ := open(t, orders())
-	if got := config(t, c, "shop.orders")["retention.ms"]; got != "-1" {
-		t.Errorf("retention.ms=%s, want -1", got)
-	}
+	inBubble(t, func(t *testing.T) {
+		_, c, _ := open(t, orders())
+		if got := config(t, c, "shop.orders")["retention.ms"]; got != "-1" {
+			t.Errorf("retention.ms=%s, want -1", got)
+		}
+	})
 }
 
 func TestTopicIsNotCreated(t *testing.T) {
-	t.Parallel()
-	topic := orders()
-	topic.Create = false
-	c := startCluster(t)
-	s := connect(t, configFor(c)).Sink(topic)
-	_, err := s.Resume(t.Context())
-	wantError(t, err, true, nil, "there is no topic feedbridge.checkpoints, and create is off", "'kafka-topics.sh --bootstrap-server 127.0.0.1:", "--config cleanup.policy=compact")
-	wantError(t, s.Check(t.Context()), true, nil, "there is no topic feedbridge.checkpoints")
-	if err := c.CreateTopic(checkpoints, 3, map[string]string{"cleanup.policy": "compact"}); err != nil {
-		t.Fatal(err)
-	}
-	_, err = s.Resume(t.Context())
-	wantError(t, err, true, nil, "there is no topic shop.orders, and create is off", "--create --topic shop.orders --partitions 1 --config retention.ms=-1")
-	wantError(t, s.Check(t.Context()), true, nil, "there is no topic shop.orders")
-	if err := c.CreateTopic("shop.orders", 1, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Check(t.Context()); err != nil {
-		t.Error(err)
-	}
-	resume(t, s)
-	commit(t, s, 0, 2)
-	wantFeed(t, s, 2)
+	inBubble(t, func(t *testing.T) {
+		topic := orders()
+		topic.Create = false
+		c := startCluster(t)
+		s := connect(t, configFor(c)).Sink(topic)
+		_, err := s.Resume(t.Context())
+		wantError(t, err, true, nil, "there is no topic feedbridge.checkpoints, and create is off", "'kafka-topics.sh --bootstrap-server 127.0.0.1:", "--config cleanup.policy=compact")
+		wantError(t, s.Check(t.Context()), true, nil, "there is no topic feedbridge.checkpoints")
+		if err := c.CreateTopic(checkpoints, 3, map[string]string{"cleanup.policy": "compact"}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Resume(t.Context())
+		wantError(t, err, true, nil, "there is no topic shop.orders, and create is off", "--create --topic shop.orders --partitions 1 --config retention.ms=-1")
+		wantError(t, s.Check(t.Context()), true, nil, "there is no topic shop.orders")
+		if err := c.CreateTopic("shop.orders", 1, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+		resume(t, s)
+		commit(t, s, 0, 2)
+		wantFeed(t, s, 2)
+	})
 }
 
 func TestTopicIsUnfit(t *testing.T) {
@@ -141,17 +144,18 @@ func TestTopicIsUnfit(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := startCluster(t)
-			if err := test.seed(c); err != nil {
-				t.Fatal(err)
-			}
-			topic := orders()
-			if test.topic != nil {
-				test.topic(&topic)
-			}
-			_, err := connect(t, configFor(c)).Sink(topic).Resume(t.Context())
-			wantError(t, err, true, nil, test.want...)
+			inBubble(t, func(t *testing.T) {
+				c := startCluster(t)
+				if err := test.seed(c); err != nil {
+					t.Fatal(err)
+				}
+				topic := orders()
+				if test.topic != nil {
+					test.topic(&topic)
+				}
+				_, err := connect(t, configFor(c)).Sink(topic).Resume(t.Context())
+				wantError(t, err, true, nil, test.want...)
+			})
 		})
 	}
 }
@@ -191,93 +195,97 @@ func TestTopicHasMessagesAndNoCheckpoint(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, c, more := open(t, orders())
-			lose(t, s, c)
-			for _, s := range []*kafka.Sink{s, more()} {
-				_, err := s.Resume(t.Context())
-				wantError(t, err, true, checkpoint.ErrMissing, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
-				_, err = s.Checkpoint(t.Context())
-				wantError(t, err, true, checkpoint.ErrMissing)
-				if err := s.Commit(t.Context(), nil, sinktest.At(1), nil); err == nil {
-					t.Error("a commit after a resume that failed is not refused")
+			inBubble(t, func(t *testing.T) {
+				s, c, more := open(t, orders())
+				lose(t, s, c)
+				for _, s := range []*kafka.Sink{s, more()} {
+					_, err := s.Resume(t.Context())
+					wantError(t, err, true, checkpoint.ErrMissing, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
+					_, err = s.Checkpoint(t.Context())
+					wantError(t, err, true, checkpoint.ErrMissing)
+					if err := s.Commit(t.Context(), nil, sinktest.At(1), nil); err == nil {
+						t.Error("a commit after a resume that failed is not refused")
+					}
 				}
-			}
-			if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(7))); err != nil {
-				t.Fatal(err)
-			}
-			if cp := resume(t, s); cp.Count != 7 {
-				t.Errorf("checkpoint %+v, want the one that was set", cp)
-			}
-			commit(t, s, 7, 9)
+				if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(7))); err != nil {
+					t.Fatal(err)
+				}
+				if cp := resume(t, s); cp.Count != 7 {
+					t.Errorf("checkpoint %+v, want the one that was set", cp)
+				}
+				commit(t, s, 7, 9)
+			})
 		})
 	}
 }
 
 // A first commit that failed leaves aborted records, which are no messages.
 func TestTopicWithAbortedRecordsAloneIsEmpty(t *testing.T) {
-	t.Parallel()
-	s, c, more := open(t, orders())
-	cl := begin(t, c, transactionalID, &kgo.Record{Topic: "shop.orders", Value: []byte("torn")})
-	if err := cl.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range []*kafka.Sink{s, more()} {
-		if cp := resume(t, s); !cp.IsZero() {
-			t.Errorf("checkpoint %+v", cp)
+	inBubble(t, func(t *testing.T) {
+		s, c, more := open(t, orders())
+		cl := begin(t, c, transactionalID, &kgo.Record{Topic: "shop.orders", Value: []byte("torn")})
+		if err := cl.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+			t.Fatal(err)
 		}
-	}
-	commit(t, s, 0, 2)
-	wantFeed(t, s, 2)
+		for _, s := range []*kafka.Sink{s, more()} {
+			if cp := resume(t, s); !cp.IsZero() {
+				t.Errorf("checkpoint %+v", cp)
+			}
+		}
+		commit(t, s, 0, 2)
+		wantFeed(t, s, 2)
+	})
 }
 
 func TestTopicIsGone(t *testing.T) {
-	t.Parallel()
-	s, c, more := open(t, orders())
-	commit(t, s, 0, 3)
-	if err := c.DeleteTopic("shop.orders"); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range []*kafka.Sink{s, more()} {
-		_, err := s.Resume(t.Context())
-		wantError(t, err, true, checkpoint.ErrMissing, "the topic is gone", "'feedbridge checkpoint reset orders'")
-		_, err = s.Checkpoint(t.Context())
-		wantError(t, err, true, checkpoint.ErrMissing, "the topic is gone")
-	}
-	// As the command does after such an error: the count starts over.
-	if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
-		t.Fatal(err)
-	}
-	if cp := resume(t, s); cp.Count != 0 {
-		t.Errorf("checkpoint %+v, want the one that was set", cp)
-	}
-	if n := s.IDs().Len(); n != 0 {
-		t.Errorf("%d IDs of a topic that is gone are held", n)
-	}
-	commit(t, s, 0, 2)
-	wantFeed(t, s, 2)
+	inBubble(t, func(t *testing.T) {
+		s, c, more := open(t, orders())
+		commit(t, s, 0, 3)
+		if err := c.DeleteTopic("shop.orders"); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []*kafka.Sink{s, more()} {
+			_, err := s.Resume(t.Context())
+			wantError(t, err, true, checkpoint.ErrMissing, "the topic is gone", "'feedbridge checkpoint reset orders'")
+			_, err = s.Checkpoint(t.Context())
+			wantError(t, err, true, checkpoint.ErrMissing, "the topic is gone")
+		}
+		// As the command does after such an error: the count starts over.
+		if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
+			t.Fatal(err)
+		}
+		if cp := resume(t, s); cp.Count != 0 {
+			t.Errorf("checkpoint %+v, want the one that was set", cp)
+		}
+		if n := s.IDs().Len(); n != 0 {
+			t.Errorf("%d IDs of a topic that is gone are held", n)
+		}
+		commit(t, s, 0, 2)
+		wantFeed(t, s, 2)
+	})
 }
 
 func TestTopicWasCreatedAnew(t *testing.T) {
-	t.Parallel()
-	s, c, more := open(t, orders())
-	commit(t, s, 0, 3)
-	if err := errors.Join(c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 1, nil)); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range []*kafka.Sink{s, more()} {
-		_, err := s.Resume(t.Context())
-		wantError(t, err, true, checkpoint.ErrMissing, "was deleted and created again", "'feedbridge checkpoint set orders'")
-	}
-	if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
-		t.Fatal(err)
-	}
-	resume(t, s)
-	if n := s.IDs().Len(); n != 0 {
-		t.Errorf("%d IDs of a topic that is gone are held", n)
-	}
-	commit(t, s, 0, 2)
-	wantFeed(t, s, 2)
+	inBubble(t, func(t *testing.T) {
+		s, c, more := open(t, orders())
+		commit(t, s, 0, 3)
+		if err := errors.Join(c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 1, nil)); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []*kafka.Sink{s, more()} {
+			_, err := s.Resume(t.Context())
+			wantError(t, err, true, checkpoint.ErrMissing, "was deleted and created again", "'feedbridge checkpoint set orders'")
+		}
+		if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
+			t.Fatal(err)
+		}
+		resume(t, s)
+		if n := s.IDs().Len(); n != 0 {
+			t.Errorf("%d IDs of a topic that is gone are held", n)
+		}
+		commit(t, s, 0, 2)
+		wantFeed(t, s, 2)
+	})
 }
 
 // move is a checkpoint that a person has set.
@@ -288,286 +296,298 @@ func move(n int) checkpoint.Checkpoint {
 }
 
 func TestPersonMovesThePlaceAfterDeletingMessages(t *testing.T) {
-	t.Parallel()
-	s, c, more := open(t, orders())
-	commit(t, s, 0, 3)
-	if err := c.DeleteRecords("shop.orders", 0, -1); err != nil {
-		t.Fatal(err)
-	}
-	if err := more().Overwrite(t.Context(), sinktest.MoveTo(move(0))); err != nil {
-		t.Fatal(err)
-	}
-	resume(t, s)
-	if n := s.IDs().Len(); n != 0 {
-		t.Errorf("%d IDs of messages that are gone are held", n)
-	}
+	inBubble(t, func(t *testing.T) {
+		s, c, more := open(t, orders())
+		commit(t, s, 0, 3)
+		if err := c.DeleteRecords("shop.orders", 0, -1); err != nil {
+			t.Fatal(err)
+		}
+		if err := more().Overwrite(t.Context(), sinktest.MoveTo(move(0))); err != nil {
+			t.Fatal(err)
+		}
+		resume(t, s)
+		if n := s.IDs().Len(); n != 0 {
+			t.Errorf("%d IDs of messages that are gone are held", n)
+		}
+	})
 }
 
 func TestOverwriteFencesWhoeverResumedBefore(t *testing.T) {
-	t.Parallel()
-	s, _, more := open(t, orders())
-	commit(t, s, 0, 2)
-	if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))); err != nil {
-		t.Fatal(err)
-	}
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3), nil), false, checkpoint.ErrConflict)
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3), nil), false, nil, "has not resumed since its last error")
-	if cp := resume(t, s); cp.Count != 1 {
-		t.Errorf("checkpoint %+v, want the one that was set", cp)
-	}
-	commit(t, s, 2, 3)
+	inBubble(t, func(t *testing.T) {
+		s, _, more := open(t, orders())
+		commit(t, s, 0, 2)
+		if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))); err != nil {
+			t.Fatal(err)
+		}
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3), nil), false, checkpoint.ErrConflict)
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3), nil), false, nil, "has not resumed since its last error")
+		if cp := resume(t, s); cp.Count != 1 {
+			t.Errorf("checkpoint %+v, want the one that was set", cp)
+		}
+		commit(t, s, 2, 3)
+	})
 }
 
 func TestStoredCheckpointCannotBeRead(t *testing.T) {
-	t.Parallel()
-	s, c, _ := open(t, orders())
-	commit(t, s, 0, 1)
-	cl, _ := admin(t, c)
-	r := beside(t, c)
-	r.Key, r.Value = []byte("shop.orders/orders"), []byte("?")
-	if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
-	_, err := s.Resume(t.Context())
-	wantError(t, err, true, checkpoint.ErrUnreadable, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
-	if err := s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))); err != nil {
-		t.Fatal(err)
-	}
-	resume(t, s)
-	commit(t, s, 1, 2)
-	wantFeed(t, s, 2)
+	inBubble(t, func(t *testing.T) {
+		s, c, _ := open(t, orders())
+		commit(t, s, 0, 1)
+		cl, _ := admin(t, c)
+		r := beside(t, c)
+		r.Key, r.Value = []byte("shop.orders/orders"), []byte("?")
+		if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.Resume(t.Context())
+		wantError(t, err, true, checkpoint.ErrUnreadable, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
+		if err := s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))); err != nil {
+			t.Fatal(err)
+		}
+		resume(t, s)
+		commit(t, s, 1, 2)
+		wantFeed(t, s, 2)
+	})
 }
 
 func TestTopicOfAnotherFeed(t *testing.T) {
-	t.Parallel()
-	s, c, _ := open(t, orders())
-	commit(t, s, 0, 2)
-	topic := orders()
-	topic.Feed = "parcels"
-	late := connect(t, configFor(c)).Sink(topic)
-	_, err := late.Resume(t.Context())
-	wantError(t, err, true, checkpoint.ErrForeign, `checkpoint of feed "orders", this is feed "parcels"`, "a topic of its own", `"shared: true"`)
-	// A person sees whose it is, and may take it over.
-	if cp, err := late.Checkpoint(t.Context()); err != nil || cp.Feed != "orders" || cp.Count != 2 {
-		t.Errorf("checkpoint %+v and error %v, want that of orders", cp, err)
-	}
-	if err := late.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
-		t.Fatal(err)
-	}
-	wantError(t, s.Commit(t.Context(), nil, sinktest.At(9), nil), false, checkpoint.ErrConflict)
-	_, err = s.Resume(t.Context())
-	wantError(t, err, true, checkpoint.ErrForeign, `feed "parcels", this is feed "orders"`)
-	resume(t, late)
-	commit(t, late, 0, 1)
+	inBubble(t, func(t *testing.T) {
+		s, c, _ := open(t, orders())
+		commit(t, s, 0, 2)
+		topic := orders()
+		topic.Feed = "parcels"
+		late := connect(t, configFor(c)).Sink(topic)
+		_, err := late.Resume(t.Context())
+		wantError(t, err, true, checkpoint.ErrForeign, `checkpoint of feed "orders", this is feed "parcels"`, "a topic of its own", `"shared: true"`)
+		// A person sees whose it is, and may take it over.
+		if cp, err := late.Checkpoint(t.Context()); err != nil || cp.Feed != "orders" || cp.Count != 2 {
+			t.Errorf("checkpoint %+v and error %v, want that of orders", cp, err)
+		}
+		if err := late.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
+			t.Fatal(err)
+		}
+		wantError(t, s.Commit(t.Context(), nil, sinktest.At(9), nil), false, checkpoint.ErrConflict)
+		_, err = s.Resume(t.Context())
+		wantError(t, err, true, checkpoint.ErrForeign, `feed "parcels", this is feed "orders"`)
+		resume(t, late)
+		commit(t, late, 0, 1)
+	})
 }
 
 // The other feed's copy lives, and commits until it loses its id.
 func TestTopicIsTakenOverFromACopyThatLives(t *testing.T) {
-	t.Parallel()
-	s, c, _ := open(t, orders())
-	commit(t, s, 0, 1)
-	topic := orders()
-	topic.Feed = "parcels"
-	late := connect(t, configFor(c)).Sink(topic)
-	held, release := hold(c, kmsg.InitProducerID, takes(transactionalID))
-	moved := make(chan error, 1)
-	var old checkpoint.Checkpoint
-	go func() {
-		moved <- late.Overwrite(t.Context(), func(cp checkpoint.Checkpoint) checkpoint.Checkpoint {
-			old = cp
-			return sinktest.At(0)
-		})
-	}()
-	select {
-	case <-held:
-	case err := <-moved:
-		t.Fatalf("nobody has taken the id of orders: %v", err)
-	}
-	commit(t, s, 1, 2)
-	commit(t, s, 2, 3)
-	release()
-	if err := <-moved; err != nil {
-		t.Fatal(err)
-	}
-	if old.Feed != "orders" || old.Count != 3 {
-		t.Errorf("checkpoint %+v was replaced, want the newest of orders", old)
-	}
-	wantError(t, s.Commit(t.Context(), nil, sinktest.At(9), nil), false, checkpoint.ErrConflict)
-	_, err := s.Resume(t.Context())
-	wantError(t, err, true, checkpoint.ErrForeign, `feed "parcels", this is feed "orders"`)
+	inBubble(t, func(t *testing.T) {
+		s, c, _ := open(t, orders())
+		commit(t, s, 0, 1)
+		topic := orders()
+		topic.Feed = "parcels"
+		late := connect(t, configFor(c)).Sink(topic)
+		held, release := hold(c, kmsg.InitProducerID, takes(transactionalID))
+		moved := make(chan error, 1)
+		var old checkpoint.Checkpoint
+		go func() {
+			moved <- late.Overwrite(t.Context(), func(cp checkpoint.Checkpoint) checkpoint.Checkpoint {
+				old = cp
+				return sinktest.At(0)
+			})
+		}()
+		select {
+		case <-held:
+		case err := <-moved:
+			t.Fatalf("nobody has taken the id of orders: %v", err)
+		}
+		commit(t, s, 1, 2)
+		commit(t, s, 2, 3)
+		release()
+		if err := <-moved; err != nil {
+			t.Fatal(err)
+		}
+		if old.Feed != "orders" || old.Count != 3 {
+			t.Errorf("checkpoint %+v was replaced, want the newest of orders", old)
+		}
+		wantError(t, s.Commit(t.Context(), nil, sinktest.At(9), nil), false, checkpoint.ErrConflict)
+		_, err := s.Resume(t.Context())
+		wantError(t, err, true, checkpoint.ErrForeign, `feed "parcels", this is feed "orders"`)
+	})
 }
 
 // Another feed commits to the topic between a Resume and the Commit after it.
 func TestAnotherFeedCommitsBeforeTheFirstCommit(t *testing.T) {
-	t.Parallel()
-	s, c, _ := open(t, orders())
-	topic := orders()
-	topic.Feed, topic.Shared = "parcels", true
-	other := connect(t, configFor(c)).Sink(topic)
-	resume(t, other)
-	commit(t, other, 0, 2)
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1), nil), true, checkpoint.ErrForeign, `checkpoint of feed "parcels"`)
+	inBubble(t, func(t *testing.T) {
+		s, c, _ := open(t, orders())
+		topic := orders()
+		topic.Feed, topic.Shared = "parcels", true
+		other := connect(t, configFor(c)).Sink(topic)
+		resume(t, other)
+		commit(t, other, 0, 2)
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1), nil), true, checkpoint.ErrForeign, `checkpoint of feed "parcels"`)
+	})
 }
 
 // A third feed commits for the first time while a person takes the topic over. Its checkpoint does
 // not stay.
 func TestThirdFeedCommitsWhileATopicIsTakenOver(t *testing.T) {
-	t.Parallel()
-	s, c, _ := open(t, orders())
-	commit(t, s, 0, 1)
-	topic := orders()
-	topic.Feed, topic.Shared = "parcels", true
-	third := connect(t, configFor(c)).Sink(topic)
-	resume(t, third)
-	held, release := hold(c, kmsg.InitProducerID, takes(transactionalID))
-	moved := make(chan error, 1)
-	go func() { moved <- s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))) }()
-	<-held
-	commit(t, third, 0, 2)
-	release()
-	wantError(t, <-moved, false, checkpoint.ErrConflict, `feed "parcels"`)
-	if err := s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))); err != nil {
-		t.Fatal(err)
-	}
-	wantError(t, third.Commit(t.Context(), nil, sinktest.At(9), nil), false, checkpoint.ErrConflict)
-	if cp := resume(t, s); cp.Count != 1 {
-		t.Errorf("checkpoint %+v, want the one that was set", cp)
-	}
+	inBubble(t, func(t *testing.T) {
+		s, c, _ := open(t, orders())
+		commit(t, s, 0, 1)
+		topic := orders()
+		topic.Feed, topic.Shared = "parcels", true
+		third := connect(t, configFor(c)).Sink(topic)
+		resume(t, third)
+		held, release := hold(c, kmsg.InitProducerID, takes(transactionalID))
+		moved := make(chan error, 1)
+		go func() { moved <- s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))) }()
+		<-held
+		commit(t, third, 0, 2)
+		release()
+		wantError(t, <-moved, false, checkpoint.ErrConflict, `feed "parcels"`)
+		if err := s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))); err != nil {
+			t.Fatal(err)
+		}
+		wantError(t, third.Commit(t.Context(), nil, sinktest.At(9), nil), false, checkpoint.ErrConflict)
+		if cp := resume(t, s); cp.Count != 1 {
+			t.Errorf("checkpoint %+v, want the one that was set", cp)
+		}
+	})
 }
 
 func TestTopicIsShared(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t)
-	topics := []kafka.Topic{orders(), orders()}
-	topics[1].Feed = "parcels"
-	var sinks []*kafka.Sink
-	for i := range topics {
-		topics[i].Shared, topics[i].Window = true, 100
-		sinks = append(sinks, connect(t, configFor(c)).Sink(topics[i]))
-	}
-	for n := range 5 {
-		for _, s := range sinks {
-			resume(t, s)
-			commit(t, s, n, n+1)
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t)
+		topics := []kafka.Topic{orders(), orders()}
+		topics[1].Feed = "parcels"
+		var sinks []*kafka.Sink
+		for i := range topics {
+			topics[i].Shared, topics[i].Window = true, 100
+			sinks = append(sinks, connect(t, configFor(c)).Sink(topics[i]))
 		}
-	}
-	// Nobody is to take the other's messages for its own.
-	topics[1].Feed = "returns"
-	sinks = append(sinks, connect(t, configFor(c)).Sink(topics[1]))
-	for i, want := range []int{5, 5, 0} {
-		resume(t, sinks[i])
-		if n := sinks[i].IDs().Len(); n != want {
-			t.Errorf("sink %d knows %d IDs, want %d", i, n, want)
+		for n := range 5 {
+			for _, s := range sinks {
+				resume(t, s)
+				commit(t, s, n, n+1)
+			}
 		}
-	}
-	commit(t, sinks[2], 0, 3)
-	fresh := connect(t, configFor(c)).Sink(topics[1])
-	if cp := resume(t, fresh); cp.Count != 3 || fresh.IDs().Len() != 3 {
-		t.Errorf("checkpoint %+v and %d IDs, want three", cp, fresh.IDs().Len())
-	}
-	// One that has lost its checkpoint finds its messages, between the others'.
-	cl, _ := admin(t, c)
-	r := beside(t, c)
-	r.Key, r.Value = []byte("shop.orders/orders"), nil
-	if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
-	_, err := sinks[0].Resume(t.Context())
-	wantError(t, err, true, checkpoint.ErrMissing)
+		// Nobody is to take the other's messages for its own.
+		topics[1].Feed = "returns"
+		sinks = append(sinks, connect(t, configFor(c)).Sink(topics[1]))
+		for i, want := range []int{5, 5, 0} {
+			resume(t, sinks[i])
+			if n := sinks[i].IDs().Len(); n != want {
+				t.Errorf("sink %d knows %d IDs, want %d", i, n, want)
+			}
+		}
+		commit(t, sinks[2], 0, 3)
+		fresh := connect(t, configFor(c)).Sink(topics[1])
+		if cp := resume(t, fresh); cp.Count != 3 || fresh.IDs().Len() != 3 {
+			t.Errorf("checkpoint %+v and %d IDs, want three", cp, fresh.IDs().Len())
+		}
+		// One that has lost its checkpoint finds its messages, between the others'.
+		cl, _ := admin(t, c)
+		r := beside(t, c)
+		r.Key, r.Value = []byte("shop.orders/orders"), nil
+		if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := sinks[0].Resume(t.Context())
+		wantError(t, err, true, checkpoint.ErrMissing)
+	})
 }
 
 func TestNewSinkLoadsTheNewestIDsOfManyPartitions(t *testing.T) {
-	t.Parallel()
-	topic := orders()
-	topic.Partitions, topic.Key, topic.Window = 4, "/n", 40
-	s, _, more := open(t, topic)
-	for n := 0; n < 200; n += 5 {
-		commit(t, s, n, n+5)
-	}
-	fresh := more()
-	resume(t, fresh)
-	if n := fresh.IDs().Len(); n != 40 {
-		t.Fatalf("%d IDs are held, want the window of 40", n)
-	}
-	// Those of the same time are in any order over the partitions, so which are
-	// the newest is known in about.
-	for _, e := range sinktest.Entities(0, 100) {
-		if !fresh.IDs().Add(e.ID) {
-			t.Errorf("%s is held", e.ID)
+	inBubble(t, func(t *testing.T) {
+		topic := orders()
+		topic.Partitions, topic.Key, topic.Window = 4, "/n", 40
+		s, _, more := open(t, topic)
+		for n := 0; n < 200; n += 5 {
+			commit(t, s, n, n+5)
 		}
-	}
+		fresh := more()
+		resume(t, fresh)
+		if n := fresh.IDs().Len(); n != 40 {
+			t.Fatalf("%d IDs are held, want the window of 40", n)
+		}
+		// Those of the same time are in any order over the partitions, so which are
+		// the newest is known in about.
+		for _, e := range sinktest.Entities(0, 100) {
+			if !fresh.IDs().Add(e.ID) {
+				t.Errorf("%s is held", e.ID)
+			}
+		}
+	})
 }
 
 func TestPartitionsAreAdded(t *testing.T) {
-	t.Parallel()
-	topic := orders()
-	topic.Key = "/n"
-	s, c, more := open(t, topic)
-	commit(t, s, 0, 20)
-	_, adm := admin(t, c)
-	if _, err := adm.CreatePartitions(t.Context(), 3, "shop.orders"); err != nil {
-		t.Fatal(err)
-	}
-	other := more()
-	resume(t, other)
-	commit(t, other, 20, 60)
-	for _, s := range []*kafka.Sink{s, more()} {
-		resume(t, s)
-		if n := s.IDs().Len(); n != 60 {
-			t.Errorf("%d IDs, want 60", n)
+	inBubble(t, func(t *testing.T) {
+		topic := orders()
+		topic.Key = "/n"
+		s, c, more := open(t, topic)
+		commit(t, s, 0, 20)
+		_, adm := admin(t, c)
+		if _, err := adm.CreatePartitions(t.Context(), 3, "shop.orders"); err != nil {
+			t.Fatal(err)
 		}
-	}
+		other := more()
+		resume(t, other)
+		commit(t, other, 20, 60)
+		for _, s := range []*kafka.Sink{s, more()} {
+			resume(t, s)
+			if n := s.IDs().Len(); n != 60 {
+				t.Errorf("%d IDs, want 60", n)
+			}
+		}
+	})
 }
 
 // A copy commits all the time while a person moves the position. The move fences it, and then
 // follows the newest checkpoint.
 func TestPositionIsMovedBesideABusyCopy(t *testing.T) {
-	t.Parallel()
-	s, c, more := open(t, orders())
-	commit(t, s, 0, 1)
-	held, release := hold(c, kmsg.InitProducerID, takes(transactionalID))
-	moved := make(chan error, 1)
-	var old checkpoint.Checkpoint
-	person := more()
-	go func() {
-		moved <- person.Overwrite(t.Context(), func(cp checkpoint.Checkpoint) checkpoint.Checkpoint {
-			old = cp
-			return sinktest.At(0)
-		})
-	}()
-	<-held
-	commit(t, s, 1, 2)
-	commit(t, s, 2, 3)
-	release()
-	if err := <-moved; err != nil {
-		t.Fatal(err)
-	}
-	if old.Count != 3 {
-		t.Errorf("checkpoint %+v was replaced, want the newest", old)
-	}
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(3, 1), sinktest.At(4), nil), false, checkpoint.ErrConflict)
-	if cp := resume(t, s); cp.Count != 0 {
-		t.Errorf("checkpoint %+v, want the one that was set", cp)
-	}
+	inBubble(t, func(t *testing.T) {
+		s, c, more := open(t, orders())
+		commit(t, s, 0, 1)
+		held, release := hold(c, kmsg.InitProducerID, takes(transactionalID))
+		moved := make(chan error, 1)
+		var old checkpoint.Checkpoint
+		person := more()
+		go func() {
+			moved <- person.Overwrite(t.Context(), func(cp checkpoint.Checkpoint) checkpoint.Checkpoint {
+				old = cp
+				return sinktest.At(0)
+			})
+		}()
+		<-held
+		commit(t, s, 1, 2)
+		commit(t, s, 2, 3)
+		release()
+		if err := <-moved; err != nil {
+			t.Fatal(err)
+		}
+		if old.Count != 3 {
+			t.Errorf("checkpoint %+v was replaced, want the newest", old)
+		}
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(3, 1), sinktest.At(4), nil), false, checkpoint.ErrConflict)
+		if cp := resume(t, s); cp.Count != 0 {
+			t.Errorf("checkpoint %+v, want the one that was set", cp)
+		}
+	})
 }
 
 // The checkpoint to replace was read from a deposed leader. Nothing is changed.
 func TestPositionIsMovedFromADeposedLeader(t *testing.T) {
-	t.Parallel()
-	s, c, more := open(t, orders())
-	commit(t, s, 0, 2)
-	stale := depose(t, c)
-	commit(t, s, 2, 4)
-	err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1)))
-	wantError(t, err, false, checkpoint.ErrConflict)
-	if stale() == 0 {
-		t.Error("no stale answer was given")
-	}
-	// It has fenced the copy all the same.
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5), nil), false, checkpoint.ErrConflict)
-	if cp := resume(t, s); cp.Count != 4 {
-		t.Errorf("checkpoint %+v, want the newest", cp)
-	}
-	commit(t, s, 4, 5)
-	wantFeed(t, s, 5)
+	inBubble(t, func(t *testing.T) {
+		s, c, more := open(t, orders())
+		commit(t, s, 0, 2)
+		stale := depose(t, c)
+		commit(t, s, 2, 4)
+		err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1)))
+		wantError(t, err, false, checkpoint.ErrConflict)
+		if stale() == 0 {
+			t.Error("no stale answer was given")
+		}
+		// It has fenced the copy all the same.
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5), nil), false, checkpoint.ErrConflict)
+		if cp := resume(t, s); cp.Count != 4 {
+			t.Errorf("checkpoint %+v, want the newest", cp)
+		}
+		commit(t, s, 4, 5)
+		wantFeed(t, s, 5)
+	})
 }

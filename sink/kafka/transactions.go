@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"net"
@@ -19,11 +20,16 @@ import (
 type transactions struct {
 	client *client
 	id     transactionalID
-	// producer has initialized the transactional id; nil before the first transaction, and after
-	// any error. Another copy may have initialized the id since.
+	// producer has initialized the transactional id; nil before the first transaction, after any
+	// error, and after it was idle for long. Another copy may have initialized the id since.
+	// Between two commits it belongs to client.idle: claim it before you use it.
 	producer    *kgo.Client
 	batch       int32 // the largest batch of the producer
 	connections *connections
+
+	// Owned by client.idle.
+	queued    *list.Element // nil while the sink uses the producer
+	idleSince time.Time
 }
 
 // connections counts how often a producer has got or lost a connection to a broker. A broker
@@ -58,7 +64,11 @@ func (t *transactions) sendRecords(ctx context.Context, records []kgo.Record) er
 	stop := context.AfterFunc(ctx, p.Close)
 	defer stop()
 	promise := kgo.AbortingFirstErrPromise(p)
+	now := time.Now() // kgo would read the clock for each record
 	for i := range records {
+		if records[i].Timestamp.IsZero() {
+			records[i].Timestamp = now
+		}
 		p.Produce(ctx, &records[i], promise.Promise())
 	}
 	if err := p.Flush(ctx); err != nil {
@@ -102,8 +112,18 @@ func waitForMetadata(ctx context.Context, p *kgo.Client, written kadm.Offsets) e
 
 var errNotConfirmed = errors.New("the cluster has not confirmed in time that the transaction is committed")
 
+// claimProducer takes the producer back for a commit, if it is still open.
+func (t *transactions) claimProducer() { t.client.idle.claim(t) }
+
+// parkProducer lets the producer be closed before the next commit. No transaction is open.
+func (t *transactions) parkProducer() { t.client.idle.park(t) }
+
+// hasProducer reports whether the producer is open, at the moment.
+func (t *transactions) hasProducer() bool { return t.client.idle.isOpen(t) }
+
 // closeProducer closes the producer. The next commit initializes the id again.
 func (t *transactions) closeProducer() {
+	t.claimProducer()
 	if t.producer != nil {
 		t.client.closeProducer(t.producer)
 		t.producer = nil

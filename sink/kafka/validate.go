@@ -209,7 +209,7 @@ func checkName(s string) error {
 	case strings.HasPrefix(s, "__"):
 		return fmt.Errorf("%q: names that start with __ are Kafka's own", s)
 	case !legalName.MatchString(s):
-		return fmt.Errorf("%q is not the name of a topic: those have letters, digits, dots, underscores and hyphens alone", s)
+		return fmt.Errorf("%q is not the name of a topic: those have letters, digits, dots, underscores and hyphens only", s)
 	}
 	return nil
 }

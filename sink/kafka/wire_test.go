@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -20,6 +21,8 @@ type wire struct {
 	// mute reports whether the connection is silent from the answer to a request with that
 	// key on, as after a packet filter has forgotten it.
 	mute func(key kmsg.Key) bool
+	// delay is how long each answer takes.
+	delay time.Duration
 }
 
 // losing sets which answers are lost from now on; nil for none.
@@ -33,6 +36,20 @@ func (w *wire) loses(key kmsg.Key) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lose != nil && w.lose(key)
+}
+
+// takes sets how long each answer takes. In a bubble it takes no time otherwise.
+func (w *wire) takes(delay time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.delay = delay
+}
+
+func (w *wire) wait() {
+	w.mu.Lock()
+	delay := w.delay
+	w.mu.Unlock()
+	time.Sleep(delay)
 }
 
 // muting sets what makes a connection silent from now on; nil for nothing.
@@ -51,11 +68,11 @@ func (w *wire) mutes(key kmsg.Key) bool {
 // startWired starts a cluster whose answers can be lost.
 func startWired(t testing.TB, opts ...kfake.Opt) (*kfake.Cluster, *wire) {
 	w := &wire{}
-	listen := func(network, address string) (net.Listener, error) {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), network, address)
+	listenWired := func(network, address string) (net.Listener, error) {
+		l, err := listen(network, address)
 		return wired{l, w}, err
 	}
-	return startCluster(t, append(opts, kfake.ListenFn(listen))...), w
+	return startCluster(t, append(opts, kfake.ListenFn(listenWired))...), w
 }
 
 type wired struct {
@@ -105,6 +122,7 @@ func (f *frames) Read(p []byte) (int, error) {
 }
 
 func (f *frames) Write(p []byte) (int, error) {
+	f.wire.wait()
 	if len(p) >= 8 {
 		f.mu.Lock()
 		id := binary.BigEndian.Uint32(p[4:])

@@ -52,6 +52,55 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
+// BenchmarkRestart resumes a topic of Atom or RSS after a restart: it reads the headers of all
+// messages. The larger topics take minutes to write.
+func BenchmarkRestart(b *testing.B) {
+	for _, n := range []int{100_000, 500_000, 2_000_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			if testing.Short() && n > 100_000 {
+				b.Skip("it takes minutes")
+			}
+			server := runServer(b, &server.Options{JetStream: true})
+			writer := connect(b, nats.Config{URL: server.ClientURL()}).Sink(orders())
+			resume(b, writer)
+			for from := 0; from < n; from += nats.MaxEntities {
+				entities := markedEntities(from, min(n, from+nats.MaxEntities))
+				if err := writer.Commit(b.Context(), entities, sinktest.At(from+len(entities)), nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+			writer.IDs().Reset()
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				fresh := connect(b, nats.Config{URL: server.ClientURL()}).Sink(orders())
+				b.StartTimer()
+				resume(b, fresh)
+				if held := fresh.IDs().Len(); held != n {
+					b.Fatalf("%d IDs are known, want %d", held, n)
+				}
+				fresh.IDs().Reset()
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(b.N*n)/b.Elapsed().Seconds(), "entries/s")
+		})
+	}
+}
+
+// markedEntities returns the entities of a feed of Atom from one number on and before another.
+func markedEntities(from, to int) []feed.Entity {
+	entities := sinktest.Entities(0, to-from)
+	for i := range entities {
+		at := 1_700_000_000 + from + i
+		e := &entities[i]
+		e.ID = fmt.Sprintf("urn:uuid:1225c695-cfb8-4ebb-aaaa-%012d", from+i)
+		e.Header[0].Value = e.ID
+		e.Mark = fmt.Sprintf("1;p;%d000000000;%d000000000;%016x%016x;%08x", at, at, uint64(at)*0x9E3779B97F4A7C15, uint64(at)*0xC2B2AE3D27D4EB4F, at/100)
+		e.Body = bytes.Repeat([]byte("x"), 500)
+	}
+	return entities
+}
+
 // bare has the messages of a batch, ready but for the batch's ID and the fence.
 type bare struct {
 	nc    *natsgo.Conn

@@ -28,9 +28,23 @@ type client struct {
 	consumerTTL time.Duration
 }
 
-// withSession calls f with the current session, and makes its errors understandable. topic is
-// named in them. The context of f ends with the session; f bounds its requests.
-func (c *client) withSession(ctx context.Context, topic string, f func(context.Context, *session) error) error {
+// withSession is runSession for requests about a topic, which is named in errors. stream is empty if
+// it is not known.
+func (c *client) withSession(ctx context.Context, topic, stream string, f func(context.Context, *session) error) error {
+	refused := true // before there was a request about the topic
+	err := c.runSession(ctx, topicScope(topic, stream), func(ctx context.Context, ses *session) error {
+		refused = false
+		return f(ctx, ses)
+	})
+	if err == nil || refused {
+		return err
+	}
+	return fmt.Errorf("topic %q: %w", topic, err)
+}
+
+// runSession calls f with the current session, and makes its errors understandable. The context
+// of f ends with the session; f bounds its requests, which are those of a scope.
+func (c *client) runSession(ctx context.Context, requests scope, f func(context.Context, *session) error) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
@@ -41,11 +55,11 @@ func (c *client) withSession(ctx context.Context, topic string, f func(context.C
 	if err := c.checkVersion(); err != nil {
 		return err
 	}
-	explainer := newExplainer(c.nc, c.cfg, c.servers)
+	explainer := c.newExplainer(requests)
 	ctx, cancel := ses.bindContext(ctx)
 	defer cancel()
 	if err := f(ctx, ses); err != nil {
-		return fmt.Errorf("topic %q: %w", topic, explainer.explainError(ctx, err))
+		return explainer.explainError(ctx, err)
 	}
 	return nil
 }
@@ -53,22 +67,12 @@ func (c *client) withSession(ctx context.Context, topic string, f func(context.C
 // checkJetStream returns an error unless there is a connection, to a server that is new
 // enough, whose JetStream this account may use.
 func (c *client) checkJetStream(ctx context.Context) error {
-	ses, err := c.sessions.activeSession()
-	if err != nil {
-		return err
-	}
-	if err := c.checkVersion(); err != nil {
-		return err
-	}
-	explainer := newExplainer(c.nc, c.cfg, c.servers)
-	ctx, release := ses.bindContext(ctx)
-	defer release()
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
-	if _, err := c.js.AccountInfo(ctx); err != nil {
-		return explainer.explainError(ctx, err)
-	}
-	return nil
+	return c.runSession(ctx, scope{}, func(ctx context.Context, _ *session) error {
+		_, err := c.js.AccountInfo(ctx)
+		return err
+	})
 }
 
 // minor is the first minor version of 2.x that has atomic batches.

@@ -20,6 +20,8 @@ import (
 type Conn struct {
 	client *client
 	sinks  *sinkCounts
+	slots  batchSlots
+	watch  *watch
 }
 
 // Connect connects to the servers that cfg names. If no server answers, or one refuses the
@@ -70,6 +72,7 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 			consumerTTL: max(time.Minute, 3*cfg.Timeout),
 		},
 		sinks: newSinkCounts(),
+		watch: &watch{},
 	}, nil
 }
 
@@ -126,3 +129,25 @@ func (c *Conn) Reconnected() <-chan struct{} { return c.client.sessions.nextConn
 // Check returns an error unless there is a connection, to a server that is new
 // enough, whose JetStream this account may use.
 func (c *Conn) Check(ctx context.Context) error { return c.client.checkJetStream(ctx) }
+
+// WatchCheckpoints subscribes to the checkpoints of all topics, as an ordinary subscriber: it needs
+// no consumer, whatever the number of topics. committed is called with the topic of each commit
+// and the writer of its checkpoint. The commit may not be stored yet, or never. missed is called
+// when commits may have gone unseen: after a reconnect, and when the server refuses the
+// subscription. Both are called from one goroutine at a time, and must not block.
+//
+// Any call may be missing: the server drops messages for a client that is too slow. A user without
+// permission to subscribe can work without; [Conn.WatchesCheckpoints] reports it. With a domain or
+// an api_prefix the messages of the streams may not pass the server of the connection, so nothing
+// is watched. It is called once.
+func (c *Conn) WatchCheckpoints(ctx context.Context, committed func(topic, writer string), missed func()) {
+	if c.client.cfg.Domain != "" || c.client.cfg.APIPrefix != "" {
+		return
+	}
+	c.watch.subscribe(ctx, c.client, committed, missed)
+}
+
+// WatchesCheckpoints reports whether the commits of other copies are seen at present.
+func (c *Conn) WatchesCheckpoints() bool {
+	return c.watch.working.Load() && c.client.nc.IsConnected()
+}

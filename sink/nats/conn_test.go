@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -82,10 +83,10 @@ func TestConnectReportsPermanentErrors(t *testing.T) {
 		"domain":                    {nats.Config{URL: url, Domain: "hub.eu"}, `domain: "hub.eu" is not the name of a JetStream domain`},
 		"prefix":                    {nats.Config{URL: url, APIPrefix: "JS.>"}, `api_prefix: "JS.>" is not the start of a subject`},
 		"timeout":                   {nats.Config{URL: url, Timeout: -1}, "timeout: must be more than zero"},
-		"no credentials file":       {nats.Config{URL: url, CredentialsFile: "/not/there.creds"}, "credentials_file: open /not/there.creds: no such file or directory"},
+		"no credentials file":       {nats.Config{URL: url, CredentialsFile: "/not/there.creds"}, "credentials_file: open /not/there.creds: no such file or directory; create the file, or correct its path"},
 		"no credentials in it":      {nats.Config{URL: url, CredentialsFile: writeFile(t, "hunter2")}, "has no user"},
 		"no nkey file":              {nats.Config{URL: url, NKeyFile: "/not/there.nk"}, "nkey_file: "},
-		"no password file":          {nats.Config{URL: url, Username: "me", PasswordFile: "/not/there"}, "password_file: open /not/there: no such file or directory"},
+		"no password file":          {nats.Config{URL: url, Username: "me", PasswordFile: "/not/there"}, "password_file: open /not/there: no such file or directory; create the file, or correct its path"},
 		"empty token file":          {nats.Config{URL: url, TokenFile: writeFile(t, "\n")}, "token_file: "},
 		"no authorities":            {nats.Config{URL: url, TLS: nats.TLS{CAFile: "/not/there.pem"}}, "tls.ca_file: "},
 		"no client certificate":     {nats.Config{URL: url, TLS: nats.TLS{CertFile: "/not/a", KeyFile: "/not/b"}}, "tls.cert_file, tls.key_file: "},
@@ -257,7 +258,7 @@ func TestUserMayNotPublish(t *testing.T) {
 	sink := c.Sink(orders())
 	resume(t, sink)
 	err := sink.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil)
-	wantError(t, err, true, nil, `Permissions Violation for Publish to "shop.orders"`)
+	wantError(t, err, true, nil, `Permissions Violation for Publish to "shop.orders"`, "grant this user the permissions that docs/nats.md#permissions lists")
 	// An earlier denial does not change later errors.
 	resume(t, sink)
 	other := c.Sink(orders())
@@ -266,6 +267,115 @@ func TestUserMayNotPublish(t *testing.T) {
 		t.Error(err)
 	}
 	wantError(t, sink.Commit(t.Context(), nil, sinktest.At(0), nil), false, checkpoint.ErrConflict)
+}
+
+// A permission that another feed of the connection lacks does not explain a conflict.
+func TestConflictWhileAnotherFeedLacksAPermission(t *testing.T) {
+	t.Parallel()
+	s := runServer(t, &server.Options{
+		JetStream: true,
+		Users: []*server.User{{Username: "me", Password: "right", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Deny: []string{"shop.parcels"}},
+		}}},
+	})
+	c := connect(t, nats.Config{URL: s.ClientURL(), Username: "me", Password: "right"})
+	sink, other := c.Sink(orders()), c.Sink(orders())
+	parcels := c.Sink(nats.Topic{Feed: "parcels", Subject: "shop.parcels", Stream: nats.Stream{Create: true}})
+	resume(t, sink)
+	resume(t, other)
+	resume(t, parcels)
+	commit(t, other, 0, 2)
+	sink.Hurry() // after a pause it would find the conflict before it sends anything
+	refused := false
+	err := sink.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), func() []feed.Entity {
+		refused = true
+		err := parcels.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil)
+		wantError(t, err, true, nil, `Permissions Violation for Publish to "shop.parcels"`)
+		return nil
+	})
+	if !refused {
+		t.Error("nothing was refused during the commit")
+	}
+	wantError(t, err, false, checkpoint.ErrConflict)
+}
+
+// A permission that another feed of the connection lacks does not explain an error of a commit.
+func TestCommitFailsWhileAnotherFeedLacksAPermission(t *testing.T) {
+	t.Parallel()
+	for name, denied := range map[string]string{"message": "shop.parcels", "request": "$JS.API.STREAM.INFO.shop_parcels"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := runServer(t, &server.Options{
+				JetStream: true,
+				Users: []*server.User{{Username: "me", Password: "right", Permissions: &server.Permissions{
+					Publish: &server.SubjectPermission{Deny: []string{denied}},
+				}}},
+			})
+			c := connect(t, nats.Config{URL: s.ClientURL(), Username: "me", Password: "right"})
+			sink := c.Sink(orders())
+			parcels := c.Sink(nats.Topic{Feed: "parcels", Subject: "shop.parcels", Stream: nats.Stream{Create: true}})
+			resume(t, sink)
+			if err := admin(t, "nats://me:right@"+s.Addr().String()).DeleteStream(t.Context(), "shop_orders"); err != nil {
+				t.Fatal(err)
+			}
+			sink.Hurry() // after a pause it would ask for the stream first
+			refused := false
+			err := sink.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), func() []feed.Entity {
+				refused = true
+				c.SetTimeout(5 * time.Second) // the refused request gets no answer
+				_, err := parcels.Resume(t.Context())
+				if err == nil {
+					err = parcels.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil)
+				}
+				wantError(t, err, true, nil, `Permissions Violation for Publish to "`+denied+`"`)
+				return nil
+			})
+			if !refused {
+				t.Error("nothing was refused during the commit")
+			}
+			wantError(t, err, false, nil, "stream shop_orders does not answer")
+		})
+	}
+}
+
+// The connection keeps only its last error. Each feed gets the explanation of its own.
+func TestTwoFeedsLackPermissions(t *testing.T) {
+	t.Parallel()
+	s := runServer(t, &server.Options{
+		JetStream: true,
+		Users: []*server.User{{Username: "me", Password: "right", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Deny: []string{"shop.orders", "shop.parcels"}},
+		}}},
+	})
+	logged := make(chan string, 10)
+	c, err := nats.Connect(t.Context(), nats.Config{URL: s.ClientURL(), Username: "me", Password: "right"}, slog.New(slog.NewTextHandler(sendLines(logged), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	sink := c.Sink(orders())
+	parcels := c.Sink(nats.Topic{Feed: "parcels", Subject: "shop.parcels", Stream: nats.Stream{Create: true}})
+	resume(t, sink)
+	resume(t, parcels)
+	err = sink.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), func() []feed.Entity {
+		for line := range logged { // the server refuses the messages while the commit waits
+			if strings.Contains(line, "shop.orders") {
+				break
+			}
+		}
+		err := parcels.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil)
+		wantError(t, err, true, nil, `Permissions Violation for Publish to "shop.parcels"`)
+		return nil
+	})
+	wantError(t, err, true, nil, `Permissions Violation for Publish to "shop.orders"`)
+}
+
+// sendLines is a writer that sends what is written.
+type sendLines chan string
+
+func (l sendLines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
 }
 
 func TestInboxPrefix(t *testing.T) {

@@ -43,14 +43,14 @@ func (c Config) credentialOptions() ([]nats.Option, error) {
 	if c.TLS.CAFile != "" {
 		opt := nats.RootCAs(c.TLS.CAFile)
 		if err := applyOption(opt); err != nil {
-			return nil, fmt.Errorf("tls.ca_file: %w", err)
+			return nil, fmt.Errorf("tls.ca_file: %w", credential.ExplainFileError(err))
 		}
 		opts = append(opts, opt)
 	}
 	if c.TLS.CertFile != "" {
 		opt := nats.ClientCert(c.TLS.CertFile, c.TLS.KeyFile)
 		if err := applyOption(opt); err != nil {
-			return nil, fmt.Errorf("tls.cert_file, tls.key_file: %w", err)
+			return nil, fmt.Errorf("tls.cert_file, tls.key_file: %w", credential.ExplainFileError(err))
 		}
 		opts = append(opts, opt)
 	}
@@ -86,7 +86,7 @@ func applyOption(opt nats.Option) error {
 func checkCredentialsFile(file string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return err
+		return credential.ExplainFileError(err)
 	}
 	// The errors of nkeys do not quote the file.
 	if _, err := nkeys.ParseDecoratedJWT(data); err != nil {

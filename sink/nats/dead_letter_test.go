@@ -3,6 +3,7 @@ package nats_test
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	codec "github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
@@ -205,6 +207,7 @@ func TestAnswerOfACommitWithDeadLettersIsLost(t *testing.T) {
 	entities, cp := withDead(0, 3, 0)
 	js := admin(t, server.URL())
 	before := lastSequence(t, js)
+	s.Hurry() // after a pause it would wait for an answer first
 	p.set(true)
 	done := make(chan error, 1)
 	go func() { done <- s.Commit(t.Context(), entities, cp, nil) }()
@@ -238,7 +241,7 @@ func TestLimitIsLoweredBeforeTheCommit(t *testing.T) {
 	resume(t, s)
 	e := sinktest.Entities(0, 1)
 	e[0].Body = bytes.Repeat([]byte("x"), 10_000)
-	if err := s.Fits(e[0]); err != nil {
+	if err := fits(s, e[0]); err != nil {
 		t.Fatal(err)
 	}
 	js := admin(t, server.URL())
@@ -255,7 +258,7 @@ func TestLimitIsLoweredBeforeTheCommit(t *testing.T) {
 		t.Fatal("the commit is not refused")
 	}
 	resume(t, s)
-	if err := s.Fits(e[0]); !errors.Is(err, sink.ErrTooLarge) {
+	if err := fits(s, e[0]); !errors.Is(err, sink.ErrTooLarge) {
 		t.Fatalf("Fits: %v", err)
 	}
 	e[0].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
@@ -266,4 +269,46 @@ func TestLimitIsLoweredBeforeTheCommit(t *testing.T) {
 	}
 	wantFeed(t, s, 0)
 	wantDead(t, c, 0)
+}
+
+// A person deletes the dead letters, of which one is the newest message that a copy knows. Nothing
+// is lost.
+func TestPurgeOfDeadLettersIsNoLoss(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	var log logbuffer.Buffer
+	conn, err := nats.Connect(t.Context(), nats.Config{URL: server.URL()}, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	s, other := conn.Sink(ordersWithDead()), connect(t, nats.Config{URL: server.URL()}).Sink(ordersWithDead())
+	resume(t, s)
+	entities, cp := withDead(0, 3, 0)
+	if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := admin(t, server.URL()).Stream(t.Context(), "shop_orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject(deadSubject)); err != nil {
+		t.Fatal(err)
+	}
+	resume(t, other)
+	next := sinktest.At(5)
+	next.Count--
+	if err := other.Commit(t.Context(), sinktest.Entities(3, 2), next, nil); err != nil {
+		t.Fatal(err)
+	}
+	resume(t, s)
+	if !s.IDs().Add(entities[2].ID) {
+		t.Error("the ID of the deleted dead letter is still known")
+	}
+	if s.IDs().Add(entities[1].ID) {
+		t.Error("the ID of an entity is not known")
+	}
+	if text := log.String(); strings.Contains(text, "WARN") || strings.Count(text, "the newest dead letter was deleted") != 1 {
+		t.Errorf("the log has\n%s", text)
+	}
 }

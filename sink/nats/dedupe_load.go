@@ -19,7 +19,7 @@ import (
 // prove that: other copies may fill a lost tail again with other commits, or other entities.
 type dedupeLoader struct {
 	client *client
-	topic  Topic
+	topic  *Topic
 	ids    *sink.IDs
 	// seen is the state of the topic that ids was loaded from. It outlives errors.
 	seen topicState
@@ -34,8 +34,10 @@ type topicState struct {
 	// complete reports whether the IDs were loaded up to checkpoint since they were last
 	// dropped. A load may fail half-way, and the topic may then have that checkpoint again.
 	complete bool
-	// newest is the newest entity whose ID was loaded or committed.
-	newest identity
+	// newest is the newest entity or dead letter whose ID was loaded or committed, and
+	// newestDead reports that it is a dead letter.
+	newest     identity
+	newestDead bool
 	// moved holds the time when a person had last moved the checkpoint.
 	moved time.Time
 }
@@ -58,7 +60,7 @@ func (d *dedupeLoader) recordCommit(entities []feed.Entity, cp checkpoint.Checkp
 	d.ids.Commit(entities)
 	d.seen.checkpoint, d.seen.moved = c.fence.checkpoint, cp.Moved
 	if len(entities) > 0 {
-		d.seen.newest = c.newest
+		d.seen.newest, d.seen.newestDead = c.newest, entities[len(entities)-1].Dead != nil
 	}
 }
 
@@ -91,9 +93,13 @@ func (d *dedupeLoader) catchUp(ctx context.Context, info *streamInfo, last *stor
 // loadNewer loads the IDs of the messages after the newest one that is known, up to the
 // sequence to.
 func (d *dedupeLoader) loadNewer(ctx context.Context, info *streamInfo, to uint64) error {
+	subjects, to, err := d.narrow(ctx, info, to)
+	if err != nil || to <= d.seen.newest.sequence {
+		return err
+	}
 	first := max(1, info.State.FirstSeq)
 	from := max(first, d.seen.newest.sequence+1)
-	r, err := d.openWindow(ctx, from, to)
+	r, err := d.openWindow(ctx, subjects, from, to)
 	if err != nil {
 		return err
 	}
@@ -107,10 +113,31 @@ func (d *dedupeLoader) loadNewer(ctx context.Context, info *streamInfo, to uint6
 	if err != nil {
 		return err
 	}
-	if r, err = d.openHeaders(ctx, first); err != nil {
+	if r, err = d.openHeaders(ctx, subjects, first); err != nil {
 		return err
 	}
 	return d.loadMessages(ctx, info, r, to)
+}
+
+// narrow returns the subjects to read for the IDs up to the sequence to, and the sequence of the
+// last of their messages, 0 if there is none. That is the topic's subject if it has no other one
+// for entities: a server finds the messages of one subject by an index, and those of several by a
+// walk through the stream, which may have the messages of ten thousand topics. If another copy
+// has just committed, they are all subjects, one of which has the message at to. So they are if
+// the stream has replicas: a leader that was deposed may return an older entity as the last one,
+// but it cannot return the message at to.
+func (d *dedupeLoader) narrow(ctx context.Context, info *streamInfo, to uint64) (subjects []string, last uint64, err error) {
+	if d.topic.DeadLetters || info.Config.Replicas > 1 {
+		return d.topic.subjects(), to, nil
+	}
+	entity, err := d.client.lastMessage(ctx, d.topic.Stream.Name, d.topic.Subject)
+	switch {
+	case err != nil || entity == nil:
+		return nil, 0, err
+	case entity.Sequence > to:
+		return d.topic.subjects(), to, nil
+	}
+	return []string{d.topic.Subject}, entity.Sequence, nil
 }
 
 // topicHolds reports whether the topic still has the message m. Then it has all messages in
@@ -128,7 +155,13 @@ func (d *dedupeLoader) topicHolds(ctx context.Context, info *streamInfo, m ident
 	// Limits delete the messages in front of the stream's first one, or the oldest of a
 	// subject.
 	expired := found == nil && (m.sequence < info.State.FirstSeq || info.Config.MaxMsgsPerSubject > 0)
-	if !held && !expired {
+	switch {
+	case held, expired:
+	case found == nil && d.seen.newestDead && m.sequence <= info.State.LastSeq:
+		// People delete dead letters that they have dealt with.
+		d.client.log.Info("the newest dead letter was deleted, or lost with the newest messages of the stream; loading the IDs of the topic again",
+			"stream", info.Config.Name, "sequence", m.sequence)
+	default:
 		d.client.log.Warn("the stream has lost its newest messages", "stream", info.Config.Name, "sequence", m.sequence)
 	}
 	return held, nil
@@ -161,29 +194,29 @@ func (d *dedupeLoader) loadMessages(ctx context.Context, info *streamInfo, r *re
 		}
 		if seen = m.sequence; seen <= to && slices.Contains(d.topic.entitySubjects(), m.Subject) {
 			d.ids.LoadMessage(m.headerFields())
-			d.seen.newest = identityOf(m.sequence, m.Header, m.time)
+			d.seen.newest, d.seen.newestDead = identityOf(m.sequence, m.Header, m.time), m.Subject == d.topic.deadSubject()
 		}
 	}
 	return nil
 }
 
-// openHeaders opens a reader of the headers of the topic, its dead letters and its checkpoint.
-func (d *dedupeLoader) openHeaders(ctx context.Context, from uint64) (*reader, error) {
-	return openReader(ctx, d.client, d.topic.Stream.Name, d.topic.subjects(), from, true)
+// openHeaders opens a reader of the headers of the messages on some subjects.
+func (d *dedupeLoader) openHeaders(ctx context.Context, subjects []string, from uint64) (*reader, error) {
+	return openReader(ctx, d.client, d.topic.Stream.Name, subjects, from, true)
 }
 
 // openWindow opens a reader of about the newest messages up to the sequence to: of a window
 // of them at least, or of all from first on if there are fewer, or if the topic is known to
 // have marks. Sequences have gaps where checkpoints were, and a shared stream has messages of
 // other subjects between.
-func (d *dedupeLoader) openWindow(ctx context.Context, first, to uint64) (*reader, error) {
+func (d *dedupeLoader) openWindow(ctx context.Context, subjects []string, first, to uint64) (*reader, error) {
 	window := uint64(cmp.Or(d.topic.Window, sink.DefaultWindow))
 	for span := 2 * window; ; span *= 4 {
 		from := first
 		if to > span && !d.ids.Marked() {
 			from = max(first, to-span)
 		}
-		r, err := d.openHeaders(ctx, from)
+		r, err := d.openHeaders(ctx, subjects, from)
 		if err != nil || from == first || r.pending() > window {
 			return r, err
 		}

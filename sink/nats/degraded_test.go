@@ -106,7 +106,7 @@ func TestServerIsTooOld(t *testing.T) {
 	_, err = c.Sink(orders()).Resume(t.Context())
 	wantError(t, err, true, nil, want)
 	// The streams of a domain are on another server, which does not answer here.
-	c = connect(t, nats.Config{URL: "nats://" + l.Addr().String(), Domain: "hub", Timeout: time.Second})
+	c = connect(t, nats.Config{URL: "nats://" + l.Addr().String(), Domain: "hub", Timeout: 5 * time.Second})
 	wantError(t, c.Check(t.Context()), false, nil, "no answer from NATS")
 }
 

@@ -37,8 +37,8 @@
 //     were removed from the front of a topic that does not begin with its stream. Therefore
 //     the topic's first entity has the header Feedbridge-First, and so have the checkpoints
 //     before it.
-//   - A [Log] that is read page after page keeps its consumer for two seconds, with the few
-//     messages that were sent for the next page.
+//   - A [Log] that is read in consecutive parts keeps its consumer for two seconds, with the
+//     few messages that were sent for the next part.
 //   - Only a stream's leader answers requests about it. Reads are retried, commits never.
 //
 // # Errors

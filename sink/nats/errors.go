@@ -73,7 +73,7 @@ var errFull = errors.New("the stream is full and refuses new messages: raise its
 func apiError(e *jetstream.APIError, stream string, cfg Config) error {
 	err := fmt.Errorf("%s (NATS error %d)", e.Description, e.ErrorCode)
 	switch e.ErrorCode {
-	case codeWrongLastSequence, codeWrongLastReplicated:
+	case codeWrongLastSequence, codeWrongLastReplicated: // see isConflict
 		return fmt.Errorf("%w: %w", checkpoint.ErrConflict, err)
 	case codeStoreFailed:
 		// "maximum bytes exceeded" and "maximum messages exceeded" come from limits of the
@@ -110,42 +110,69 @@ func apiError(e *jetstream.APIError, stream string, cfg Config) error {
 // before the requests: the server reports a missing permission to the connection, and does
 // not answer the request.
 type explainer struct {
-	nc      *nats.Conn
-	cfg     Config
-	servers string
-	// before is the connection's last error when the explainer was made.
-	before error
+	client   *client
+	requests scope
+	// before is the connection's last error when the explainer was made, and counted the number
+	// of its violations.
+	before  error
+	counted int
 }
 
-func newExplainer(nc *nats.Conn, cfg Config, servers string) explainer {
-	return explainer{nc, cfg, servers, nc.LastError()}
+func (c *client) newExplainer(requests scope) explainer {
+	return explainer{c, requests, c.nc.LastError(), c.sessions.violations.counted()}
+}
+
+// violation returns the permissions violation because of which a request may have failed; nil if
+// there is none. The last error of the connection may not be among the violations yet.
+func (e explainer) violation() error {
+	for _, err := range append(e.client.sessions.violations.after(e.counted), e.client.nc.LastError()) {
+		if errors.Is(err, nats.ErrPermissionViolation) && !isSameError(err, e.before) && e.requests.includes(err, e.client.cfg.apiPrefix()) {
+			return err
+		}
+	}
+	return nil
 }
 
 // explainError returns the explanation of err, the error of a request that was made within ctx.
 func (e explainer) explainError(ctx context.Context, err error) error {
-	if last := e.nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) && !isSameError(last, e.before) {
-		return feed.Permanent(fmt.Errorf("%w; grant this user what the documentation lists", last))
+	if refused := e.violation(); refused != nil && !isConflict(err) {
+		page := "docs/nats.md#permissions"
+		if strings.Contains(refused.Error(), bucketPrefix) {
+			page = "docs/fleet.md#nats"
+		}
+		return feed.Permanent(fmt.Errorf("%w; grant this user the permissions that %s lists", refused, page))
 	}
 	var api jetstream.JetStreamError
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return feed.Permanent(fmt.Errorf("JetStream is off for this account on NATS at %s; enable it in the server's configuration", e.servers))
+		return feed.Permanent(fmt.Errorf("JetStream is off for this account on NATS at %s; enable it in the server's configuration", e.client.servers))
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
 		// A cluster that has no leader yet answers like that, too.
-		return fmt.Errorf("JetStream does not answer on NATS at %s: it is off, or has no leader; %s", e.servers, e.cureForNoJetStream())
+		return fmt.Errorf("JetStream does not answer on NATS at %s: it is off, or has no leader; %s", e.client.servers, e.cureForNoJetStream())
 	case errors.As(err, &api) && api.APIError() != nil:
-		return apiError(api.APIError(), "", e.cfg)
+		return apiError(api.APIError(), "", e.client.cfg)
 	}
 	return causeOf(ctx, err)
+}
+
+// isConflict reports whether the server has refused a commit because of its fence. It was permitted
+// then: a violation at the same time is that of another request of the connection.
+func isConflict(err error) bool {
+	var api jetstream.JetStreamError
+	if errors.As(err, &api) && api.APIError() != nil {
+		code := api.APIError().ErrorCode
+		return code == codeWrongLastSequence || code == codeWrongLastReplicated
+	}
+	return errors.Is(err, checkpoint.ErrConflict)
 }
 
 // cureForNoJetStream returns what to do if JetStream does not answer.
 func (e explainer) cureForNoJetStream() string {
 	switch {
-	case e.cfg.Domain != "":
-		return fmt.Sprintf("is there a JetStream domain %s?", e.cfg.Domain)
-	case e.cfg.APIPrefix != "":
-		return fmt.Sprintf("is api_prefix %s right?", e.cfg.APIPrefix)
+	case e.client.cfg.Domain != "":
+		return fmt.Sprintf("is there a JetStream domain %s?", e.client.cfg.Domain)
+	case e.client.cfg.APIPrefix != "":
+		return fmt.Sprintf("is api_prefix %s right?", e.client.cfg.APIPrefix)
 	}
 	return "start the server with --jetstream, or, if this is a leaf node and its hub has the streams, set the bus's domain"
 }

@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"errors"
 	"math"
 	"time"
 )
@@ -49,5 +50,28 @@ func (l *Log) ReadInPulls(ctx context.Context, limit int64, n int) (sizes []int6
 	return sizes, err
 }
 
+// LimitAfterNone returns the limit in bytes of the pull after one that the server has no messages for.
+func (l *Log) LimitAfterNone(ctx context.Context, end uint64) (limit int64, err error) {
+	err = l.withStream(ctx, func(ctx context.Context, _ *session, stream string) error {
+		r, err := openReader(ctx, l.client, stream, []string{l.subject}, end, false)
+		if err != nil {
+			return err
+		}
+		defer r.close()
+		m, err := r.nextMessage(ctx, math.MaxInt64)
+		if limit = r.limit; m != nil {
+			return errors.New("the server has a message")
+		}
+		return err
+	})
+	return limit, err
+}
+
 // Rest makes the sink's next commit one after a pause.
 func (s *Sink) Rest() { s.fence.proved = time.Time{} }
+
+// Hurry makes the sink's next commit one without a pause, however slow the machine is.
+func (s *Sink) Hurry() { s.fence.proved = time.Now().Add(time.Hour) }
+
+// SetTimeout sets the timeout of the requests of c that begin from now on.
+func (c *Conn) SetTimeout(d time.Duration) { c.client.cfg.Timeout = d }

@@ -2,6 +2,7 @@ package nats_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,6 +52,7 @@ func TestAnswerOfACommitIsLost(t *testing.T) {
 
 	js := admin(t, server.URL())
 	before := lastSequence(t, js)
+	s.Hurry() // after a pause it would wait for an answer first
 	p.set(true)
 	done := make(chan error, 1)
 	go func() { done <- s.Commit(t.Context(), sinktest.Entities(3, 4), sinktest.At(7), nil) }()
@@ -77,6 +79,28 @@ func TestAnswerOfACommitIsLost(t *testing.T) {
 	wantFeed(t, s, 9)
 }
 
+// A commit that gets no answer ends at three times the timeout of the connection.
+func TestCommitWithoutAnAnswerEnds(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	p := runProxy(t, strings.TrimPrefix(server.URL(), "nats://"))
+	conn := connect(t, nats.Config{URL: p.url()})
+	s := conn.Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 3)
+	s.Hurry() // after a pause it would wait for an answer first
+	conn.SetTimeout(50 * time.Millisecond)
+	p.set(true)
+	done := make(chan error, 1)
+	go func() { done <- s.Commit(t.Context(), sinktest.Entities(3, 4), sinktest.At(7), nil) }()
+	select {
+	case err := <-done:
+		wantError(t, err, false, nil, "no answer")
+	case <-time.After(time.Minute):
+		t.Fatal("the commit still waits for its answer")
+	}
+}
+
 // lateCommit returns a sink whose commit of the entities 2 to 5 is on its way
 // and arrives when the function is called. Another sink shares the topic.
 func lateCommit(t *testing.T) (late, other *nats.Sink, arrive func()) {
@@ -90,6 +114,7 @@ func lateCommit(t *testing.T) (late, other *nats.Sink, arrive func()) {
 	commit(t, late, 0, 2)
 	resume(t, other)
 
+	late.Hurry() // after a pause it would wait for an answer first
 	p.keepBack()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -191,6 +216,13 @@ func TestReplicatedStream(t *testing.T) {
 		return err == nil
 	})
 	t.Run("conforms", func(t *testing.T) { conform(t, urls, 3) })
+	t.Run("IDs are loaded up to the checkpoint", func(t *testing.T) {
+		// With a leader that was deposed, the last entity may be an older one than the checkpoint's.
+		topic := nats.Topic{Feed: "replicated", Subject: "replicated.ids", Stream: nats.Stream{Create: true, Name: "replicated", Replicas: 3}}
+		if got, want := subjectsOfIDs(t, urls, topic, 3), []string{"replicated.ids,_feedbridge.replicated.ids"}; !slices.Equal(got, want) {
+			t.Errorf("it has read %q, want %q", got, want)
+		}
+	})
 	t.Run("its leader stops in the middle of a copy", func(t *testing.T) { leaderStops(t, servers, urls) })
 }
 
@@ -202,7 +234,7 @@ func leaderStops(t *testing.T, servers []*server.Server, urls string) {
 	var once sync.Once
 	var group sync.WaitGroup
 	for w := range 2 {
-		s := connect(t, nats.Config{URL: urls, Timeout: 2 * time.Second}).Sink(topic)
+		s := connect(t, nats.Config{URL: urls, Timeout: 5 * time.Second}).Sink(topic) // copyFeed tries again
 		group.Go(func() {
 			err := copyFeed(t.Context(), s, n, 20+w, func(i int) {
 				if i > n/2 {

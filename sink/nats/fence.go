@@ -62,7 +62,7 @@ func (f fence) sequence() uint64 {
 // checkpointReader reads the checkpoint of a topic. All answers come from the stream's leader.
 type checkpointReader struct {
 	client *client
-	topic  Topic
+	topic  *Topic
 }
 
 // confirm returns an error that matches [checkpoint.ErrConflict] unless the newest checkpoint

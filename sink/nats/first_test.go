@@ -299,9 +299,7 @@ func TestLogRemembersDeletedMessages(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), "SHOP"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	createAgain(t, js, config)
 	publish(t, js, "shop.orders", "a", "b", "c", "d", "e")
 	if now := spanOf(t, log); now.First != 0 {
 		t.Errorf("positions %+v of another stream, want all", now)

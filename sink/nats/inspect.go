@@ -15,7 +15,7 @@ import (
 // the stream is missing and Resume would create it, the error matches [feed.ErrNoTopic].
 func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 	var cp checkpoint.Checkpoint
-	err := s.client.withSession(ctx, s.topic.Subject, func(ctx context.Context, _ *session) error {
+	err := s.client.withSession(ctx, s.topic.Subject, s.topic.StreamName(), func(ctx context.Context, _ *session) error {
 		info, err := s.stream.readInfo(ctx)
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound) && s.topic.Stream.Create:
@@ -41,7 +41,7 @@ func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 // Check returns an error if the stream would keep a Resume from working. It changes nothing.
 // A stream that is missing is no error if Resume would create it.
 func (s *Sink) Check(ctx context.Context) error {
-	return s.client.withSession(ctx, s.topic.Subject, func(ctx context.Context, _ *session) error {
+	return s.client.withSession(ctx, s.topic.Subject, s.topic.StreamName(), func(ctx context.Context, _ *session) error {
 		info, err := s.stream.readInfo(ctx)
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound) && s.topic.Stream.Create:

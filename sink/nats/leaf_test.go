@@ -124,6 +124,7 @@ func TestLeafNodeHasTheStreamToo(t *testing.T) {
 	resume(t, s)
 	h.Shutdown()
 	h.WaitForShutdown()
+	s.Hurry() // after a pause it would ask the hub first
 	err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3), nil)
 	wantError(t, err, true, nil, `JetStream domain "leaf" acknowledged a commit for domain hub`)
 }
@@ -141,6 +142,7 @@ func TestHubHasTheStreamToo(t *testing.T) {
 			if err := admin(t, leaf).DeleteStream(t.Context(), "shop_orders"); err != nil {
 				t.Fatal(err)
 			}
+			s.Hurry() // after a pause it would read the deleted stream first
 			err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3), nil)
 			wantError(t, err, true, nil, `JetStream domain "hub" acknowledged a commit for`, "delete the subject there")
 		})
@@ -208,22 +210,39 @@ func TestHubLosesItsTailWhileIDsAreLoaded(t *testing.T) {
 	resume(t, s)
 	commit(t, writer, 40, 41) // 43, and the checkpoint
 
+	// The proxy holds the request back until the hub has restarted.
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(goOn) })
+	defer release()
 	var once sync.Once
 	p.setWatch(func(data []byte) {
 		if bytes.Contains(data, []byte("API.CONSUMER.CREATE.")) {
 			once.Do(func() {
-				stop()
-				h.dir = backup
-				h.run(t)
-				other := open(leaf)
-				resumeAgain(t, other)
-				for n := 10; n < 27; n++ {
-					commit(t, other, n, n+1) // up to the checkpoint 45
-				}
+				close(begun)
+				<-goOn
 			})
 		}
 	})
-	_, _ = s.Resume(t.Context()) // as far as it gets
+	resumed := make(chan struct{})
+	go func() {
+		defer close(resumed)
+		_, _ = s.Resume(t.Context()) // as far as it gets
+	}()
+	select {
+	case <-begun:
+	case <-resumed:
+		t.Fatal("the IDs are not loaded")
+	}
+	stop()
+	h.dir = backup
+	h.run(t)
+	other := open(leaf)
+	resumeAgain(t, other)
+	for n := 10; n < 27; n++ {
+		commit(t, other, n, n+1) // up to the checkpoint 45
+	}
+	release()
+	<-resumed
 	if cp := resumeAgain(t, s); cp.Count != 27 {
 		t.Fatalf("checkpoint %+v, want count 27", cp)
 	}

@@ -104,7 +104,8 @@ func TestAccountLimitTearsABatch(t *testing.T) {
 		claims = c
 	})
 	server := o.run()
-	s := connect(t, nats.Config{URL: server.ClientURL(), Timeout: time.Second, CredentialsFile: writeFile(t, credentials(t, account, asIs))}).Sink(orders())
+	conn := connect(t, nats.Config{URL: server.ClientURL(), CredentialsFile: writeFile(t, credentials(t, account, asIs))})
+	s := conn.Sink(orders())
 	withBodies := func(from, to int) []feed.Entity {
 		entities := sinktest.Entities(from, to-from)
 		for i := range entities {
@@ -117,7 +118,9 @@ func TestAccountLimitTearsABatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	// There is no answer.
+	conn.SetTimeout(3 * time.Second)
 	err := s.Commit(t.Context(), withBodies(first, more), sinktest.At(more), nil)
+	conn.SetTimeout(time.Minute)
 	wantError(t, err, false, nil, "no answer from NATS")
 	if cp := resume(t, s); cp.Count != first {
 		t.Fatalf("checkpoint %+v, want count %d", cp, first)
@@ -160,13 +163,16 @@ func TestAccountLimitTearsTheFirstBatch(t *testing.T) {
 		claims = c
 	})
 	server := o.run()
-	s := connect(t, nats.Config{URL: server.ClientURL(), Timeout: time.Second, CredentialsFile: writeFile(t, credentials(t, account, asIs))}).Sink(orders())
+	conn := connect(t, nats.Config{URL: server.ClientURL(), CredentialsFile: writeFile(t, credentials(t, account, asIs))})
+	s := conn.Sink(orders())
 	entities := sinktest.Entities(0, n)
 	for i := range entities {
 		entities[i].Body = make([]byte, 500)
 	}
 	resume(t, s)
+	conn.SetTimeout(3 * time.Second)
 	wantError(t, s.Commit(t.Context(), entities, sinktest.At(n), nil), false, nil, "no answer from NATS")
+	conn.SetTimeout(time.Minute)
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrMissing, "'feedbridge checkpoint reset orders'")
 

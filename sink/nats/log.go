@@ -350,7 +350,7 @@ func (l *Log) takeReader(from uint64, ses *session, stream string) *reader {
 
 // withStream calls f with the current session and the name of the stream.
 func (l *Log) withStream(ctx context.Context, f func(ctx context.Context, ses *session, stream string) error) error {
-	return l.client.withSession(ctx, l.subject, func(ctx context.Context, ses *session) error {
+	return l.client.withSession(ctx, l.subject, l.stream, func(ctx context.Context, ses *session) error {
 		stream, err := l.findStream(ctx)
 		if err != nil {
 			return err

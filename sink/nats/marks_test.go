@@ -69,9 +69,9 @@ func TestReadsOfATopicWithMarks(t *testing.T) {
 		fresh    []uint64
 		ids      int
 	}{
-		// The first commit has the sequences 1 to 101.
-		"without marks": {sinktest.Entities, []uint64{101 - 20}, 10},
-		"with marks":    {marked, []uint64{101 - 20, 1}, 100},
+		// The entities of the first commit have the sequences 1 to 100.
+		"without marks": {sinktest.Entities, []uint64{100 - 20}, 10},
+		"with marks":    {marked, []uint64{100 - 20, 1}, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -171,14 +171,17 @@ func TestLoadOfMarksEndsEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := runProxy(t, strings.TrimPrefix(server.URL(), "nats://"))
-	fresh := connect(t, nats.Config{URL: p.url(), Timeout: time.Second}).Sink(topic)
+	conn := connect(t, nats.Config{URL: p.url()})
+	fresh := conn.Sink(topic)
 	// 400 headers are read first, of about 250 bytes each.
 	p.muteAfter(40_000)
+	conn.SetTimeout(3 * time.Second)
 	if cp, err := fresh.Resume(t.Context()); err == nil {
 		t.Fatalf("the topic was read although the server was silent: %+v", cp)
 	}
 	p.cut()
 	p.set(false)
+	conn.SetTimeout(time.Minute)
 	eventually(t, "the sink resumes", func() bool {
 		_, err := fresh.Resume(t.Context())
 		return err == nil

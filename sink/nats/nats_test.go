@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,8 +41,10 @@ func startServer(t testing.TB, dir, listen string) *embedded.Server {
 	return s
 }
 
+// connect connects to a server. Unless cfg has a timeout, it is for a busy machine.
 func connect(t testing.TB, cfg nats.Config) *nats.Conn {
 	t.Helper()
+	cfg.Timeout = cmp.Or(cfg.Timeout, 3*time.Minute)
 	c, err := nats.Connect(t.Context(), cfg, silent)
 	if err != nil {
 		t.Fatal(err)
@@ -72,11 +75,24 @@ func orders() nats.Topic {
 
 func resume(t testing.TB, s *nats.Sink) checkpoint.Checkpoint {
 	t.Helper()
-	cp, err := s.Resume(t.Context())
+	var cp checkpoint.Checkpoint
+	onceRemoved(t, func() (err error) { cp, err = s.Resume(t.Context()); return err })
+	return cp
+}
+
+// onceRemoved calls f, which may create a stream that was deleted before. The server refuses that
+// while it is still removing the files of the old one, and f is called again.
+func onceRemoved(t testing.TB, f func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if err = f(); err == nil || !strings.Contains(err.Error(), "10049") {
+			break
+		}
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cp
 }
 
 func commit(t testing.TB, s *nats.Sink, from, to int) {

@@ -29,7 +29,7 @@ const (
 // publisher publishes the commits of one topic as atomic batches.
 type publisher struct {
 	client      *client
-	topic       Topic
+	topic       *Topic
 	limit       *sizeLimit
 	checkpoints *checkpointReader
 	// domain is the JetStream domain of the stream, when its configuration was last read.
@@ -124,12 +124,11 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch, meanwhile fun
 // before it has received that one, and drops a batch that remains incomplete. first reports
 // that the topic has never had an entity.
 func (p *publisher) sendEntities(id string, first bool, entities []feed.Entity) error {
-	// PublishMsg has copied the whole message when it returns, so one message with one
-	// map serves for all.
-	msg := &nats.Msg{Header: make(nats.Header, 16)}
-	ids := []string{id}
+	// PublishMsg has copied the whole message when it returns, so one message serves for all.
+	msg := &nats.Msg{}
+	var header headerMap
 	var fields feed.Header
-	var values []string
+	encoder := codec.NewHeaderEncoder(p.topic.Feed)
 	for i := range entities {
 		e := &entities[i]
 		msg.Subject, msg.Data = p.topic.Subject, e.Body
@@ -137,29 +136,19 @@ func (p *publisher) sendEntities(id string, first bool, entities []feed.Entity) 
 			msg.Subject = p.topic.deadSubject()
 			fields, msg.Data = codec.DeadLetter(p.topic.Feed, *e, p.limit.deadLetterRoom())
 		} else {
-			fields = codec.AppendHeader(fields[:0], p.topic.Feed, *e)
-			if err := p.limit.checkEntity(fields, len(e.Body)); err != nil {
+			h, sameNames := encoder.Encode(e)
+			if err := p.limit.checkEntity(h, sameNames, len(e.Body)); err != nil {
 				// The gate has checked it already, but the limit may be lower since.
 				return feed.Permanent(fmt.Errorf("entity %q: %w", e.ID, err))
 			}
+			fields = append(fields[:0], h...)
 		}
-		clear(msg.Header)
-		values = values[:0]
-		for _, f := range fields {
-			if before := msg.Header[f.Name]; before != nil {
-				msg.Header[f.Name] = append(before, f.Value)
-				continue
-			}
-			values = append(values, f.Value)
-			msg.Header[f.Name] = lastOf(values)
-		}
-		values = append(values, strconv.Itoa(i+1))
-		msg.Header[batchSequence] = lastOf(values)
-		msg.Header[batchID] = ids
+		fields = append(fields, feed.Field{Name: batchID, Value: id}, feed.Field{Name: batchSequence, Value: strconv.Itoa(i + 1)})
 		if first && e.Dead == nil {
-			msg.Header[firstOf] = []string{p.topic.Subject}
+			fields = append(fields, feed.Field{Name: firstOf, Value: p.topic.Subject})
 			first = false
 		}
+		msg.Header = header.convert(fields)
 		if err := p.client.nc.PublishMsg(msg); errors.Is(err, nats.ErrReconnectBufExceeded) {
 			return errLost
 		} else if err != nil {
@@ -176,12 +165,6 @@ func (p *publisher) explainDead(err error, n int) error {
 		return err
 	}
 	return fmt.Errorf("%w; the commit has dead letters for %s, which take room there, too", err, p.topic.deadSubject())
-}
-
-// lastOf returns a slice with the last element of values. Appending to it copies.
-func lastOf(values []string) []string {
-	n := len(values)
-	return values[n-1 : n : n]
 }
 
 // parseAck reads the server's answer to a batch of n messages, or to a plain message if id

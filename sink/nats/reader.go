@@ -111,6 +111,10 @@ const (
 	pullBytes    = 4 << 20
 )
 
+// statusConflict is the status with which the server ends a pull whose next message exceeds the
+// limit in bytes, among others. If it has no message, the status is 404.
+const statusConflict = "409"
+
 // nextMessage returns the next message, or nil if the server answers that it has none. The
 // consumer may be on a server that has not stored the message yet, or that does not know the
 // consumer: the caller has to learn from the stream's leader whether there is one. The reader
@@ -140,8 +144,10 @@ func (r *reader) nextMessage(ctx context.Context, to uint64) (*deliveredMessage,
 		}
 		// A status message: no more messages, limit of bytes reached, no such consumer.
 		if r.outstanding = 0; !r.brought {
-			// The next message may be larger than the limit.
-			r.limit = max(r.limit, 2*r.client.nc.MaxPayload())
+			if msg.Header.Get("Status") == statusConflict {
+				// The next message is larger than the limit.
+				r.limit = max(r.limit, 2*r.client.nc.MaxPayload())
+			}
 			return nil, nil
 		}
 	}

@@ -30,7 +30,7 @@ func (s *hourSink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 type states chan bridge.State
 
 func (states) Polled(feed.Batch, error, time.Duration) {}
-func (states) Settled(feed.Batch, time.Duration)       {}
+func (states) Processed(feed.Batch, time.Duration)     {}
 func (s states) Entered(status bridge.Status)          { s <- status.State }
 
 // await returns when the bridge is in a state.
@@ -66,8 +66,8 @@ func TestAFeedContinuesWhenTheServerIsBack(t *testing.T) {
 		Every: time.Hour, ReadAhead: 1000, Log: silent, Observer: seen,
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- b.Run(ctx) }()
+	stopped := make(chan struct{})
+	b.Start(ctx, func() { close(stopped) })
 	seen.await(t, bridge.Retrying)
 	select {
 	case <-reconnected:
@@ -78,9 +78,7 @@ func TestAFeedContinuesWhenTheServerIsBack(t *testing.T) {
 	seen.await(t, bridge.Idle)
 	<-reconnected
 	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	<-stopped
 	if cp := resume(t, connect(t, nats.Config{URL: url}).Sink(orders())); cp.Count != 3 {
 		t.Errorf("%d entities are published, want 3", cp.Count)
 	}

@@ -11,7 +11,7 @@ import (
 // topic, such as "max_age 24h0m0s"; none if the stream keeps all of them.
 func (s *Sink) RetentionLimits(ctx context.Context) ([]string, error) {
 	var limits []string
-	err := s.client.withSession(ctx, s.topic.Subject, func(ctx context.Context, _ *session) error {
+	err := s.client.withSession(ctx, s.topic.Subject, s.topic.StreamName(), func(ctx context.Context, _ *session) error {
 		info, err := s.stream.readInfo(ctx)
 		if err == nil {
 			limits = retentionLimits(info.Config)

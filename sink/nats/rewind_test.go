@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
@@ -84,24 +84,6 @@ func resumeAgain(t *testing.T, s *nats.Sink) (cp checkpoint.Checkpoint) {
 	return cp
 }
 
-// output is a log that is read while it is written.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (o *output) Write(line []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(line)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 // wantHeld checks which of the first n entities of the feed a sink takes for held: the
 // first held ones.
 func wantHeld(t *testing.T, s *nats.Sink, n, held int) {
@@ -144,7 +126,7 @@ func TestLostTailIsFilledInSmallerCommits(t *testing.T) {
 			resume(t, first)
 			commit(t, first, 0, 10) // 1 to 10, and the checkpoint
 			r.save()
-			var log output
+			var log logbuffer.Buffer
 			conn, err := nats.Connect(t.Context(), nats.Config{URL: r.server.URL()}, slog.New(slog.NewTextHandler(&log, nil)))
 			if err != nil {
 				t.Fatal(err)
@@ -311,9 +293,7 @@ func TestCheckpointThatWasSeenIsGone(t *testing.T) {
 			if err := js.DeleteStream(t.Context(), "shop_orders"); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := js.CreateStream(t.Context(), fitting()); err != nil {
-				t.Fatal(err)
-			}
+			createAgain(t, js, fitting())
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -340,6 +320,12 @@ func TestCheckpointThatWasSeenIsGone(t *testing.T) {
 			wantFeed(t, s, 3)
 		})
 	}
+}
+
+// createAgain creates a stream that may have been deleted before.
+func createAgain(t *testing.T, js jetstream.JetStream, config jetstream.StreamConfig) {
+	t.Helper()
+	onceRemoved(t, func() error { _, err := js.CreateStream(t.Context(), config); return err })
 }
 
 func seeByCommit(t *testing.T, s *nats.Sink) {

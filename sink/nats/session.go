@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/nats-io/nats.go"
 
@@ -58,6 +59,11 @@ type sessionTracker struct {
 	once      sync.Once
 	// reconnected is closed, and replaced, when there is a connection again.
 	reconnected chan struct{}
+	violations  violations
+	// noWatch reports that the server has refused the subscription to the checkpoints; refused
+	// is called then, unless it is nil.
+	noWatch bool
+	refused func()
 }
 
 func newSessionTracker(servers, credentials string, log *slog.Logger) *sessionTracker {
@@ -106,11 +112,7 @@ func (t *sessionTracker) onDisconnect(nc *nats.Conn, text string, err error) {
 	if err == nil {
 		err = errors.New("closed by the server")
 	}
-	if errors.Is(err, nats.ErrNoServers) {
-		// At the first attempt nats.go returns this error in place of a refused
-		// connection, and of nothing else.
-		err = errors.New("connection refused")
-	}
+	err = sameIfRefused(err)
 	t.mu.Lock()
 	changed := t.down == nil || t.down.Error() != err.Error()
 	if t.active != nil {
@@ -125,7 +127,26 @@ func (t *sessionTracker) onDisconnect(nc *nats.Conn, text string, err error) {
 	}
 }
 
+// errRefused is the error while nothing accepts connections at the servers' addresses.
+var errRefused = errors.New("connection refused")
+
+// sameIfRefused returns errRefused for each error that means it, so that a server that is away
+// is one cause in the log. nats.go returns another error at the first attempt.
+func sameIfRefused(err error) error {
+	if errors.Is(err, nats.ErrNoServers) || errors.Is(err, syscall.ECONNREFUSED) {
+		return errRefused
+	}
+	return err
+}
+
 func (t *sessionTracker) onAsyncError(nc *nats.Conn, err error) {
+	if isRefusedWatch(err) {
+		t.refuseWatch(err)
+		return
+	}
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		t.violations.add(err)
+	}
 	if isAuthError(err) {
 		t.onDisconnect(nc, "NATS refused the connection", err)
 		return
@@ -149,7 +170,7 @@ func (t *sessionTracker) activeSession() (*session, error) {
 	// nats.go passes an error of the server during the handshake to the handlers only if
 	// there was a connection before.
 	if last := t.nc.LastError(); last != nil && t.nc.IsReconnecting() {
-		down = last
+		down = sameIfRefused(last)
 	}
 	if down == nil {
 		down = errLost

@@ -17,7 +17,7 @@ import (
 // concurrent use.
 type Sink struct {
 	client *client
-	topic  Topic
+	topic  *Topic
 
 	stream      *streamChecker
 	checkpoints *checkpointReader
@@ -25,6 +25,8 @@ type Sink struct {
 	publisher   *publisher
 	staging     *staging
 	dedupe      *dedupeLoader
+	// batches are the slots of the stream; see [batchSlots].
+	batches chan struct{}
 
 	// session holds the session that the last Resume began, nil if there was none since the
 	// last error. The fields after it are valid while it lasts.
@@ -41,7 +43,8 @@ type Sink struct {
 
 // Sink returns a sink for a topic. It makes no request: Resume checks the stream, and
 // creates it if it is missing and the configuration allows it.
-func (c *Conn) Sink(t Topic) *Sink {
+func (c *Conn) Sink(topic Topic) *Sink {
+	t := &topic // one copy for all parts: there are ten thousand sinks
 	t.Stream.Name = t.StreamName()
 	c.sinks.increment(t.Stream.Name)
 	limit := &sizeLimit{nc: c.client.nc, topic: t}
@@ -55,10 +58,11 @@ func (c *Conn) Sink(t Topic) *Sink {
 		publisher:   publisher,
 		staging:     &staging{publisher: publisher, sinks: c.sinks},
 		dedupe:      &dedupeLoader{client: c.client, topic: t, ids: sink.NewIDs(t.Window)},
+		batches:     c.slots.ofStream(t.Stream.Name),
 	}
 }
 
-// Close frees what the sink has of the connection. It is called once, after the last commit has
+// Close frees the sink's share of the connection. It is called once, after the last commit has
 // ended. The connection stays open.
 func (s *Sink) Close() { s.staging.sinks.decrement(s.topic.Stream.Name) }
 
@@ -66,13 +70,20 @@ func (s *Sink) Close() { s.staging.sinks.decrement(s.topic.Stream.Name) }
 // last Resume or Commit. It always returns the same.
 func (s *Sink) IDs() *sink.IDs { return s.dedupe.ids }
 
-// Fits returns an error for an entity that cannot be published as it is: one
-// that is too large with its headers, which matches [sink.ErrTooLarge], or one
-// with a header that the NATS protocol has no way to carry, which matches
-// [sink.ErrHeader]. It is safe for concurrent use.
-func (s *Sink) Fits(e feed.Entity) error {
-	var buf [24]feed.Field
-	return s.limit.checkEntity(codec.AppendHeader(buf[:0], s.topic.Feed, e), len(e.Body))
+// Fits returns how many of the entities, counted from the first, can be published as they are, and
+// an error about the next one: it is too large with its headers, which matches [sink.ErrTooLarge],
+// or it has a header that the NATS protocol has no way to carry, which matches [sink.ErrHeader].
+// It is safe for concurrent use.
+func (s *Sink) Fits(entities []feed.Entity) (n int, err error) {
+	encoder := codec.NewHeaderEncoder(s.topic.Feed)
+	for i := range entities {
+		e := &entities[i]
+		fields, sameNames := encoder.Encode(e)
+		if err := s.limit.checkEntity(fields, sameNames, len(e.Body)); err != nil {
+			return i, err
+		}
+	}
+	return len(entities), nil
 }
 
 // Resume checks that the stream can hold the topic, and creates it if it is missing and the
@@ -82,7 +93,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	s.session, s.staged = nil, nil
 	s.dedupe.ids.Rollback()
 	var cp checkpoint.Checkpoint
-	err := s.client.withSession(ctx, s.topic.Subject, func(ctx context.Context, ses *session) error {
+	err := s.client.withSession(ctx, s.topic.Subject, s.topic.StreamName(), func(ctx context.Context, ses *session) error {
 		info, err := s.stream.ensureStream(ctx, s.dedupe.seen.checkpoint != nil)
 		if err != nil {
 			return err
@@ -102,6 +113,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 			s.session, s.fence = ses, fence{proved: asked}
 			return nil
 		}
+		last.Header = nil // the message is kept until the next commit, and compared by its content
 		if cp, err = checkpoint.Decode(last.Data); err != nil {
 			return fmt.Errorf("%w; if no newer feedbridge wrote it, set it again with 'feedbridge checkpoint set %s', or discard it with 'feedbridge checkpoint reset %[2]s'", err, s.topic.Feed)
 		}
@@ -123,7 +135,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 
 // Commit appends entities, at most [MaxEntities], and stores cp in one atomic
 // batch. Dead letters go to their own subject of the same stream. It waits for the acknowledgement for three times the configured
-// timeout.
+// timeout, after it has waited as long at most for other commits to the stream.
 //
 // While the server stores the batch, Commit sends it the entities that next returns, as the
 // beginning of another batch. The server stages them, and the commit that follows only adds
@@ -145,11 +157,14 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	case current != ses:
 		return errors.New("commit: the connection to NATS was made after the sink resumed")
 	}
-	explainer := newExplainer(s.client.nc, s.client.cfg, s.client.servers)
+	explainer := s.client.newExplainer(topicScope(s.topic.Subject, s.topic.StreamName()))
 	ctx, release := ses.bindContext(ctx)
 	defer release()
-	ctx, cancel := contextWithTimeout(ctx, 3*s.client.cfg.Timeout)
-	defer cancel()
+	ctx, free, err := s.commitContext(ctx, len(entities) > 0)
+	if err != nil {
+		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, err)
+	}
+	defer free()
 	if !staged.hasEntities(entities) {
 		staged = nil
 	}
@@ -175,7 +190,7 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 // person who moves the position of a feed; the sink must Resume afterwards.
 func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error {
 	s.session, s.staged = nil, nil
-	err := s.client.withSession(ctx, s.topic.Subject, func(ctx context.Context, _ *session) error {
+	err := s.client.withSession(ctx, s.topic.Subject, s.topic.StreamName(), func(ctx context.Context, _ *session) error {
 		info, err := s.stream.ensureStream(ctx, s.dedupe.seen.checkpoint != nil)
 		if err != nil {
 			return err

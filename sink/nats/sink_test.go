@@ -276,7 +276,7 @@ func TestNewSinkReadsOnlyTheWindow(t *testing.T) {
 			cart(t, js)
 		}
 	}
-	const to = 1 + 59*5 + 2 // the last checkpoint
+	const last = 1 + 59*5 + 1 // the last entity; its checkpoint follows
 
 	nc, err := natsgo.Connect(server.URL(), natsgo.Timeout(time.Minute))
 	if err != nil {
@@ -292,7 +292,7 @@ func TestNewSinkReadsOnlyTheWindow(t *testing.T) {
 	}
 	fresh := connect(t, nats.Config{URL: server.URL()}).Sink(topic)
 	resume(t, fresh)
-	for _, want := range []uint64{to - 20, to - 80} {
+	for _, want := range []uint64{last - 20, last - 80} {
 		msg, err := asked.NextMsg(time.Minute)
 		if err != nil {
 			t.Fatal(err)
@@ -303,7 +303,7 @@ func TestNewSinkReadsOnlyTheWindow(t *testing.T) {
 			}
 		}
 		if err := json.Unmarshal(msg.Data, &request); err != nil || request.Config.Start != want {
-			t.Errorf("it reads from %d (%v), want %d of %d", request.Config.Start, err, want, to)
+			t.Errorf("it reads from %d (%v), want %d of %d", request.Config.Start, err, want, last)
 		}
 	}
 	if got := fresh.IDs().Len(); got != 10 {

@@ -32,7 +32,7 @@ const overhead = len("NATS/1.0\r\n\r\n") +
 // safe for concurrent use.
 type sizeLimit struct {
 	nc    *nats.Conn
-	topic Topic
+	topic *Topic
 	// bytes is the limit with headers; 0 before the first setFrom.
 	bytes atomic.Int64
 }
@@ -47,11 +47,15 @@ func (l *sizeLimit) setFrom(c jetstream.StreamConfig) {
 }
 
 // checkEntity returns an error if the message of an entity with header h cannot be published;
-// see [Sink.Fits].
-func (l *sizeLimit) checkEntity(h feed.Header, body int) error {
+// see [Sink.Fits]. namesChecked reports that it returned no error about a header with the same names.
+func (l *sizeLimit) checkEntity(h feed.Header, namesChecked bool, body int) error {
 	size := overhead + len(l.topic.Subject)
 	for i := range h {
-		if err := checkField(&h[i]); err != nil {
+		check := checkField
+		if namesChecked {
+			check = checkValue
+		}
+		if err := check(&h[i]); err != nil {
 			return fmt.Errorf("%w: %w", sink.ErrHeader, err)
 		}
 		size += len(h[i].Name) + len(": \r\n") + len(h[i].Value)
@@ -109,6 +113,11 @@ func checkField(f *feed.Field) error {
 			return fmt.Errorf("%q: NATS has no %q in names", f.Name, f.Name[i])
 		}
 	}
+	return checkValue(f)
+}
+
+// checkValue is checkField for a field whose name is known to be valid.
+func checkValue(f *feed.Field) error {
 	if strings.IndexByte(f.Value, '\n') >= 0 || strings.IndexByte(f.Value, '\r') >= 0 {
 		return fmt.Errorf("%q: its value has a line break", f.Name)
 	}

@@ -18,12 +18,18 @@ import (
 func largest(t *testing.T, s *nats.Sink, limit int, of func(n int) feed.Entity) int {
 	t.Helper()
 	return sort.Search(limit, func(n int) bool {
-		err := s.Fits(of(n + 1))
+		err := fits(s, of(n+1))
 		if err != nil && !errors.Is(err, sink.ErrTooLarge) {
 			t.Fatal(err)
 		}
 		return err != nil
 	})
+}
+
+// fits returns the error of Fits about one entity.
+func fits(s *nats.Sink, e feed.Entity) error {
+	_, err := s.Fits([]feed.Entity{e})
+	return err
 }
 
 // withBody returns e with bodies of the size that it is asked for.
@@ -106,11 +112,11 @@ func TestLargestHeaderThatFitsIsPublished(t *testing.T) {
 	if err := s.Commit(t.Context(), e, sinktest.At(1), nil); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, s.Fits(with(n+1)), false, sink.ErrTooLarge, "its headers have 65536 bytes and NATS accepts 65535")
+	wantError(t, fits(s, with(n+1)), false, sink.ErrTooLarge, "its headers have 65536 bytes and NATS accepts 65535")
 	// A trace context is a header too.
 	traced := with(n)
 	traced.Trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	wantError(t, s.Fits(traced), false, sink.ErrTooLarge, "and NATS accepts 65535")
+	wantError(t, fits(s, traced), false, sink.ErrTooLarge, "and NATS accepts 65535")
 	wantFeed(t, s, 1)
 }
 
@@ -129,11 +135,38 @@ func TestHeadersThatNATSCannotCarry(t *testing.T) {
 	} {
 		e := sinktest.Entities(0, 1)
 		e[0].Header = append(e[0].Header, test.field)
-		err := s.Fits(e[0])
+		err := fits(s, e[0])
 		if err == nil || !strings.Contains(err.Error(), test.want) || !errors.Is(err, sink.ErrHeader) || errors.Is(err, sink.ErrTooLarge) {
 			t.Errorf("%q: %v, want %s", test.field, err, test.want)
 		}
 		wantError(t, s.Commit(t.Context(), e, sinktest.At(1), nil), true, nil, test.want)
+		resume(t, s)
+	}
+	wantFeed(t, s, 0)
+}
+
+// The names of an entity are not checked if they are those of the entity before it; its values are.
+func TestHeadersOfALaterEntityThatNATSCannotCarry(t *testing.T) {
+	t.Parallel()
+	s, _, _ := open(t, orders())
+	for _, test := range []struct {
+		field feed.Field
+		want  string
+	}{
+		{feed.Field{Name: "X", Value: "a\rb"}, `"X": its value has a line break`},
+		{feed.Field{Name: "X Y", Value: "a"}, `"X Y": NATS has no ' ' in names`},
+	} {
+		e := sinktest.Entities(0, 3)
+		for i := range e {
+			e[i].Header = append(e[i].Header, feed.Field{Name: "X", Value: "a"})
+		}
+		e[2].Header[len(e[2].Header)-1] = test.field
+		n, err := s.Fits(e)
+		if n != 2 {
+			t.Errorf("%q: %d entities fit, want 2", test.field, n)
+		}
+		wantError(t, err, false, sink.ErrHeader, test.want)
+		wantError(t, s.Commit(t.Context(), e, sinktest.At(3), nil), true, sink.ErrHeader, test.want)
 		resume(t, s)
 	}
 	wantFeed(t, s, 0)

@@ -19,7 +19,7 @@ import (
 // It never changes an existing one.
 type streamChecker struct {
 	client *client
-	topic  Topic
+	topic  *Topic
 }
 
 // ensureStream returns the topic's stream as its leader describes it, or an error with everything

@@ -318,13 +318,13 @@ func TestDeletedStreamIsNotCreatedAgain(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), "shop_orders"); err != nil {
 		t.Fatal(err)
 	}
+	s.Hurry()
 	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), false, nil, "stream shop_orders does not answer")
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrMissing, "stream shop_orders is gone", "'feedbridge checkpoint reset orders'")
 	// The way out that it names.
-	if err := connect(t, nats.Config{URL: server.URL()}).Sink(orders()).Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
-		t.Fatal(err)
-	}
+	other := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
+	onceRemoved(t, func() error { return other.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))) })
 	resume(t, s)
 	if n := s.IDs().Len(); n != 0 {
 		t.Errorf("%d IDs in a new stream", n)

@@ -27,6 +27,28 @@ func (c Config) Validate() []error {
 	if websocket != 0 && websocket != len(servers) {
 		fail("url: ws:// and wss:// cannot be mixed with other schemes")
 	}
+	c.validateCredentials(fail)
+	if p := c.InboxPrefix; hasWildcardOrSpace(p) || strings.HasPrefix(p, ".") || strings.HasSuffix(p, ".") {
+		fail("inbox_prefix: %q is not the start of a subject: want words with dots between them, without wildcards, white space and control characters", p)
+	}
+	if c.Domain != "" && c.APIPrefix != "" {
+		fail("domain, api_prefix: exclude each other: keep one")
+	}
+	if strings.Contains(c.Domain, ".") || hasWildcardOrSpace(c.Domain) {
+		fail("domain: %q is not the name of a JetStream domain: want one word without dots, wildcards, white space and control characters", c.Domain)
+	}
+	if p := c.APIPrefix; hasWildcardOrSpace(p) || strings.HasPrefix(p, ".") || strings.Contains(p, "..") {
+		fail("api_prefix: %q is not the start of a subject: want words with dots between them, without wildcards, white space and control characters", p)
+	}
+	if c.Timeout < 0 {
+		fail("timeout: must be more than zero")
+	}
+	return errs
+}
+
+// validateCredentials calls fail for credentials that exclude each other or are incomplete, and
+// for a client certificate without its key.
+func (c Config) validateCredentials(fail func(format string, args ...any)) {
 	var ways []string
 	for _, way := range []struct {
 		key string
@@ -54,22 +76,6 @@ func (c Config) Validate() []error {
 	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
 		fail("tls: cert_file and key_file need each other")
 	}
-	if p := c.InboxPrefix; hasWildcardOrSpace(p) || strings.HasPrefix(p, ".") || strings.HasSuffix(p, ".") {
-		fail("inbox_prefix: %q is not the start of a subject: want words with dots between them, without wildcards, white space and control characters", p)
-	}
-	if c.Domain != "" && c.APIPrefix != "" {
-		fail("domain, api_prefix: exclude each other: keep one")
-	}
-	if strings.Contains(c.Domain, ".") || hasWildcardOrSpace(c.Domain) {
-		fail("domain: %q is not the name of a JetStream domain: want one word without dots, wildcards, white space and control characters", c.Domain)
-	}
-	if p := c.APIPrefix; hasWildcardOrSpace(p) || strings.HasPrefix(p, ".") || strings.Contains(p, "..") {
-		fail("api_prefix: %q is not the start of a subject: want words with dots between them, without wildcards, white space and control characters", p)
-	}
-	if c.Timeout < 0 {
-		fail("timeout: must be more than zero")
-	}
-	return errs
 }
 
 // hasWildcardOrSpace reports whether s has a wildcard, white space or a control

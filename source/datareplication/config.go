@@ -1,6 +1,7 @@
 package datareplication
 
 import (
+	"github.com/feedbridge/feedbridge/readahead"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -21,5 +22,5 @@ type Config struct {
 	BatchBytes    int `yaml:"-"`
 	// Memory bounds the memory of pages, besides a buffer of 64 KiB. If it is nil,
 	// BatchBytes and Limits.Entity are the only bounds.
-	Memory Memory `yaml:"-"`
+	Memory *readahead.Share `yaml:"-"`
 }

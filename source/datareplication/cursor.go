@@ -3,16 +3,12 @@ package datareplication
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	"github.com/cespare/xxhash/v2"
 
 	"github.com/feedbridge/feedbridge/feed"
 )
@@ -144,7 +140,9 @@ func (cur cursor) encodeCursor() feed.Cursor {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// advance moves the place behind e, the next entity of Page.
+// advance moves the position behind e, the next entity of Page. It overwrites the array of Ties,
+// which a copy of the cursor from before may share: the caller of a [pageWalk] has one, and uses its
+// Ties only if the walk has not moved.
 func (cur *cursor) advance(e *feed.Entity) {
 	cur.Digest = cur.Digest.addEntity(e)
 	cur.Index++
@@ -152,7 +150,7 @@ func (cur *cursor) advance(e *feed.Entity) {
 	at := e.Modified.Unix()
 	switch {
 	case cur.Last == "" || at != cur.Modified:
-		cur.Ties = nil
+		cur.Ties = cur.Ties[:0]
 	case len(cur.Ties) < 2*maxTies:
 		cur.Ties = append(cur.Ties, hashID(cur.Last))
 	default:
@@ -202,34 +200,6 @@ func (cur *cursor) setFullRead(etag string, at time.Time) {
 }
 
 func keepsETag(etag string) bool { return etag != "" && jsonSize(etag) <= maxETag }
-
-// digest is a hash over the entities before a position, to detect that they have changed.
-// It covers ID, operation, time and body. It does not cover the other headers, because
-// some producers change their order from answer to answer.
-type digest uint64
-
-func (d digest) addEntity(e *feed.Entity) digest {
-	var buf [16]byte
-	binary.LittleEndian.PutUint64(buf[:], uint64(d))
-	binary.LittleEndian.PutUint64(buf[8:], uint64(e.Modified.Unix()))
-	var h xxhash.Digest
-	h.Reset()
-	_, _ = h.Write(buf[:])
-	_, _ = h.WriteString(e.ID)
-	_, _ = h.WriteString(string(e.Op))
-	_, _ = h.Write(e.Body)
-	return digest(h.Sum64())
-}
-
-func (d digest) MarshalText() ([]byte, error) {
-	return strconv.AppendUint(nil, uint64(d), 16), nil
-}
-
-func (d *digest) UnmarshalText(text []byte) error {
-	n, err := strconv.ParseUint(string(text), 16, 64)
-	*d = digest(n)
-	return err
-}
 
 // CursorInfo is a readable form of a cursor.
 type CursorInfo struct {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -94,7 +93,7 @@ func TestBadCursors(t *testing.T) {
 		if _, err := Describe(feed.Cursor(bad)); !errors.Is(err, feed.ErrPermanent) {
 			t.Errorf("%s: error %v", bad, err)
 		}
-		if _, err := New(Config{}, nil, slog.New(slog.DiscardHandler)).Next(t.Context(), feed.Cursor(bad)); !errors.Is(err, feed.ErrPermanent) {
+		if _, err := newSite().source(t).Next(t.Context(), feed.Cursor(bad)); !errors.Is(err, feed.ErrPermanent) {
 			t.Errorf("%s: error %v", bad, err)
 		}
 		if _, err := ParseCursor(bad); err == nil {

@@ -95,7 +95,7 @@ func TestLostPositions(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := newSite(tt.pages...)
-				src := s.source(t, batchesOf(1))
+				src := s.source(t, batchesOf(1), ahead(0))
 				var cursor feed.Cursor
 				for read := 0; read < 4; {
 					b, err := src.Next(t.Context(), cursor)
@@ -108,7 +108,7 @@ func TestLostPositions(t *testing.T) {
 				src.reader.closePage()
 				s.edit(func() { tt.change(s) })
 				s.requests()
-				for _, next := range []*Source{src, s.source(t)} {
+				for _, next := range []*Source{src, s.source(t, ahead(0))} {
 					r := readSure(t, next, cursor)
 					r.want(t, "d e")
 					r.wantViolations(t, tt.violations...)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -222,9 +223,10 @@ func TestNewest(t *testing.T) {
 			} else {
 				time.Sleep(newestEvery)
 			}
-			heads := slices.DeleteFunc(s.requests(), func(r string) bool { return r != "HEAD /latest" })
-			if want := map[int]int{0: 1, 1: 0, 2: 1, 3: 0}[i]; i < 3 && len(heads) != want {
-				t.Errorf("call %d asked for the entry point %d times", i, len(heads))
+			asked := slices.DeleteFunc(s.requests(), func(r string) bool { return !strings.HasSuffix(r, " /latest") })
+			want := map[int][]string{0: {"GET /latest"}, 2: {"HEAD /latest"}}[i]
+			if i < 3 && !slices.Equal(asked, want) {
+				t.Errorf("call %d asked for the entry point by %q, want %q", i, asked, want)
 			}
 		}
 		// A fresh source learns from "not modified" that there is nothing newer.

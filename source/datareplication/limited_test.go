@@ -3,6 +3,7 @@ package datareplication
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,11 +38,11 @@ func TestWhatIsBeforeAnUnfitEntityIsPublished(t *testing.T) {
 				t.Parallel()
 				errUnfit := errors.New("it has no key")
 				g := gated(test.site().source(t, test.edits...))
-				g.Fits = func(e feed.Entity) error {
-					if e.ID == unfit {
-						return errUnfit
+				g.Fits = func(entities []feed.Entity) (int, error) {
+					if i := slices.IndexFunc(entities, func(e feed.Entity) bool { return e.ID == unfit }); i >= 0 {
+						return i, errUnfit
 					}
-					return nil
+					return len(entities), nil
 				}
 				r := readOn(t, g, nil)
 				if !errors.Is(r.err, errUnfit) {
@@ -55,7 +56,7 @@ func TestWhatIsBeforeAnUnfitEntityIsPublished(t *testing.T) {
 				if !errors.Is(again.err, errUnfit) {
 					t.Errorf("error %v, want that %s is unfit", again.err, unfit)
 				}
-				g.Fits = func(feed.Entity) error { return nil }
+				g.Fits = func(e []feed.Entity) (int, error) { return len(e), nil }
 				readOn(t, g, r.cursor).want(t, strings.Join(ids[i:], " "))
 			})
 		}

@@ -16,11 +16,11 @@ type lostPosition struct {
 func (l *lostPosition) Error() string { return l.violation.Error() }
 
 func newLostPosition(kind, page, format string, args ...any) *lostPosition {
-	return &lostPosition{violation: violation(kind, page, format, args...)}
+	return &lostPosition{violation: feed.NewViolation(kind, page, format, args...)}
 }
 
 func lostForGood(kind, page, format string, args ...any) *lostPosition {
-	return &lostPosition{violation: violation(kind, page, format, args...), forGood: true}
+	return &lostPosition{violation: feed.NewViolation(kind, page, format, args...), forGood: true}
 }
 
 func (l *lostPosition) forCertain() *lostPosition {

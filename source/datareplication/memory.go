@@ -3,20 +3,9 @@ package datareplication
 import (
 	"context"
 	"errors"
-)
 
-// Memory reserves memory for the batch that Next reads. The bytes that are reserved when
-// Next returns belong to the batch; the Source does not free them. A Source uses a Memory
-// in one goroutine, and only during Next.
-type Memory interface {
-	// Reserve reserves n bytes more for the batch, and waits until it can. If ctx ends
-	// first, it returns its error and reserves nothing.
-	Reserve(ctx context.Context, n int64) error
-	// TryReserve reserves n bytes more if that needs no wait, and reports whether it did.
-	TryReserve(n int64) bool
-	// Free takes back the reservation of n bytes.
-	Free(n int64)
-}
+	"github.com/feedbridge/feedbridge/readahead"
+)
 
 // errNoMemory reports that an entity must wait for the next batch, because there is no
 // memory for it.
@@ -25,7 +14,7 @@ var errNoMemory = errors.New("no memory is left for another entity")
 // reservation counts the bytes that are reserved for a batch. The [page.Reader] of
 // the batch calls reserve and free.
 type reservation struct {
-	memory Memory // nil for no bound
+	memory *readahead.Share // nil for no bound
 	used   int64
 	// ctx ends the waits for the entity that is being read.
 	ctx context.Context //nolint:containedctx // of one call of openPage.nextEntity

@@ -19,6 +19,8 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/readahead"
+	"github.com/feedbridge/feedbridge/source"
 )
 
 // bigPage answers with one page of n entities of size bytes each. In the middle of entity
@@ -67,6 +69,22 @@ func pageOf(sizes []int, pauseAt int, pause time.Duration) http.HandlerFunc {
 		}
 		_, _ = w.Write([]byte("--b--\r\n"))
 	}
+}
+
+// withHeaders adds n headers of 4 bytes to each entity of a page.
+func withHeaders(page http.Handler, n int) http.HandlerFunc {
+	headers := []byte("Operation-Type: http-equiv=PUT\r\n" + strings.Repeat("a:b\n", n))
+	return func(w http.ResponseWriter, r *http.Request) { page.ServeHTTP(headerWriter{w, headers}, r) }
+}
+
+type headerWriter struct {
+	http.ResponseWriter
+	headers []byte
+}
+
+func (w headerWriter) Write(b []byte) (int, error) {
+	_, err := w.ResponseWriter.Write(bytes.Replace(b, []byte("Operation-Type: http-equiv=PUT\r\n"), w.headers, 1))
+	return len(b), err
 }
 
 // growingPage is bigPage with entities of which each is twice as large as the one before,
@@ -149,17 +167,23 @@ func (s *slowTopic) wantAll(t *testing.T, n int) {
 type ignoringObserver struct{}
 
 func (ignoringObserver) Polled(feed.Batch, error, time.Duration) {}
-func (ignoringObserver) Settled(feed.Batch, time.Duration)       {}
+func (ignoringObserver) Processed(feed.Batch, time.Duration)     {}
 func (ignoringObserver) Entered(bridge.Status)                   {}
 
-// bridgeFrom copies the handler's feed to a topic, until the test ends.
-func bridgeFrom(t *testing.T, h http.Handler, budget *bridge.Budget) *slowTopic {
+// bridgeFrom copies the handler's feed to a topic, until the test ends. pages is the budget for
+// pages that are requested ahead; nil requests none.
+func bridgeFrom(t *testing.T, h http.Handler, budget, pages *readahead.Budget) *slowTopic {
 	t.Helper()
 	topic := &slowTopic{}
 	s := newSite()
-	s.Handler = h
+	s.Handler, s.pageBudget, s.asSent = h, pages, true
 	share := budget.Share()
-	src := s.source(t, func(c *Config) { c.Memory = share })
+	src := s.source(t, func(c *Config) {
+		c.Memory = share
+		if pages != nil {
+			c.PagesAhead = source.Defaults().PagesAhead
+		}
+	})
 	b := &bridge.Bridge{
 		Feed: "f", Writer: "w", Sink: topic, Every: 24 * time.Hour, ReadAhead: 8 << 20, Share: share,
 		Limits: bridge.Limits{Entities: 999, Bytes: 8 << 20},
@@ -167,14 +191,9 @@ func bridgeFrom(t *testing.T, h http.Handler, budget *bridge.Budget) *slowTopic 
 		Log:    slog.New(slog.DiscardHandler), Observer: ignoringObserver{},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	stopped := make(chan error, 1)
-	go func() { stopped <- b.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-stopped; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
+	stopped := make(chan struct{})
+	b.Start(ctx, func() { close(stopped) })
+	t.Cleanup(func() { cancel(); <-stopped })
 	return topic
 }
 
@@ -199,6 +218,7 @@ func TestManyFeedsKeepTheBudget(t *testing.T) {
 		entities, size int
 		apart          bool // each on a page of its own
 		grow           bool // each is twice as large as the one before
+		headers        int  // of 4 bytes, in each
 	}{
 		{entities: 1500, size: 500},
 		{entities: 60, size: 50_000},
@@ -207,6 +227,7 @@ func TestManyFeedsKeepTheBudget(t *testing.T) {
 		{entities: 6, size: 1_000_000, apart: true},
 		{entities: 4, size: 3_000_000},
 		{entities: 12, size: 2_000_000, grow: true},
+		{entities: 30, size: 100, headers: 10_000},
 	} {
 		entities, size := test.entities, test.size
 		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
@@ -217,12 +238,14 @@ func TestManyFeedsKeepTheBudget(t *testing.T) {
 					h = bigPages(entities, size)
 				case test.grow:
 					h = growingPage(entities, size)
+				case test.headers > 0:
+					h = withHeaders(h, test.headers)
 				}
 				before := liveHeap()
-				budget := bridge.NewBudget(total)
+				budget, pages := readahead.NewBudget(total-total/4), readahead.NewBudget(total/4)
 				topics := make([]*slowTopic, feeds)
 				for i := range topics {
-					topics[i] = bridgeFrom(t, h, budget)
+					topics[i] = bridgeFrom(t, h, budget, pages)
 				}
 				most := int64(0)
 				for range 16 {
@@ -240,13 +263,14 @@ func TestManyFeedsKeepTheBudget(t *testing.T) {
 				for _, topic := range topics {
 					topic.wantAll(t, entities)
 				}
-				unused(t, budget, total)
+				unused(t, budget, total-total/4)
+				unused(t, pages, total/4)
 			})
 		})
 	}
 }
 
-func unused(t *testing.T, b *bridge.Budget, total int64) {
+func unused(t *testing.T, b *readahead.Budget, total int64) {
 	t.Helper()
 	synctest.Wait()
 	if !b.TryAcquire(total) {
@@ -261,11 +285,11 @@ func TestEntitiesAboveTheBudgetArePublished(t *testing.T) {
 	const feeds, entities, size = 20, 3, 1_000_000
 	synctest.Test(t, func(t *testing.T) {
 		before := liveHeap()
-		budget := bridge.NewBudget(1)
+		budget := readahead.NewBudget(1)
 		var topics []*slowTopic
 		h := bigPage(entities, size, 0, 0)
 		for range feeds {
-			topics = append(topics, bridgeFrom(t, h, budget))
+			topics = append(topics, bridgeFrom(t, h, budget, nil))
 		}
 		time.Sleep(1300 * time.Millisecond)
 		synctest.Wait()
@@ -286,17 +310,17 @@ func TestEntitiesAboveTheBudgetArePublished(t *testing.T) {
 func TestServersThatStopStarveNoOtherFeed(t *testing.T) {
 	const entities, size, total = 5, 300_000, 3 << 20
 	synctest.Test(t, func(t *testing.T) {
-		budget := bridge.NewBudget(total)
+		budget := readahead.NewBudget(total)
 		var stuck []*slowTopic
 		for range 5 {
-			stuck = append(stuck, bridgeFrom(t, bigPage(entities, size, 2, time.Hour), budget))
+			stuck = append(stuck, bridgeFrom(t, bigPage(entities, size, 2, time.Hour), budget, nil))
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if budget.TryAcquire(total / 2) {
 			t.Fatal("the feeds that are stuck have little of the budget")
 		}
-		small, large := bridgeFrom(t, bigPage(entities, 1000, 0, 0), budget), bridgeFrom(t, bigPage(entities, size, 0, 0), budget)
+		small, large := bridgeFrom(t, bigPage(entities, 1000, 0, 0), budget, nil), bridgeFrom(t, bigPage(entities, size, 0, 0), budget, nil)
 		time.Sleep(5 * time.Second)
 		small.wantAll(t, entities) // it needs no budget
 		time.Sleep(entities * 6 * time.Minute)

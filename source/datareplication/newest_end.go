@@ -2,16 +2,10 @@ package datareplication
 
 import "time"
 
-const (
-	// trustETag is the time for which "not modified" is trusted after any process has read
-	// the page in full. On some servers the ETag does not change when the page changes, or
-	// when only its links change. Users have lost data that way.
-	trustETag = time.Hour
-	// strongAge is the age, by the server's clock, from which the Last-Modified of a page proves
-	// that no entity was added later in the same second. RFC 9110 (8.8.2.2) suggests one or
-	// two seconds, but entities are put on a page some time after their Last-Modified.
-	strongAge = time.Minute
-)
+// strongAge is the age, by the server's clock, from which the Last-Modified of a page proves
+// that no entity was added later in the same second. RFC 9110 (8.8.2.2) suggests one or
+// two seconds, but entities are put on a page some time after their Last-Modified.
+const strongAge = time.Minute
 
 // newestEnd caches the validators of the newest page so that a poll can skip it when it is
 // unchanged. It is valid for one cursor: a cursor that reached the end of the page in
@@ -21,10 +15,12 @@ type newestEnd struct {
 	index    int
 	digest   digest // the cursor's
 	etag     string
+	packed   bool // etag is that of the compressed page
 	modified time.Time
 	length   int64     // Content-Length, or -1
 	settled  bool      // modified and length prove that nothing was added
 	full     time.Time // when the page was last read in full
+	tail     tail
 }
 
 func (e newestEnd) matches(cur cursor) bool {

@@ -8,9 +8,9 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// openPage requests the page of the cursor and reads up to its position. It returns nil if
-// the feed still ends at the position.
-func (w *pageWalk) openPage(ctx context.Context) (*openPage, error) {
+// openPage requests the page of the cursor, or only its end unless whole is true, and reads up to
+// its position. It returns nil if the feed still ends at the position.
+func (w *pageWalk) openPage(ctx context.Context, whole bool) (*openPage, error) {
 	r, cur := w.r, &w.cur
 	for earlier := 0; ; {
 		etag, full := cur.ETag, time.Unix(cur.Full, 0)
@@ -26,7 +26,13 @@ func (w *pageWalk) openPage(ctx context.Context) (*openPage, error) {
 				return nil, w.asLostPosition(err)
 			}
 		}
-		p, err := r.pages.requestPage(ctx, cur.Page, etag)
+		var p *openPage
+		var err error
+		if !whole && known && etag != "" && cur.Search == nil && r.tails.allows(r.newestEnd.tail) {
+			p, err = w.requestTail(ctx, etag)
+		} else {
+			p, err = r.pages.requestPage(ctx, cur.Page, etag)
+		}
 		if err != nil {
 			return nil, w.asLostPosition(err)
 		}
@@ -38,6 +44,10 @@ func (w *pageWalk) openPage(ctx context.Context) (*openPage, error) {
 				r.newestEnd = newestEnd{page: cur.Page, index: cur.Index, digest: cur.Digest, etag: etag, full: full}
 			}
 			return nil, nil
+		}
+		r.expectAfter(ctx, p)
+		if p.isTail {
+			return p, nil
 		}
 		skipped := ""
 		if !known && cur.Index == 0 {
@@ -94,7 +104,7 @@ func (w *pageWalk) checkPrev(ctx context.Context, p *openPage) (earlier string, 
 			// that always leads to the latest page.
 			earlier = p.Prev
 		}
-		w.seen.addAll(violation(LinksAsymmetric, p.Self, "its prev link leads to %s, but the page whose next link leads here is %s", p.Prev, came))
+		w.seen.addAll(feed.NewViolation(LinksAsymmetric, p.Self, "its prev link leads to %s, but the page whose next link leads here is %s", p.Prev, came))
 	}
 	if earlier == "" && p.Modified.Unix() < w.cur.Modified {
 		// The next links may lead back to pages that were read. trail detects that only
@@ -140,6 +150,7 @@ func (w *pageWalk) skipRead(ctx context.Context, p *openPage) error {
 		if err != nil {
 			return err
 		}
+		p.last.before = sum
 		sum = sum.addEntity(&e)
 		w.r.pages.reserved.freeSince(used)
 	}
@@ -150,7 +161,7 @@ func (w *pageWalk) skipRead(ctx context.Context, p *openPage) error {
 	case sum != cur.Digest:
 		if sum != w.r.changed {
 			w.r.changed = sum
-			w.seen.addAll(violation(PageChanged, p.Self, "entities that were read before have other contents now, somewhere in the first %d", cur.Index))
+			w.seen.addAll(feed.NewViolation(PageChanged, p.Self, "entities that were read before have other contents now, somewhere in the first %d", cur.Index))
 		}
 		w.replaced, cur.Digest = cur.Digest, sum
 	}

@@ -2,24 +2,24 @@ package datareplication
 
 import (
 	"context"
-	"errors"
 	"strings"
+	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// checkPageBefore checks a position at the start of p, before the first entity of p is
+// checkPageBefore checks the position cur at the start of p, before the first entity of p is
 // delivered. A position within a page is proven by the entities before it on the page. At
 // the start there are none, and a feed that was recreated under the same URLs would be
 // continued in its middle. So the page before p must still end with the entity that was
 // read last.
-func (w *pageWalk) checkPageBefore(ctx context.Context, p *openPage, first *feed.Entity) error {
-	r, cur := w.r, &w.cur
+func (r *feedReader) checkPageBefore(ctx context.Context, cur *cursor, p *openPage, first *feed.Entity, seen *sightings) error {
 	before := cur.pageBefore()
-	if before == "" || r.proven.provesPosition(cur) {
+	if before == "" || r.proven.provesPosition(cur, p.answered) {
 		return nil
 	}
-	end, found, err := w.lastEntity(ctx, before)
+	looked := time.Now()
+	end, found, err := r.pages.lastEntity(ctx, before)
 	gone := isGone(err) || r.pages.refused(err, before)
 	follows := (p.Prev == "" || p.Prev == cur.Came) && first.Modified.Unix() >= cur.Modified
 	switch {
@@ -36,30 +36,8 @@ func (w *pageWalk) checkPageBefore(ctx context.Context, p *openPage, first *feed
 	case !isStoredID(cur.Last, end.ID):
 		return newLostPosition(PageChanged, before, "the page ended with the entity %s and ends with %s now", cur.Last, end.ID)
 	case end.Modified.Unix() != cur.Modified:
-		w.seen.addAll(violation(PageChanged, before, "the entity %s at its end was of %s and is of %s now", cur.Last, formatUnix(cur.Modified), formatUnix(end.Modified.Unix())))
+		seen.addAll(feed.NewViolation(PageChanged, before, "the entity %s at its end was of %s and is of %s now", cur.Last, formatUnix(cur.Modified), formatUnix(end.Modified.Unix())))
 	}
-	r.proven = endBefore(cur)
+	r.proven = pageEnd{before, strings.Clone(storedID(cur.Last)), looked, time.Now()}
 	return nil
-}
-
-// lastEntity returns the ID and the time of the last entity of a page, if it has any.
-func (w *pageWalk) lastEntity(ctx context.Context, url string) (last feed.Entity, found bool, err error) {
-	r := w.r
-	p, err := r.pages.requestPage(ctx, url, "")
-	if err != nil {
-		return feed.Entity{}, false, err
-	}
-	defer p.body.Close()
-	for {
-		used := r.pages.reserved.used
-		e, _, err := p.nextEntity(ctx, true)
-		switch {
-		case errors.Is(err, errPageEnd):
-			return last, found, nil
-		case err != nil:
-			return feed.Entity{}, false, err
-		}
-		last, found = feed.Entity{ID: strings.Clone(e.ID), Modified: e.Modified}, true
-		r.pages.reserved.freeSince(used)
-	}
 }

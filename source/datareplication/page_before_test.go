@@ -84,7 +84,7 @@ func TestFeedIsReplacedDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite("a@1", "b@2")
-		src := s.source(t)
+		src := s.source(t, ahead(0))
 		b, err := src.Next(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -209,7 +209,7 @@ func TestPageBefore(t *testing.T) {
 					stored = cur.encodeCursor()
 				}
 				s.requests()
-				r := readSure(t, s.source(t), stored)
+				r := readSure(t, s.source(t, ahead(0)), stored)
 				r.want(t, tt.want)
 				r.wantViolations(t, tt.violations...)
 				if !tt.lost {
@@ -223,7 +223,7 @@ func TestPageBefore(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			for _, pause := range []time.Duration{provenFor - time.Second, provenFor} {
 				s := newSite("a@1", "b@2")
-				src := s.source(t)
+				src := s.source(t, ahead(0))
 				b, err := src.Next(t.Context(), nil)
 				if err != nil {
 					t.Fatal(err)
@@ -268,7 +268,7 @@ func TestPageBefore(t *testing.T) {
 func cursorAt(t tester, s *site, path string) feed.Cursor {
 	t.Helper()
 	s.Add("GET", path, httpfault.Status(500), httpfault.Status(500))
-	src := s.source(t)
+	src := s.source(t, ahead(0))
 	r := readOn(t, src, nil)
 	for r.err != nil && s.Left() > 0 {
 		r = readOn(t, src, r.cursor)

@@ -22,12 +22,17 @@ const (
 	newestEvery = 30 * time.Second
 	// newestTimeout limits how long reading waits for the answer to such a request.
 	newestTimeout = 2 * time.Second
+	// beforeDelimiter is how many bytes before the delimiter of its first entity a range begins.
+	// They show that the delimiter is at the start of a line, also if blanks follow it.
+	beforeDelimiter = 8
 )
 
 // pageClient requests the pages of one feed.
 type pageClient struct {
 	client *source.Client
-	log    *slog.Logger
+	// ahead requests pages before their turn.
+	ahead *source.PagesAhead
+	log   *slog.Logger
 	// url is the entry point of the feed, and maxEntity the largest entity of a page in
 	// bytes.
 	url       string
@@ -40,7 +45,7 @@ type pageClient struct {
 	noHead bool
 }
 
-// head is the result of a HEAD request for a page.
+// head is the header of a page.
 type head struct {
 	page.Header
 	length     int64 // Content-Length, or -1
@@ -63,6 +68,11 @@ func (c *pageClient) requestHead(ctx context.Context, url string) (head, error) 
 		return head{}, err
 	}
 	defer resp.Body.Close()
+	return parseHead(resp)
+}
+
+// parseHead returns the header of the page that was answered, of which the body may be missing.
+func parseHead(resp *source.Response) (head, error) {
 	if resp.Status == http.StatusNoContent {
 		return head{}, errNoContent
 	}
@@ -70,11 +80,41 @@ func (c *pageClient) requestHead(ctx context.Context, url string) (head, error) 
 	return head{header, contentLength(resp.Header), violations}, err
 }
 
+// requestEntry requests the page at the entry point with GET and returns its header. If that page
+// is requested next, by the URL of its self link, the same answer is returned.
+func (c *pageClient) requestEntry(ctx context.Context) (head, error) {
+	resp, err := c.client.Do(ctx, source.Request{Method: http.MethodGet, URL: c.url})
+	if err != nil {
+		return head{}, err
+	}
+	h, err := parseHead(resp)
+	if err != nil {
+		resp.Body.Close()
+		return head{}, err
+	}
+	c.client.HandOver(source.Request{Method: http.MethodGet, URL: h.Self}, resp, nil)
+	return h, nil
+}
+
 // openPage is a page that is being read.
 type openPage struct {
 	head
 	etag     string
 	date     time.Time
+	answered time.Time // when the header arrived, by this machine's clock
+	// full is when the page was last read in full: answered, unless isTail.
+	full time.Time
+	// isTail reports that the body begins within the page.
+	isTail bool
+	// noRanges reports that no range of the page can be requested.
+	noRanges bool
+	// packed reports that the body was compressed on the wire. A range of the page has another
+	// ETag then.
+	packed bool
+	// last is the tail that begins with the entity that was read last.
+	last tail
+	// ahead reports that the page was requested ahead of its turn.
+	ahead    bool
 	body     io.Closer
 	parts    *page.Reader
 	parsed   int          // number of entities so far
@@ -85,10 +125,21 @@ type openPage struct {
 
 // requestPage requests a page. It returns nil if the page is not modified.
 func (c *pageClient) requestPage(ctx context.Context, url, etag string) (*openPage, error) {
-	resp, err := c.client.Do(ctx, source.Request{Method: http.MethodGet, URL: url, IfNoneMatch: etag})
+	var resp *source.Response
+	var err error
+	if etag == "" {
+		resp, err = c.ahead.Get(ctx, url)
+	} else {
+		resp, err = c.client.Do(ctx, source.Request{Method: http.MethodGet, URL: url, IfNoneMatch: etag})
+	}
 	if err != nil {
 		return nil, err
 	}
+	return c.openResponse(ctx, url, resp)
+}
+
+// openResponse opens the page that was answered. It returns nil if the page is not modified.
+func (c *pageClient) openResponse(ctx context.Context, url string, resp *source.Response) (*openPage, error) {
 	switch resp.Status {
 	case http.StatusNotModified:
 		defer resp.Body.Close()
@@ -110,10 +161,32 @@ func (c *pageClient) requestPage(ctx context.Context, url, etag string) (*openPa
 		head:     head{header, contentLength(resp.Header), violations},
 		etag:     resp.Header.Get("ETag"),
 		date:     resp.Date,
+		answered: resp.Answered,
+		full:     resp.Answered,
+		last:     tail{delimiter: len("\r\n--\r\n") + len(header.Boundary)},
+		noRanges: resp.Header.Get("Accept-Ranges") == "none",
+		packed:   resp.Header.Get("Content-Encoding") != "",
+		ahead:    resp.Ahead,
 		body:     resp.Body,
 		parts:    c.newPartReader(resp.Body, header.Boundary, header.Self),
 		reserved: &c.reserved,
 	}, nil
+}
+
+// requestRange requests the tail end of a page that has another ETag by now, and was last read in
+// full at that time. It returns nil if the page is not modified.
+func (c *pageClient) requestRange(ctx context.Context, url, etag string, end tail, full time.Time) (*openPage, error) {
+	from := max(0, end.offset-int64(end.delimiter)-beforeDelimiter)
+	resp, err := c.client.Do(ctx, source.Request{Method: http.MethodGet, URL: url, IfNoneMatch: etag, From: from})
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.openResponse(ctx, url, resp)
+	if p != nil && resp.Status == http.StatusPartialContent {
+		p.isTail, p.length, p.full = true, resp.Total, full
+		p.parts.SkipTo(from)
+	}
+	return p, err
 }
 
 // newPartReader returns a reader of the parts of a page, which reserves its memory for the
@@ -122,6 +195,27 @@ func (c *pageClient) newPartReader(body io.Reader, boundary, name string) *page.
 	parts := page.NewReader(body, boundary, name, c.maxEntity)
 	parts.Reserve, parts.Free = c.reserved.reserve, c.reserved.free
 	return parts
+}
+
+// lastEntity returns the ID and the time of the last entity of a page, if it has any.
+func (c *pageClient) lastEntity(ctx context.Context, url string) (last feed.Entity, found bool, err error) {
+	p, err := c.requestPage(ctx, url, "")
+	if err != nil {
+		return feed.Entity{}, false, err
+	}
+	defer p.body.Close()
+	for {
+		used := c.reserved.used
+		e, _, err := p.nextEntity(ctx, true)
+		switch {
+		case errors.Is(err, errPageEnd):
+			return last, found, nil
+		case err != nil:
+			return feed.Entity{}, false, err
+		}
+		last, found = feed.Entity{ID: strings.Clone(e.ID), Modified: e.Modified}, true
+		c.reserved.freeSince(used)
+	}
 }
 
 // errPageEnd reports that a page has no more entities.
@@ -137,6 +231,7 @@ func (p *openPage) nextEntity(ctx context.Context, wait bool) (feed.Entity, []fe
 	}
 	e, violations, err := page.NewEntity(part, p.Self, p.parsed)
 	p.parsed++
+	p.last.offset = part.Offset
 	return e, violations, err
 }
 
@@ -188,22 +283,6 @@ func originOf(page string) string {
 		return ""
 	}
 	return strings.ToLower(u.Scheme + "://" + u.Host)
-}
-
-// errNoContent is the answer 204 to a request for a page.
-var errNoContent = errors.New("the server answers 204 No Content")
-
-func isGone(err error) bool {
-	status := statusOf(err)
-	return status == http.StatusNotFound || status == http.StatusGone || errors.Is(err, errNoContent)
-}
-
-func statusOf(err error) int {
-	var status *source.StatusError
-	if errors.As(err, &status) {
-		return status.Status
-	}
-	return 0
 }
 
 func contentLength(h http.Header) int64 {

@@ -25,6 +25,7 @@ type pageWalk struct {
 	cur      cursor
 	seen     sightings
 	entities []feed.Entity
+	memory   batchMemory // of entities
 	size     int
 	// named is the page of the caller's cursor.
 	named string
@@ -60,18 +61,23 @@ func (w *pageWalk) readBatch(ctx context.Context, after feed.Cursor) (feed.Batch
 
 func (w *pageWalk) toBatch() feed.Batch {
 	w.cur.trimFields()
-	return feed.Batch{Entities: w.entities, Cursor: w.cur.encodeCursor(), More: w.more, Violations: w.seen}
+	return w.memory.batch(feed.Batch{Entities: w.entities, Cursor: w.cur.encodeCursor(), More: w.more, Violations: w.seen})
 }
 
+// readPages reads pages until there are new entities, the batch is full, or the feed ends. It
+// ends: each page is read once, and requested a second time at most, and there is a limit for the
+// number of pages.
 func (w *pageWalk) readPages(ctx context.Context) error {
 	r := w.r
 	if r.open != nil && (r.open.Self != w.cur.Page || r.open.parsed != w.cur.Index) {
 		r.closePage() // it is open at another position, as after a gap
 	}
-	kept, pages := r.open != nil, 0
+	// kept reports that the page may have been requested some time ago, or in part, and again
+	// that it was requested a second time because of that.
+	kept, again, pages := r.open != nil, false, 0
 	for {
 		if r.open == nil {
-			p, err := w.openPage(ctx)
+			p, err := w.openPage(ctx, again)
 			if err != nil {
 				return err
 			}
@@ -81,15 +87,27 @@ func (w *pageWalk) readPages(ctx context.Context) error {
 				}
 				return w.endOfFeed()
 			}
-			r.open = p
+			r.open, kept = p, p.ahead || p.isTail
 		}
 		p := r.open
 		ended, err := w.takeEntities(ctx, p)
-		if err != nil && kept && !w.moved {
+		if p.isTail && (err != nil || ended && !w.moved && p.Next == "" && !r.newestEnd.packed) {
+			// The ETag has changed, and nothing of what this range shows: entities that were
+			// read before may have changed. Or the server is no good at ranges.
+			r.tails.refuse()
+			if err == nil {
+				r.closePage()
+				again = true
+				continue
+			}
+		}
+		if err != nil && kept && !again && !w.moved {
 			// The request may have ended with the call of Next that made it, or the server
-			// may have closed the connection since. That is no error: request it again.
+			// may have closed the connection since, as it may if the page was requested ahead
+			// and waited for its turn. That is no error: request it again. So is a page of which
+			// only the end was requested.
 			r.closePage()
-			kept = false
+			again = true
 			continue
 		}
 		if err != nil {
@@ -102,12 +120,12 @@ func (w *pageWalk) readPages(ctx context.Context) error {
 		w.checkPage(p)
 		w.recordEnd(p)
 		r.closePage()
-		kept = false
+		again = false
 		if p.Next == "" {
 			w.recordFullRead(p)
 			return w.endOfFeed()
 		}
-		if err := w.startNextPage(p.Self, p.Next); err != nil {
+		if err := w.startNextPage(p); err != nil {
 			return err
 		}
 		r.pages.updateNewest(ctx)
@@ -118,19 +136,20 @@ func (w *pageWalk) readPages(ctx context.Context) error {
 	}
 }
 
-// startNextPage moves the cursor from the end of the page self to the start of the page next.
-func (w *pageWalk) startNextPage(self, next string) error {
+// startNextPage moves the cursor from the end of the page p to the start of the page after it.
+func (w *pageWalk) startNextPage(p *openPage) error {
+	self, next := p.Self, p.Next
 	if next == w.cur.Page || next == self || w.trail.closesLoop(next) {
 		return newBreach(Loop, self, "the next links form a circle through %s", next)
 	}
 	if w.cur.Index == 0 && w.cur.Empty >= maxEmptyPages {
 		return newBreach(TooManyEmptyPages, self, "%d pages before it are empty, and so is this one, whose next link leads to %s", w.cur.Empty, next)
 	}
-	proven := w.cur.Index > 0 || w.r.proven.provesPosition(&w.cur)
+	proven := w.cur.Index > 0 || w.r.proven.provesPosition(&w.cur, p.answered)
 	w.cur.startNextPage(self, next)
 	w.moved = true
 	if proven {
-		w.r.proven = endBefore(&w.cur)
+		w.r.proven = endBefore(&w.cur, p)
 	}
 	return nil
 }
@@ -143,6 +162,7 @@ func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, e
 			return false, nil
 		}
 		used := w.r.pages.reserved.used
+		p.parts.Buffers = &w.memory.parts
 		e, violations, err := p.nextEntity(ctx, len(w.entities) == 0)
 		switch {
 		case errors.Is(err, errPageEnd):
@@ -154,7 +174,7 @@ func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, e
 			return false, err
 		}
 		if w.cur.Index == 0 {
-			if err := w.checkPageBefore(ctx, p, &e); err != nil {
+			if err := w.r.checkPageBefore(ctx, &w.cur, p, &e, &w.seen); err != nil {
 				return false, err
 			}
 		}
@@ -168,9 +188,9 @@ func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, e
 		if deliver {
 			w.seen.addAll(violations...)
 			if w.cur.Last != "" && e.Modified.Unix() < w.cur.Modified {
-				w.seen.addAll(violation(TimeRunsBack, p.Self, "entity %s is of %s, and %s before it of %s", e.ID, formatUnix(e.Modified.Unix()), w.cur.Last, formatUnix(w.cur.Modified)))
+				w.seen.addAll(feed.NewViolation(TimeRunsBack, p.Self, "entity %s is of %s, and %s before it of %s", e.ID, formatUnix(e.Modified.Unix()), w.cur.Last, formatUnix(w.cur.Modified)))
 			}
-			w.entities = append(w.entities, e)
+			w.entities = w.memory.appendEntity(w.entities, e)
 			w.size += e.Size()
 		} else {
 			w.r.pages.reserved.freeSince(used)
@@ -178,6 +198,7 @@ func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, e
 		// From here on the cursor has the page's own URL. Set earlier, it would move the
 		// cursor at a page without new entities.
 		w.cur.Page = p.Self
+		p.last.before = w.cur.Digest
 		w.cur.advance(&e)
 		w.moved = true
 	}
@@ -203,7 +224,7 @@ func (w *pageWalk) filterEntity(p *openPage, e *feed.Entity) (deliver bool, err 
 		}
 		w.cur.Search = nil
 		if sr.Oldest && sr.From != nil && at >= *sr.From+sr.Early {
-			w.seen.addAll(violation(NotOldEnough, p.Self, "the oldest entity is of %s, so the feed may have lost some since %s", formatUnix(at), formatUnix(*sr.From)))
+			w.seen.addAll(feed.NewViolation(NotOldEnough, p.Self, "the oldest entity is of %s, so the feed may have lost some since %s", formatUnix(at), formatUnix(*sr.From)))
 		}
 		return true, nil
 	case missing:
@@ -257,10 +278,10 @@ func (w *pageWalk) checkPage(p *openPage) {
 		return // it was checked before
 	}
 	if p.parsed == 0 {
-		w.seen.addAll(violation(EmptyPage, p.Self, "the page has no entity"))
+		w.seen.addAll(feed.NewViolation(EmptyPage, p.Self, "the page has no entity"))
 	}
 	if w.moved && w.cur.Index > 0 && w.cur.Modified > p.Modified.Unix() {
-		w.seen.addAll(violation(PageOlderThanLast, p.Self, "the page is of %s, and its last entity %s of %s", formatUnix(p.Modified.Unix()), w.cur.Last, formatUnix(w.cur.Modified)))
+		w.seen.addAll(feed.NewViolation(PageOlderThanLast, p.Self, "the page is of %s, and its last entity %s of %s", formatUnix(p.Modified.Unix()), w.cur.Last, formatUnix(w.cur.Modified)))
 	}
 }
 
@@ -276,7 +297,7 @@ func (w *pageWalk) recordFullRead(p *openPage) {
 	default:
 		return
 	}
-	w.cur.setFullRead(p.etag, time.Now())
+	w.cur.setFullRead(p.etag, p.full)
 }
 
 // recordEnd caches the validators of p if it is the newest page.
@@ -287,9 +308,12 @@ func (w *pageWalk) recordEnd(p *openPage) {
 	r, cur := w.r, &w.cur
 	r.newestEnd = newestEnd{
 		page: cur.Page, index: cur.Index, digest: cur.Digest,
-		etag: p.etag, modified: p.Modified, length: p.length,
+		etag: p.etag, packed: p.packed, modified: p.Modified, length: p.length,
 		settled: p.length >= 0 || p.date.Sub(p.Modified) >= strongAge,
-		full:    time.Now(),
+		full:    p.full,
+	}
+	if p.parsed > 0 && !p.noRanges && w.replaced == 0 {
+		r.newestEnd.tail = p.last
 	}
 	if !w.moved && w.replaced != 0 {
 		r.newestEnd.digest = w.replaced // the cursor is not changed

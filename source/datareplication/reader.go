@@ -1,16 +1,19 @@
 package datareplication
 
 import (
+	"context"
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/feedbridge/feedbridge/readahead"
 )
 
 // feedReader holds the state of a Source between calls of Next. It saves requests and
 // delays reports. It has no other effect: a reader without any of it reads the same
 // entities.
 type feedReader struct {
-	cfg   Config
+	cfg   readerConfig
 	pages *pageClient
 	log   *slog.Logger
 	// trust is trustETag, less a random part of up to a sixth, so that the copies of a feed,
@@ -23,6 +26,10 @@ type feedReader struct {
 	index *index
 	// newestEnd has the validators of the newest page.
 	newestEnd newestEnd
+	// tails decides whether the end of the newest page is requested without its beginning.
+	tails tailPolicy
+	// path holds the pages that the way back has passed and that have not been read.
+	path path
 	// trail detects next links that form a loop. It is reset if reading does not continue
 	// from the last cursor.
 	trail trail
@@ -36,17 +43,31 @@ type feedReader struct {
 	changed digest
 }
 
+// readerConfig has the fields of a [Config] that are used while a feed is read. Each of ten thousand idle
+// feeds would otherwise keep another copy of the settings of its client.
+type readerConfig struct {
+	URL                       string
+	Start                     Start
+	Gap                       Gap
+	PagesAhead                int
+	BatchEntities, BatchBytes int
+	Memory                    *readahead.Share
+}
+
 func (r *feedReader) closePage() {
 	if r.open != nil {
 		r.open.body.Close()
+		r.open.parts.Close()
 		r.open = nil
 	}
 }
 
-// release closes the page that is kept open, and drops its buffer and the index of a
-// snapshot.
+// release closes the page that is kept open, those that were requested ahead, and that of the
+// entry point, and drops their buffers and the index of a snapshot.
 func (r *feedReader) release() {
 	r.closePage()
+	r.pages.client.DropHandedOver()
+	r.pages.ahead.Close()
 	r.index = nil
 }
 
@@ -55,4 +76,14 @@ func (r *feedReader) release() {
 func (r *feedReader) trustsETag(full time.Time) bool {
 	age := time.Since(full)
 	return age <= r.trust && age > -trustETag
+}
+
+// expectAfter requests the pages after p ahead, as far as they are known.
+func (r *feedReader) expectAfter(ctx context.Context, p *openPage) {
+	if p.Next == "" {
+		r.path = path{}
+		r.pages.ahead.Expect(ctx)
+		return
+	}
+	r.pages.ahead.Expect(ctx, r.path.following(p.Next, r.cfg.PagesAhead)...)
 }

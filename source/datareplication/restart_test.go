@@ -144,6 +144,7 @@ func newWorld(bubble *testing.T, t *rapid.T, apart int) *world {
 	w.noLength = rapid.Bool().Draw(t, "no length")
 	w.header = func(h http.Header) { h.Set("Date", h.Get("Last-Modified")) } // no time proves anything
 	w.edits = []func(*Config){
+		ahead(rapid.SampledFrom([]int{4, 4, 0, 1, 2, 16}).Draw(t, "pages ahead")),
 		batchesOf(rapid.IntRange(0, 3).Draw(t, "batch entities")),
 		func(cfg *Config) { cfg.BatchBytes = rapid.IntRange(100, 500).Draw(t, "batch bytes") },
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"testing/synctest"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
@@ -14,34 +15,36 @@ import (
 // reached, also after a restart.
 func TestSearchSaysHowFarItHasCome(t *testing.T) {
 	t.Parallel()
-	s := newSite()
-	for i := range 250 {
-		s.publish(fmt.Sprintf("e%d@%d", i, i))
-	}
-	s.requests()
-	var cursor feed.Cursor
-	var got []string
-	for range 3 {
-		// Each call is that of another process.
-		b, err := s.source(t, from(t, startAt(10))).Next(t.Context(), cursor)
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) { // a call ends after two seconds, too
+		s := newSite()
+		for i := range 250 {
+			s.publish(fmt.Sprintf("e%d@%d", i, i))
 		}
-		cursor = b.Cursor
-		p := describeCursor(t, cursor)
-		got = append(got, fmt.Sprintf("%d %s", p.SearchedPages, p.Search()))
-		if !b.More || len(b.Entities) > 0 {
-			break
+		s.requests()
+		var cursor feed.Cursor
+		var got []string
+		for range 3 {
+			// Each call is that of another process.
+			b, err := s.source(t, from(t, startAt(10))).Next(t.Context(), cursor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cursor = b.Cursor
+			p := describeCursor(t, cursor)
+			got = append(got, fmt.Sprintf("%d %s", p.SearchedPages, p.Search()))
+			if !b.More || len(b.Entities) > 0 {
+				break
+			}
 		}
-	}
-	want := []string{
-		"100 the first entity since 2023-10-05T03:00:10Z; 100 pages are searched, back to 2023-10-05T03:02:30Z",
-		"200 the first entity since 2023-10-05T03:00:10Z; 200 pages are searched, back to 2023-10-05T03:00:50Z",
-		"0 ",
-	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
+		want := []string{
+			"100 the first entity since 2023-10-05T03:00:10Z; 100 pages are searched, back to 2023-10-05T03:02:30Z",
+			"200 the first entity since 2023-10-05T03:00:10Z; 200 pages are searched, back to 2023-10-05T03:00:50Z",
+			"0 ",
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	})
 }
 
 // A search in a single call, as for a lost position, says so while it goes on.

@@ -33,6 +33,9 @@ type seek struct {
 	Gap bool `json:"gap,omitempty"`
 	// exact reports that ID was read from the feed, not typed by a person.
 	exact bool
+	// get makes the search begin with a GET. If the page at the entry point is the one to start
+	// at, as in a feed of one page, it is read from that answer.
+	get bool
 
 	// Back is the next page on the way back, or empty for the entry point. Newer is the page
 	// whose prev link led there, and NewerTime its time.

@@ -23,6 +23,9 @@ var errEmpty = errors.New("the feed is empty")
 // it has not reached it yet.
 func (r *feedReader) seekBack(ctx context.Context, sr *seek, limit int, seen *sightings) (start string, err error) {
 	begin := time.Now()
+	if sr.Back == "" {
+		r.path = path{}
+	}
 	for n := 0; limit == 0 || n < limit && (n == 0 || time.Since(begin) < maxHeadTime); n++ {
 		page, err := r.headBack(ctx, sr)
 		switch {
@@ -55,6 +58,9 @@ func (r *feedReader) seekBack(ctx context.Context, sr *seek, limit int, seen *si
 		case page.Prev == page.Self || sr.Trail.closesLoop(page.Prev):
 			return "", newBreach(Loop, page.Self, "the prev links form a circle through %s", page.Prev)
 		}
+		if r.cfg.PagesAhead > 0 {
+			r.path.add(page.Self)
+		}
 		sr.Newer, sr.NewerTime, sr.Back = page.Self, page.Modified.Unix(), page.Prev
 		sr.Pages++
 		progress := sr.progress()
@@ -66,10 +72,18 @@ func (r *feedReader) seekBack(ctx context.Context, sr *seek, limit int, seen *si
 	return "", nil
 }
 
+// headEntry requests the header of the page at the entry point, where the search begins.
+func (r *feedReader) headEntry(ctx context.Context, sr *seek) (head, error) {
+	if sr.get {
+		return r.pages.requestEntry(ctx)
+	}
+	return r.pages.requestHead(ctx, r.cfg.URL)
+}
+
 // headBack requests the header of the next page on the way back.
 func (r *feedReader) headBack(ctx context.Context, sr *seek) (head, error) {
 	if sr.Back == "" {
-		page, err := r.pages.requestHead(ctx, r.cfg.URL)
+		page, err := r.headEntry(ctx, sr)
 		if errors.Is(err, errNoContent) {
 			return head{}, errEmpty
 		}
@@ -108,10 +122,10 @@ func (sr *seek) checkNeighbours(page head, seen *sightings) error {
 		return newBreach(MissingNext, page.Self, "the page has no next link although the page %s links back to it", sr.Newer)
 	}
 	if page.Next != sr.Newer {
-		seen.addAll(violation(LinksAsymmetric, page.Self, "its next link leads to %s, but the page that links back to it is %s", page.Next, sr.Newer))
+		seen.addAll(feed.NewViolation(LinksAsymmetric, page.Self, "its next link leads to %s, but the page that links back to it is %s", page.Next, sr.Newer))
 	}
 	if at := page.Modified.Unix(); at > sr.NewerTime {
-		seen.addAll(violation(PageTimeRunsBack, page.Self, "it is of %s, and the page after it of %s", formatUnix(at), formatUnix(sr.NewerTime)))
+		seen.addAll(feed.NewViolation(PageTimeRunsBack, page.Self, "it is of %s, and the page after it of %s", formatUnix(at), formatUnix(sr.NewerTime)))
 	}
 	return nil
 }

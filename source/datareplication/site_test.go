@@ -2,10 +2,12 @@ package datareplication
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -18,6 +20,7 @@ import (
 	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
+	"github.com/feedbridge/feedbridge/readahead"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -27,19 +30,31 @@ type site struct {
 	// Faults spoil chosen answers.
 	httpfault.Faults
 
-	mu     sync.Mutex
-	base   string // what links start with
-	pages  map[string]*sheet
-	latest string // path of the page that the entry point serves; "" for none
-	log    []string
-	header func(http.Header) // edits every answer's
+	mu      sync.Mutex
+	base    string // what links start with
+	pages   map[string]*sheet
+	latest  string // path of the page that the entry point serves; "" for none
+	log     []string
+	header  func(http.Header) // edits every answer's
+	padding int               // bytes that each body has more
 	// The fields that answers lack.
 	noETag, noLength bool
+	// packs compresses pages for clients that accept gzip. They have other ETags then.
+	packs bool
 	// stills are the snapshots, by ID. The index of the one called still is at
 	// /snapshot; if named, that redirects to its own URL.
 	stills map[string]*still
 	still  string
 	named  bool
+
+	// ranges edits the answer to a request for the bytes from that one on, before it is sent. If
+	// it returns nil, the whole page is sent. Nil sends the range.
+	ranges func(h http.Header, whole []byte, from int) (status int, body []byte)
+	ranged []string // those requests: "/2 17000-"
+	sent   int      // bytes of bodies
+
+	pageBudget *readahead.Budget // of pages requested ahead
+	asSent     bool              // pages have no long preamble; see longPreambles
 
 	conns chan net.Conn
 	done  chan struct{}
@@ -148,23 +163,31 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *site) answer(w http.ResponseWriter, r *http.Request) {
+	if body := s.answerHeader(w, r); r.Method == http.MethodGet {
+		s.edit(func() { s.sent += len(body) })
+		_, _ = w.Write(body) // a client that does not read it keeps no other waiting
+	}
+}
+
+// answerHeader returns the body of the answer, if it has one.
+func (s *site) answerHeader(w http.ResponseWriter, r *http.Request) (body []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	path := r.URL.Path
 	if path == "/latest" {
 		if path = s.latest; path == "" {
 			w.WriteHeader(http.StatusNoContent)
-			return
+			return nil
 		}
 	}
 	if rest, ok := strings.CutPrefix(path, "/snapshot"); ok {
 		s.answerStill(w, r, rest)
-		return
+		return nil
 	}
 	p := s.pages[path]
 	if p == nil {
 		http.NotFound(w, r)
-		return
+		return nil
 	}
 	h := w.Header()
 	for _, link := range []struct{ rel, to string }{{"self", p.self}, {"prev", p.prev}, {"next", p.next}} {
@@ -177,25 +200,56 @@ func (s *site) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("Last-Modified", second(p.at).Format(http.TimeFormat))
 	h.Set("Content-Type", `multipart/mixed; boundary="b"`)
-	body := p.render()
+	body = p.render(s.padding)
 	if !s.noETag {
 		h.Set("ETag", fmt.Sprintf(`"%x"`, crc32.ChecksumIEEE(fmt.Append(body, *p))))
+	}
+	if s.packs && r.Header.Get("Accept-Encoding") == "gzip" {
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		_, _ = w.Write(body)
+		_ = w.Close()
+		body = packed.Bytes()
+		h.Set("Content-Encoding", "gzip")
+		if etag := h.Get("ETag"); etag != "" {
+			h.Set("ETag", strings.TrimSuffix(etag, `"`)+`-gzip"`)
+		}
 	}
 	if s.header != nil {
 		s.header(h)
 	}
 	if etag := h.Get("ETag"); etag != "" && r.Header.Get("If-None-Match") == etag {
 		w.WriteHeader(http.StatusNotModified)
-		return
+		return nil
+	}
+	if from, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(r.Header.Get("Range"), "bytes="), "-")); err == nil && r.Method == http.MethodGet {
+		s.ranged = append(s.ranged, fmt.Sprintf("%s %d-", path, from))
+		answer := s.ranges
+		if answer == nil {
+			answer = sendRange
+		}
+		if status, some := answer(h, body, from); status != http.StatusOK {
+			h.Set("Content-Length", strconv.Itoa(len(some)))
+			w.WriteHeader(status)
+			return some
+		}
 	}
 	if s.noLength {
 		_ = http.NewResponseController(w).Flush()
 	} else {
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 	}
-	if r.Method == http.MethodGet {
-		_, _ = w.Write(body)
+	return body
+}
+
+// sendRange answers with the bytes of a page from that one on.
+func sendRange(h http.Header, whole []byte, from int) (status int, body []byte) {
+	if from >= len(whole) {
+		h.Set("Content-Range", fmt.Sprintf("bytes */%d", len(whole)))
+		return http.StatusRequestedRangeNotSatisfiable, nil
 	}
+	h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(whole)-1, len(whole)))
+	return http.StatusPartialContent, whole[from:]
 }
 
 // still is a snapshot.
@@ -244,16 +298,19 @@ func (s *site) answerStill(w http.ResponseWriter, r *http.Request, path string) 
 		fmt.Fprintf(w, `{"id": %q, "createdAt": %q, "pages": [%s], "more": {"properties": 1}}`, id, st.created, strings.Join(urls, ","))
 	default:
 		w.Header().Set("Content-Type", `multipart/mixed; boundary="b"`)
-		_, _ = w.Write(st.pages[n].render())
+		_, _ = w.Write(st.pages[n].render(0))
 	}
 }
 
-func (p *sheet) render() []byte {
+func (p *sheet) render(padding int) []byte {
 	var b bytes.Buffer
 	for _, e := range p.entities {
 		id, at := splitEntity(e)
-		fmt.Fprintf(&b, "--b\r\nContent-Type: text/plain\r\nContent-ID: %s\r\nLast-Modified: %s\r\nOperation-Type: http-equiv=PUT\r\n\r\nbody of %s\r\n",
-			id, second(at).Format(http.TimeFormat), id)
+		fmt.Fprintf(&b, "--b\r\nContent-Type: text/plain\r\nContent-ID: %s\r\nLast-Modified: %s\r\nOperation-Type: http-equiv=PUT\r\n", id, second(at).Format(http.TimeFormat))
+		if padding > 0 {
+			fmt.Fprintf(&b, "Padding: %s\r\n", strings.Repeat(".", padding))
+		}
+		fmt.Fprintf(&b, "\r\nbody of %s\r\n", id)
 	}
 	b.WriteString("--b--\r\n")
 	return b.Bytes()
@@ -289,6 +346,30 @@ func (s *site) Close() error {
 
 func (s *site) Addr() net.Addr { return &net.UnixAddr{Name: "site"} }
 
+// longPreambles puts a preamble before the first part of each page. It fills the first buffers of
+// the reader, which are garbage later, so that the parts are in memory that is used again.
+type longPreambles struct{ http.RoundTripper }
+
+var longPreamble = strings.Repeat("\n", 64<<10)
+
+func (s *site) wrap(t http.RoundTripper) http.RoundTripper {
+	if s.asSent {
+		return t
+	}
+	return longPreambles{t}
+}
+
+func (t longPreambles) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(r)
+	if err == nil && r.Method == http.MethodGet && resp.StatusCode == http.StatusOK && resp.Header.Get("Content-Encoding") == "" && strings.HasPrefix(resp.Header.Get("Content-Type"), "multipart/") {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(strings.NewReader(longPreamble), resp.Body), resp.Body}
+	}
+	return resp, err
+}
+
 // tester is the part of testing.TB that properties have, too.
 type tester interface {
 	Helper()
@@ -303,14 +384,14 @@ type tester interface {
 // client starts a server and returns a client of it.
 func (s *site) client(t tester, cfg source.Config) *source.Client {
 	t.Helper()
-	hosts := &source.Hosts{Dial: s.dial}
+	hosts := &source.Hosts{Dial: s.dial, PageBudget: s.pageBudget}
 	server := &http.Server{Handler: s, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		_ = server.Serve(s)
 	}()
-	client, err := source.NewClient(cfg, source.Options{Hosts: hosts})
+	client, err := source.NewClient(cfg, source.Options{Hosts: hosts, Wrap: s.wrap})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,18 +403,20 @@ func (s *site) client(t tester, cfg source.Config) *source.Client {
 	return client
 }
 
-// source returns a source that reads the site from its beginning, unless edits
-// say otherwise.
+// source returns a source that reads the site from its beginning, one page after the other, unless
+// edits say otherwise: most tests know the order of requests, or how many of them fail.
 func (s *site) source(t tester, edits ...func(*Config)) *Source {
 	t.Helper()
 	cfg := Config{Config: source.Defaults()}
 	cfg.URL = "http://feed.example/latest"
 	cfg.Limits.Rate = 1e6
+	cfg.PagesAhead = 0 // see ahead
 	for _, edit := range edits {
 		edit(&cfg)
 	}
 	src := New(cfg, s.client(t, cfg.Config), slog.New(slog.DiscardHandler))
-	t.Cleanup(src.reader.closePage)
+	src.reader.tails.least = 0 // also the pages of these tests are long enough for a range
+	t.Cleanup(src.Release)
 	return src
 }
 
@@ -345,6 +428,9 @@ func from(t tester, position string) func(*Config) {
 	}
 	return func(cfg *Config) { cfg.Start = start }
 }
+
+// ahead requests n pages ahead.
+func ahead(n int) func(*Config) { return func(cfg *Config) { cfg.PagesAhead = n } }
 
 func onGap(gap Gap) func(*Config)   { return func(cfg *Config) { cfg.Gap = gap } }
 func batchesOf(n int) func(*Config) { return func(cfg *Config) { cfg.BatchEntities = n } }
@@ -388,7 +474,7 @@ func readOn(t tester, s nexter, from feed.Cursor) (r reading) {
 		r.cursors = append(r.cursors, r.cursor)
 		r.counts = append(r.counts, len(r.ids))
 		for _, e := range b.Entities {
-			r.ids = append(r.ids, e.ID)
+			r.ids = append(r.ids, strings.Clone(e.ID))
 			idle = 0
 			if body := "body of " + e.ID; string(e.Body) != body && !strings.HasPrefix(e.ID, "<") {
 				t.Errorf("entity %s has the body %q", e.ID, e.Body)
@@ -400,7 +486,13 @@ func readOn(t tester, s nexter, from feed.Cursor) (r reading) {
 		r.newest = b.Newest
 		moved := !bytes.Equal(b.Cursor, r.cursor)
 		r.cursor = b.Cursor
-		if !moved && len(b.Entities) > 0 {
+		count := len(b.Entities)
+		if b.Free != nil {
+			// The batch is published. Its memory is cleared, so that this shows if the source
+			// still uses it.
+			b.Free()
+		}
+		if !moved && count > 0 {
 			t.Fatalf("entities %v came without a new cursor", r.ids)
 		}
 		if !b.More || !moved {

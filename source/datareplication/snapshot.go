@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
@@ -37,7 +36,7 @@ func (r *feedReader) readSnapshot(ctx context.Context, cur cursor) (feed.Batch, 
 		r.log.Info("the snapshot has been read; continuing with the feed", "snapshot", w.sn.ID, "entities", w.sn.Published, "from", w.cur.Search.String())
 		r.index, w.cur.Snapshot = nil, nil
 	}
-	return feed.Batch{Entities: w.entities, Cursor: w.cur.encodeCursor(), More: true, Violations: w.seen}, nil
+	return w.memory.batch(feed.Batch{Entities: w.entities, Cursor: w.cur.encodeCursor(), More: true, Violations: w.seen}), nil
 }
 
 // snapshotWalk reads a part of a snapshot, for one call of Next.
@@ -47,6 +46,7 @@ type snapshotWalk struct {
 	sn       *snapshotPosition // cur's
 	seen     sightings
 	entities []feed.Entity
+	memory   batchMemory // of entities
 	size     int
 }
 
@@ -141,8 +141,9 @@ func (w *snapshotWalk) readPage(ctx context.Context, ix *index) error {
 	kept, first := r.open != nil, sn.Entity
 	for {
 		ended := false
-		err := w.openPage(ctx, at)
+		err := w.openPage(ctx, ix, at)
 		if err == nil {
+			kept = kept || r.open.ahead
 			ended, err = w.takeEntities(ctx, r.open)
 		}
 		switch {
@@ -165,15 +166,16 @@ func (w *snapshotWalk) readPage(ctx context.Context, ix *index) error {
 
 // openPage requests a page of the snapshot and reads up to the position, unless the last
 // call has left it open there.
-func (w *snapshotWalk) openPage(ctx context.Context, at string) error {
+func (w *snapshotWalk) openPage(ctx context.Context, ix *index, at string) error {
 	r, sn := w.r, w.sn
 	if r.open != nil {
 		return nil
 	}
-	resp, err := r.pages.client.Do(ctx, source.Request{Method: http.MethodGet, URL: at})
+	resp, err := r.pages.ahead.Get(ctx, at)
 	if err != nil {
 		return fmt.Errorf("%s: %w", sn, err)
 	}
+	r.pages.ahead.Expect(ctx, ix.following(sn.Page+1, r.cfg.PagesAhead)...)
 	if resp.Status == http.StatusNoContent {
 		resp.Body.Close()
 		return fmt.Errorf("%s: GET %s: %w", sn, at, errNoContent)
@@ -185,6 +187,7 @@ func (w *snapshotWalk) openPage(ctx context.Context, at string) error {
 	}
 	r.open = &openPage{
 		head:     head{Header: page.Header{Self: at, Boundary: boundary}},
+		ahead:    resp.Ahead,
 		body:     resp.Body,
 		parts:    r.pages.newPartReader(resp.Body, boundary, page.Name(resp.URL)),
 		reserved: &r.pages.reserved,
@@ -227,6 +230,7 @@ func (w *snapshotWalk) takeEntities(ctx context.Context, p *openPage) (ended boo
 			return false, nil
 		}
 		used := w.r.pages.reserved.used
+		p.parts.Buffers = &w.memory.parts
 		e, whole, violations, err := w.nextEntity(ctx, p, len(w.entities) == 0)
 		switch {
 		case errors.Is(err, errPageEnd):
@@ -247,7 +251,7 @@ func (w *snapshotWalk) takeEntities(ctx context.Context, p *openPage) (ended boo
 			continue
 		}
 		w.seen.addAll(violations...)
-		w.entities = append(w.entities, e)
+		w.entities = w.memory.appendEntity(w.entities, e)
 		w.size += e.Size()
 		sn.Published++
 	}
@@ -269,7 +273,7 @@ func (w *snapshotWalk) nextEntity(ctx context.Context, p *openPage, wait bool) (
 		f.Modified = w.sn.Created.UTC().Format(http.TimeFormat)
 		if !p.undated {
 			p.undated = true
-			seen.addAll(violation(page.MissingEntityTime, p.Self, "entity %d has no Last-Modified; it and those like it on the page get the time of the snapshot, %s", p.parsed, f.Modified))
+			seen.addAll(feed.NewViolation(page.MissingEntityTime, p.Self, "entity %d has no Last-Modified; it and those like it on the page get the time of the snapshot, %s", p.parsed, f.Modified))
 		}
 	}
 	f.ID = cmp.Or(f.ID, fmt.Sprintf("%s/%d/%d", w.sn.ID, w.sn.Page, p.parsed))

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication/page"
@@ -52,6 +53,19 @@ func (ix *index) pageURL(n int) (string, error) {
 		return "", newBreach(BadIndex, page.Name(ix.base), "page %d in the index of the snapshot has a URL of %d bytes, and the limit is %d: %s", n, len(at), longestAddress, safetext.Excerpt(at))
 	}
 	return at, nil
+}
+
+// following returns the URLs of the pages from page n, most of them at most.
+func (ix *index) following(n, most int) []string {
+	var urls []string
+	for i := n; i < min(n+most, len(ix.pages)); i++ {
+		at, err := ix.pageURL(i)
+		if err != nil {
+			break // reported when it is the page's turn
+		}
+		urls = append(urls, at)
+	}
+	return urls
 }
 
 // feedStart returns the time from which the feed is read after the snapshot, in Unix seconds:
@@ -125,7 +139,7 @@ func readIndex(ctx context.Context, client *source.Client, at string, seen *sigh
 		}
 		if !ref.IsAbs() && !relative {
 			relative = true
-			seen.addAll(violation(RelativePage, name, "page %d in the index of the snapshot is %s; it should be a whole URL, and so should those like it", i, safetext.Excerpt(*link)))
+			seen.addAll(feed.NewViolation(RelativePage, name, "page %d in the index of the snapshot is %s; it should be a whole URL, and so should those like it", i, safetext.Excerpt(*link)))
 		}
 		ix.pages = append(ix.pages, *link)
 		page, err := ix.pageURL(i)

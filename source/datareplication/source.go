@@ -4,6 +4,8 @@
 //
 // A [Source] finds the page to start at by HEAD requests from the entry point back, reads
 // forward from there by GET, and then polls the newest page with one conditional request.
+// The search for a configured start begins with a GET, whose answer is read if its page is the
+// one to start at: so a feed of one page is started with one request.
 // If the configuration names a snapshot, its pages are read first. Package page parses
 // the pages.
 //
@@ -67,8 +69,12 @@ func New(cfg Config, client *source.Client, log *slog.Logger) *Source {
 	if cfg.Gap == "" {
 		cfg.Gap = GapHalt
 	}
-	pages := &pageClient{client: client, log: log, url: cfg.URL, maxEntity: int(cfg.Limits.Entity)}
-	r := &feedReader{cfg: cfg, pages: pages, log: log, trust: trustETag - rand.N(trustETag/6)}
+	pages := &pageClient{client: client, ahead: client.PagesAhead(), log: log, url: cfg.URL, maxEntity: int(cfg.Limits.Entity)}
+	kept := readerConfig{
+		URL: cfg.URL, Start: cfg.Start, Gap: cfg.Gap, PagesAhead: cfg.PagesAhead,
+		BatchEntities: cfg.BatchEntities, BatchBytes: cfg.BatchBytes, Memory: cfg.Memory,
+	}
+	r := &feedReader{cfg: kept, pages: pages, log: log, trust: trustETag - rand.N(trustETag/6), tails: tailPolicy{least: leastRange}}
 	return &Source{reader: r, gaps: gapHandler{r: r}}
 }
 
@@ -88,6 +94,7 @@ func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 	r.pages.reserved = reservation{memory: r.cfg.Memory}
 	if !bytes.Equal(after, s.expect) {
 		r.closePage()
+		r.pages.ahead.Close()
 		r.trail = trail{}
 		r.old, s.gaps.gaps = finding{}, finding{}
 	}
@@ -135,6 +142,7 @@ func (s *Source) readAt(ctx context.Context, cur cursor, after feed.Cursor) (fee
 	}
 	sr := cur.Search
 	var seen sightings
+	sr.get = true // reading begins in this call
 	start, err := r.seekBack(ctx, sr, headsPerCall, &seen)
 	switch {
 	case errors.Is(err, errEmpty) && sr.Now:
@@ -146,6 +154,7 @@ func (s *Source) readAt(ctx context.Context, cur cursor, after feed.Cursor) (fee
 	case err != nil:
 		return feed.Batch{}, err
 	case start == "":
+		r.pages.client.DropHandedOver() // reading does not begin with the entry point
 		return feed.Batch{Cursor: cur.encodeCursor(), More: true, Violations: seen}, nil
 	}
 	cur.Page = start
@@ -162,6 +171,6 @@ func (s *Source) Search() Search {
 	return Search{}
 }
 
-// Release closes the page that is kept open between calls of Next, and drops its buffer
+// Release closes the pages that are kept open between calls of Next, and drops their buffers
 // and the index of a snapshot.
 func (s *Source) Release() { s.reader.release() }

@@ -34,15 +34,17 @@ func TestFeedMoves(t *testing.T) {
 	})
 	t.Run("on the way back", func(t *testing.T) {
 		t.Parallel()
-		s := newSite("a@1", "b@2", "c@3")
-		s.Add("HEAD", "/1", httpfault.Status(500))
-		src := s.source(t)
-		b, err := src.Next(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.edit(func() { s.base = "http://new.example" })
-		readOn(t, s.source(t, moved), b.Cursor).want(t, "a b c")
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite("a@1", "b@2", "c@3")
+			s.Add("HEAD", "/1", httpfault.Status(500))
+			src := s.source(t)
+			b, err := src.Next(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.edit(func() { s.base = "http://new.example" })
+			readOn(t, s.source(t, moved), b.Cursor).want(t, "a b c")
+		})
 	})
 	t.Run("and its links do not", func(t *testing.T) {
 		t.Parallel()
@@ -75,7 +77,7 @@ func TestNothingSpins(t *testing.T) {
 						h["Link"] = []string{fmt.Sprintf("</1?t=%d>; rel=self", n), "</0>; rel=prev"}
 					}
 				}
-				src := s.source(t)
+				src := s.source(t, ahead(0))
 				cut := httpfault.Cut(0)
 				s.Add("GET", "/1", cut, cut, cut)
 				r := readOn(t, src, nil)

@@ -34,11 +34,6 @@ const (
 	RelativePage      = "relative_page_url"
 )
 
-// violation returns a breach that does not stop the reading.
-func violation(kind, page, format string, args ...any) feed.Violation {
-	return feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}
-}
-
 // newBreach returns the error about a breach that stops the reading, with its cure.
 func newBreach(kind, page, format string, args ...any) error {
 	cure := "nothing after it is published until the provider has fixed it"
@@ -48,7 +43,8 @@ func newBreach(kind, page, format string, args ...any) error {
 	case BadIndex:
 		cure = "check that the URL after snapshot: is the URL of an index; if it is, ask the provider to fix it"
 	}
-	return feed.Permanent(fmt.Errorf("%w; %s", &feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}, cure))
+	v := feed.NewViolation(kind, page, format, args...)
+	return feed.Permanent(fmt.Errorf("%w; %s", &v, cure))
 }
 
 // sightings collects violations.

@@ -170,8 +170,8 @@ func TestArchived(t *testing.T) {
 		r.wantRequests("/feed /a2")
 	})
 	run("case 48: a crash between publishing and the cursor", func(t *testing.T) {
-		// On the bus that cannot be: both are one commit. Were it so, the topic
-		// would still say what it holds.
+		// On the bus this cannot happen, because both are one commit. If it did, the topic
+		// would still show which entries it has.
 		r := archived().read(t)
 		r.want(archivedMessages)
 		r.cursor = nil
@@ -230,8 +230,8 @@ func TestArchived(t *testing.T) {
 		})
 	})
 	run("case 54: from https to http", func(t *testing.T) {
-		// The client refuses that way whatever allow_hosts says; package source
-		// tests it. What is refused is a gap:
+		// The client refuses that URL with any allow_hosts; package source tests it. A refused
+		// document is a gap:
 		u := archived()
 		u.set("/a2", atom(archive+prev("ftp://feed.example/a1"), "e4@4:a e3@3:a"))
 		u.read(t).want("e3:a e4:a e5:a e6:a", syndication.ArchiveForeign)
@@ -405,7 +405,7 @@ func TestGaps(t *testing.T) {
 							r.restart()
 						}
 					}
-					// As long as all is down, nothing tells that it is the archive.
+					// While all documents are down, nothing shows that the archive is the cause.
 					down = true
 					r.u.serve("/feed", status(502))
 					for range 20 {
@@ -479,7 +479,7 @@ func TestGaps(t *testing.T) {
 			time.Sleep(6 * time.Hour)
 			r.restart()
 			r.want("e2:a", syndication.Incomplete)
-			// It is not waited for anew each time that all pages are read.
+			// It is not waited for again each time that all pages are read.
 			time.Sleep(25 * time.Hour)
 			r.want("", syndication.Incomplete)
 			r.u.set("/p2", atom("", "e1@1:a"))

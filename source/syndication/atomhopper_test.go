@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/feedbridge/feedbridge/source/syndication"
@@ -14,11 +15,13 @@ import (
 // next from entry to entry, and the last of them with next-archive to archives,
 // where next-archive leads to older ones too.
 type atomHopper struct {
-	u         *upstream
-	page      int
-	live      []int // newest first
-	archives  [][]int
-	onRequest func()
+	u        *upstream
+	page     int
+	archives [][]int
+
+	mu        sync.Mutex // pages may be requested concurrently
+	live      []int      // newest first
+	onRequest func()     // called with mu
 }
 
 func newAtomHopper(page, live, archives int) *atomHopper {
@@ -42,7 +45,9 @@ func newAtomHopper(page, live, archives int) *atomHopper {
 }
 
 func (h *atomHopper) add(n int) {
+	h.mu.Lock()
 	h.live = append([]int{n}, h.live...)
+	h.mu.Unlock()
 	h.u.serve(fmt.Sprintf("/feed?marker=%d", n), h.ServeHTTP)
 }
 
@@ -59,6 +64,8 @@ func (h *atomHopper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte(atom(head, entriesOf(h.archives[k]))))
 		return
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	page := h.live
 	if marker, err := strconv.Atoi(r.URL.Query().Get("marker")); err == nil {
 		for len(page) > 0 && page[0] >= marker {
@@ -177,8 +184,8 @@ func TestAtomHopper(t *testing.T) {
 	})
 }
 
-// A poll that shares no entry with the topic is reported in every shape of feed,
-// unless a link leads back to what is published.
+// A poll that shares no entry with the topic is reported for every type of feed,
+// unless a link leads back to the published entries.
 func TestPossibleOverrun(t *testing.T) {
 	t.Parallel()
 	const overrun = syndication.PossibleOverrun

@@ -12,8 +12,8 @@ func lenient(l syndication.Leniency) edit {
 	return func(c *syndication.Config) { c.Lenient = l }
 }
 
-// What is wrong in one entry does not keep the others from the topic, and nothing is
-// deleted on the evidence of a document that is not well-formed.
+// A fault in one entry does not keep the others from the topic, and nothing is
+// deleted because of a document that is not well-formed.
 func TestBrokenFeeds(t *testing.T) {
 	t.Parallel()
 	run := func(name string, f func(t *testing.T)) {
@@ -51,12 +51,12 @@ func TestBrokenFeeds(t *testing.T) {
 		// The declaration that was added is no change.
 		r.u.set("/feed", strings.Replace(doc, "<description>a", "<description>a2", 1))
 		r.want("a:a2")
-		// What has to be as it was written stays so.
+		// A strict reader publishes the entry as it is written.
 		newUpstream("/feed", doc).read(t, lenient("false")).want("a:a b:b<media:c/>")
 	})
 	run("a window, strictly", func(t *testing.T) {
 		r := newUpstream("/feed", broken(rss("", "c@3:a b@2:BAD a@1:a"))).read(t, lenient("false"))
-		r.wantError(false, "", "line 1, column ", "a & b", "until the provider has mended it", "set lenient to true")
+		r.wantError(false, "", "line 1, column ", "a & b", "until the provider corrects the document", "set lenient to true")
 	})
 	run("a paged feed", func(t *testing.T) {
 		r := newUpstream(
@@ -75,7 +75,7 @@ func TestBrokenFeeds(t *testing.T) {
 		r.want("b a")
 		r.u.set("/feed", broken(atom(complete, "a:BAD c")))
 		r.wantError(false, "", "a & b", "would be deleted")
-		// It breaks off before it says that it is complete.
+		// It breaks off before its element fh:complete.
 		doc := strings.Replace(atom("", "a c"), "</feed>", complete+"</feed>", 1)
 		r.u.set("/feed", doc[:strings.Index(doc, complete)])
 		r.wantError(false, "", "breaks off")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/feedbridge/feedbridge/readahead"
 )
 
 // versionBytes is the estimated memory for one ID of a document.
@@ -24,26 +26,11 @@ const firstWanted = 1 << 20
 // at a time.
 const longestWait = 5 * time.Minute
 
-// A Budget bounds the memory that several sources use together, in bytes. It is safe
-// for concurrent use. A source returns its share when it no longer needs it, and at the
-// latest in [Source.Release].
-type Budget interface {
-	// Acquire takes n bytes, or all if the budget is smaller, and returns how many. It
-	// waits until they are free, or until ctx ends; then it takes none and returns the
-	// error of ctx.
-	Acquire(ctx context.Context, n int64) (int64, error)
-	// TryAcquire takes n bytes if they are free and no Acquire is waiting, and reports
-	// whether it did.
-	TryAcquire(n int64) bool
-	// Release returns n bytes that were taken.
-	Release(n int64)
-}
-
-// share is one source's part of a Budget. It is for one goroutine.
+// share is one source's part of the budget. It is for one goroutine.
 type share struct {
-	budget Budget // nil for no bound
-	free   int64  // bytes that need no budget
-	taken  int64  // bytes
+	budget *readahead.Budget // nil for no bound
+	free   int64             // bytes that need no budget
+	taken  int64             // bytes
 	// want is the last known need, in bytes, of the document that is being read part by
 	// part; 0 if it never had to wait for budget.
 	want int64
@@ -58,12 +45,20 @@ var errNoBudget = errors.New("there is no budget to read the document")
 // tryCover reports whether n bytes may be used, and acquires budget for them. It does
 // not wait.
 func (s *share) tryCover(n int64) bool {
+	if !s.tryReserve(n) {
+		s.want = max(s.want, 2*n)
+		return false
+	}
+	return true
+}
+
+// tryReserve is tryCover for memory that the source can do without.
+func (s *share) tryReserve(n int64) bool {
 	more := n - s.free - s.taken
 	if s.budget == nil || more <= 0 {
 		return true
 	}
 	if !s.budget.TryAcquire(more) {
-		s.want = max(s.want, 2*n)
 		return false
 	}
 	s.taken += more

@@ -13,12 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/readahead"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
-
-var _ syndication.Budget = (*bridge.Budget)(nil)
 
 // bigAtom is a document of n entries of 1 KiB, the newest first, without its end.
 func bigAtom(n int) string {
@@ -38,8 +36,8 @@ func slowEnd(doc string, pause time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/atom+xml")
 		_, _ = w.Write([]byte(doc))
-		for ; pause > 0; pause -= 10 * time.Second {
-			if w.(http.Flusher).Flush(); !sleepUntil(r, min(pause, 10*time.Second)) {
+		for rest := pause; rest > 0; rest -= 10 * time.Second {
+			if w.(http.Flusher).Flush(); !sleepUntil(r, min(rest, 10*time.Second)) {
 				return
 			}
 			_, _ = w.Write([]byte(" "))
@@ -70,7 +68,7 @@ func (r *reader) wantInOrder(n int) {
 	}
 }
 
-func unused(t *testing.T, b *bridge.Budget, total int64) {
+func unused(t *testing.T, b *readahead.Budget, total int64) {
 	t.Helper()
 	if !b.TryAcquire(total) {
 		t.Error("some of the budget is not returned")
@@ -86,7 +84,7 @@ func heapBytes() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// Many sources read large documents at the same time. What they hold together is
+// Many sources read large documents at the same time. Their memory together is
 // bounded, and each publishes its document once and in order.
 func TestManySourcesKeepTheBudget(t *testing.T) {
 	const (
@@ -96,7 +94,7 @@ func TestManySourcesKeepTheBudget(t *testing.T) {
 	)
 	doc := bigAtom(entries)
 	synctest.Test(t, func(t *testing.T) {
-		budget := bridge.NewBudget(total)
+		budget := readahead.NewBudget(total)
 		var readers []*reader
 		for range sources {
 			u := newUpstream()
@@ -137,7 +135,7 @@ func TestSmallDocumentsKeepTheBudget(t *testing.T) {
 	)
 	doc := bigAtom(entries)
 	synctest.Test(t, func(t *testing.T) {
-		budget := bridge.NewBudget(total)
+		budget := readahead.NewBudget(total)
 		var readers []*reader
 		for range sources {
 			u := newUpstream()
@@ -180,7 +178,7 @@ func TestALargeEntryKeepsTheBudget(t *testing.T) {
 	for name, first := range map[string][]byte{"within the entry": entry, "behind it": append(slices.Clone(entry), end...)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				budget := bridge.NewBudget(total)
+				budget := readahead.NewBudget(total)
 				var readers []*reader
 				for range sources {
 					u := newUpstream()
@@ -227,7 +225,7 @@ func TestADocumentThatIsReadTwiceCountsTwice(t *testing.T) {
 	head, _, _ := strings.Cut(bigAtom(0), "<id>")
 	doc := strings.Replace(bigAtom(entries), head, head+`<complete xmlns="http://purl.org/syndication/history/1.0"/>`, 1)
 	synctest.Test(t, func(t *testing.T) {
-		budget := bridge.NewBudget(total)
+		budget := readahead.NewBudget(total)
 		u := newUpstream("/feed", atom(complete, "old"))
 		r := u.read(t, func(c *syndication.Config) { c.Budget = budget })
 		r.want("old")
@@ -261,7 +259,7 @@ func TestADocumentIsReadTwiceWithLittleBudget(t *testing.T) {
 	doc := strings.Replace(bigAtom(entries), head, head+`<complete xmlns="http://purl.org/syndication/history/1.0"/>`, 1) + "</feed>"
 	for _, total := range []int64{1, 300 << 10, 900 << 10} {
 		synctest.Test(t, func(t *testing.T) {
-			budget := bridge.NewBudget(total)
+			budget := readahead.NewBudget(total)
 			u := newUpstream("/feed", atom(complete, "old"))
 			r := u.read(t, func(c *syndication.Config) { c.Budget = budget })
 			r.want("old")
@@ -277,7 +275,7 @@ func TestADocumentIsReadTwiceWithLittleBudget(t *testing.T) {
 	}
 }
 
-// The second reading fails. The first one alone deletes nothing.
+// The second reading fails. The first reading by itself deletes nothing.
 func TestADocumentThatIsReadOnceDeletesNothing(t *testing.T) {
 	u := newUpstream("/feed", atom(complete, "a old"))
 	r := u.read(t)
@@ -316,12 +314,13 @@ func TestAnArchiveThatLeadsToTheFeedIsNotHeld(t *testing.T) {
 func TestAServerWithoutEndStarvesNoOtherSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const entries, total = 200, 100 << 10
-		budget := bridge.NewBudget(total)
+		budget := readahead.NewBudget(total)
 		edit := func(c *syndication.Config) { c.Budget, c.BatchBytes = budget, 64<<10 }
 		stuck := newUpstream()
 		stuck.serve("/feed", slowEnd(bigAtom(110), 1000*time.Hour))
+		held := stuck.read(t, edit)
 		var reading sync.WaitGroup
-		reading.Go(func() { _ = stuck.read(t, edit).poll() })
+		reading.Go(func() { _ = held.poll() })
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if budget.TryAcquire(total / 2) {
@@ -342,19 +341,19 @@ func TestAServerWithoutEndStarvesNoOtherSource(t *testing.T) {
 	})
 }
 
-// A source that is told to release what it holds returns all budget, whatever it is at,
-// and goes on behind what was published.
+// Release returns all budget in every state of a source, which then continues after the
+// published entries.
 func TestReleaseReturnsTheBudget(t *testing.T) {
 	const total = 1 << 20
 	for name, docs := range map[string][]string{
-		"a document": {"/feed", bigAtom(300) + "</feed>"},
+		"a document": {"/feed", bigAtom(60) + "</feed>"},
 		"archives":   {"/feed", atom(prev("/b"), "d@4:1 c@3:1"), "/b", atom(archive+prev("/a"), "b@2:1"), "/a", atom(archive, "a@1:1")},
 		"pages":      {"/feed", atom(link("next", "/b"), "d@4:1 c@3:1"), "/b", atom(link("next", "/a"), "b@2:1"), "/a", atom("", "a@1:1")},
 		"complete":   {"/feed", atom(complete, "c@3:1 b@2:1 a@1:1")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			publish := func(release bool) string {
-				budget := bridge.NewBudget(total)
+				budget := readahead.NewBudget(total)
 				r := newUpstream(docs...).read(t, func(c *syndication.Config) { c.Budget, c.BatchBytes, c.BatchEntities = budget, 100, 2 })
 				took := false
 				for more := true; more; {

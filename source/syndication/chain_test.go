@@ -144,7 +144,7 @@ func TestPaged(t *testing.T) {
 		}
 		r.wantLast("a b")
 		r.restart()
-		// What the first page has is known by now, and what is behind it is not.
+		// The entries of the first page are known by now, and those of older pages are not.
 		u.set("/feed", first("b a"))
 		u.set("/p2", atom(link("next", "/p3"), "f e"))
 		u.set("/p3", atom(link("next", "/p4"), "d c"))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/readahead"
 	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
@@ -41,7 +42,7 @@ type Config struct {
 	// Budget bounds the memory for documents of all sources that share it. Each source
 	// may use another 256 KiB, so none stops because of the others. Nil means that only
 	// Bounds.Memory applies.
-	Budget Budget `yaml:"-"`
+	Budget *readahead.Budget `yaml:"-"`
 }
 
 // Settings configure how a feed is interpreted. Their yaml tags are the keys of the

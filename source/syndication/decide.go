@@ -16,6 +16,8 @@ import (
 type TopicMarks interface {
 	Mark(id string) (mark string, ok bool)
 	Marks() iter.Seq2[string, string]
+	// Marked reports whether there are any.
+	Marked() bool
 }
 
 // decider decides which entries are published, by the configuration, the feed and the
@@ -24,8 +26,8 @@ type decider struct {
 	cfg     Config
 	profile profile
 	topic   TopicMarks
-	// job is the rest of a poll; nil if there is nothing to publish.
-	job *job
+	// pending is the rest of a poll; nil if there is nothing to publish.
+	pending *pendingPoll
 }
 
 // mayWant reports whether an entry may have to be published, before its document is
@@ -123,7 +125,7 @@ func (s *decider) decideChange(d *document, it *item, m fingerprint) feed.Operat
 		isOlder = compareKnown(d.updated, s.trustedTime(m.document, d.now)) < 0 || d.old && m.page != hashKey(d.url).pageNumber()
 	}
 	if isOlder {
-		d.seen.addViolation(StaleDropped, d.url, "entry %s is older than what is published of it", feedxml.Excerpt(it.ID))
+		d.seen.addViolation(StaleDropped, d.url, "entry %s is older than its published version", feedxml.Excerpt(it.ID))
 		return ""
 	}
 	return feed.Put
@@ -146,7 +148,7 @@ func (s *decider) decideTombstone(d *document, it *item, m fingerprint, inTopic 
 	case m.deleted:
 		return ""
 	case was != 0 && when < was:
-		d.seen.addViolation(StaleDropped, d.url, "the tombstone of %s is older than what is published of it", feedxml.Excerpt(it.ID))
+		d.seen.addViolation(StaleDropped, d.url, "the tombstone of %s is older than the published version of the entry", feedxml.Excerpt(it.ID))
 		return ""
 	}
 	return feed.Delete
@@ -224,11 +226,11 @@ func (s *decider) trustedTime(t instant, now time.Time) instant {
 // back to an older version. If no document has it, and the walk reads published
 // documents again, only the last version is published.
 func (s *decider) isSuperseded(cur *cursor, d *document, it *item) bool {
-	if d.depth == 0 || s.job == nil {
+	if d.depth == 0 || s.pending == nil {
 		return false
 	}
-	l, ok := s.job.topicVersions[hashKey(it.ID)]
-	return ok && l.depth < d.depth && (l.same || cur.Rewalk) && l.supersedes(s.trustedTime(instantOf(it.Updated.Time), d.now), d.updated, s.job.dialect)
+	l, ok := s.pending.topicVersions[hashKey(it.ID)]
+	return ok && l.depth < d.depth && (l.same || cur.Rewalk) && l.supersedes(s.trustedTime(instantOf(it.Updated.Time), d.now), d.updated, s.pending.dialect)
 }
 
 // missingIDs returns the sorted IDs of the entries that the topic has and the document
@@ -257,10 +259,7 @@ func (s *decider) countLive() int {
 
 // hadEntries reports whether the feed ever had an entry.
 func (s *decider) hadEntries(cur *cursor) bool {
-	for range s.topic.Marks() {
-		return true
-	}
-	return len(cur.Seen) > 0
+	return s.topic.Marked() || len(cur.Seen) > 0
 }
 
 // wantsAny reports whether any entry of a document has to be published.

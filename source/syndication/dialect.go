@@ -1,7 +1,6 @@
 package syndication
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -42,7 +41,7 @@ const (
 // paged feed.
 func dialectOf(m *feedxml.Meta) (dialect Dialect, deletes bool, odd []feed.Violation) {
 	tell := func(kind, format string, args ...any) {
-		odd = append(odd, feed.Violation{Kind: kind, Page: m.URL, Detail: fmt.Sprintf(format, args...)})
+		odd = append(odd, feed.NewViolation(kind, m.URL, format, args...))
 	}
 	has := func(rels ...string) string {
 		for _, rel := range rels {
@@ -73,7 +72,7 @@ func dialectOf(m *feedxml.Meta) (dialect Dialect, deletes bool, odd []feed.Viola
 		dialect = Snapshots
 	case m.Incremental == feedxml.Yes:
 		dialect = Incremental
-		tell(NoHistory, "the document has a part of the feed, and does not say where the rest is")
+		tell(NoHistory, "the document has a part of the feed, and no link to the rest")
 	case has("next", "previous", "prev", "first", "last") != "":
 		dialect = Paged
 	default:
@@ -106,7 +105,7 @@ func mayDelete(m *feedxml.Meta, has func(...string) string, tell func(kind, form
 	current, _ := m.Link("current")
 	self, _ := m.Link("self")
 	if current.Href != "" && self.Href != "" && current.Href != self.Href {
-		tell(CurrentNotSelf, "the document is complete, and says that the current one is %q", feedxml.Excerpt(current.Href))
+		tell(CurrentNotSelf, "the document is complete, and names %q as the current one", feedxml.Excerpt(current.Href))
 	}
 	if rel := has(links...); rel != "" {
 		tell(MixedDialects, "the document is complete and has a link %s; nothing is taken for deleted", rel)

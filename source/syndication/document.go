@@ -5,7 +5,7 @@ import (
 	"container/heap"
 	"encoding/hex"
 	"fmt"
-	"io"
+	"hash"
 	"slices"
 	"time"
 
@@ -32,6 +32,12 @@ type request struct {
 	from *progress
 	// order is the expected order of the entries.
 	order feedxml.Order
+	// keep has the answer of an older document copied into memory, as far as that allows. stored is such a copy,
+	// which is read in place of another answer; nil if there is none.
+	keep   bool
+	stored *responseCopy
+	// next are the URLs of the documents that are requested while this one is read.
+	next []string
 }
 
 // document is a document of the feed as it was read.
@@ -46,11 +52,8 @@ type document struct {
 	partial bool
 	// hash is over the entries, the links, and the fields that decide the dialect. The
 	// time and the generator of the document do not change it. digest computes it.
-	hash   string
-	digest interface {
-		io.Writer
-		Sum([]byte) []byte
-	}
+	hash    string
+	digest  hash.Hash
 	order   feedxml.Order
 	dialect Dialect
 	// depth is the number of newer documents in the walk.
@@ -68,6 +71,11 @@ type document struct {
 	// at which it was read.
 	updated instant
 	now     time.Time
+
+	// copying is the unfinished copy of the answer, and copy the finished one; nil if there
+	// is none.
+	copying *copyWriter
+	copy    *responseCopy
 
 	buffer   *entryBuffer
 	versions versions
@@ -90,13 +98,7 @@ func (d *document) memorySize() int {
 	for _, l := range d.meta.Links {
 		n += len(l.Href) + len(l.Raw) + len(l.Type) + len(l.Title) + len(l.Lang) + len(l.Rel) + 150
 	}
-	for name, values := range d.response.Header {
-		n += len(name) + 50
-		for _, v := range values {
-			n += len(v) + 20
-		}
-	}
-	return n
+	return n + headerSize(d.response.Header)
 }
 
 // hashContent computes d.hash.
@@ -110,10 +112,10 @@ func (d *document) hashContent() {
 	d.digest = nil
 }
 
-// bufferedBytes returns the estimated memory of the entries and the IDs of a document,
-// in bytes.
+// bufferedBytes returns the estimated memory of the entries, the IDs and the copy of a
+// document, in bytes.
 func (d *document) bufferedBytes() int64 {
-	return int64(d.buffer.size) + int64(len(d.versions.ids))*versionBytes
+	return int64(d.buffer.size) + int64(len(d.versions.ids))*versionBytes + d.copying.memorySize() + d.copy.memorySize()
 }
 
 // dropIDs drops the IDs of a document, unless they have to be compared with those of

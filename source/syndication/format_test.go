@@ -56,7 +56,7 @@ func TestFormatOfAFeed(t *testing.T) {
 	}
 }
 
-// Multipart pages are a datareplication feed's, and nobody's error page.
+// Multipart pages are those of a datareplication feed, never an error page.
 func TestFeedIsMultipart(t *testing.T) {
 	t.Parallel()
 	u := newUpstream("/feed", "--x--\r\n")

@@ -49,20 +49,20 @@ func gapKind(err error) string {
 
 // awaitOrSkip decides whether to wait for a document that could not be read. If so,
 // kind is "" and wait is the error to return. Otherwise kind is the kind of gap.
-func (t *turn) awaitOrSkip(ctx context.Context, url string, err error) (kind string, wait error) {
+func (c *nextCall) awaitOrSkip(ctx context.Context, url string, err error) (kind string, wait error) {
 	if kind := gapKind(err); kind != "" || ctx.Err() != nil {
 		return kind, err
 	}
-	if a := t.cur.Awaited; a == nil || a.URL != hashOf(url) {
-		t.cur.Awaited = &awaited{URL: hashOf(url), Since: time.Now().Unix()}
-		t.noted = true
+	if a := c.cur.Awaited; a == nil || a.URL != hashOf(url) {
+		c.cur.Awaited = &awaited{URL: hashOf(url), Since: time.Now().Unix()}
+		c.noted = true
 	}
 	// The network may be down. Give up only if the server answered for another
 	// document.
-	if t.cur.isOverdue(time.Now()) && t.asked {
+	if c.cur.isOverdue(time.Now()) && c.asked {
 		return ArchiveUnreadable, err
 	}
-	until := time.Unix(t.cur.Awaited.Since, 0).Add(patience).UTC()
+	until := time.Unix(c.cur.Awaited.Since, 0).Add(patience).UTC()
 	return "", fmt.Errorf("an older document is awaited until %s, and then left out: %w", until.Format(time.RFC3339), err)
 }
 
@@ -78,42 +78,42 @@ func retryAt(err error, times int, now time.Time) int64 {
 
 // recordGap records an archive that is not waited for, and reports it when it is new or
 // its kind has changed.
-func (t *turn) recordGap(url, kind string, err error) {
+func (c *nextCall) recordGap(url, kind string, err error) {
 	now := time.Now()
-	if i := t.cur.gapIndex(url); i >= 0 {
-		g := t.cur.Gaps[i]
-		told := g.Kind == kind
+	if i := c.cur.gapIndex(url); i >= 0 {
+		g := c.cur.Gaps[i]
+		reported := g.Kind == kind
 		g.Times++
 		g.Kind, g.Retry = kind, retryAt(err, g.Times, now)
-		t.cur.Gaps = slices.Clone(t.cur.Gaps)
-		t.cur.Gaps[i] = g
-		if told {
+		c.cur.Gaps = slices.Clone(c.cur.Gaps)
+		c.cur.Gaps[i] = g
+		if reported {
 			return
 		}
 	}
-	t.seen.addViolation(kind, url, "an archive is missing, and with it what is older: %v", err)
-	t.s.log.Error("an archive of the feed is missing; going on without it", "url", url, "kind", kind, "reason", err)
-	if shortURL(url) == "" || t.cur.gapIndex(url) >= 0 {
+	c.seen.addViolation(kind, url, "an archive is missing, and with it the older ones: %v", err)
+	c.s.log.Error("an archive of the feed is missing; continuing without it", "url", url, "kind", kind, "reason", err)
+	if shortURL(url) == "" || c.cur.gapIndex(url) >= 0 {
 		return
 	}
-	all := append(slices.Clone(t.cur.Gaps), gap{URL: url, Kind: kind, Since: now.Unix(), Retry: retryAt(err, 0, now)})
-	t.cur.Gaps = all[max(0, len(all)-maxGaps):]
+	all := append(slices.Clone(c.cur.Gaps), gap{URL: url, Kind: kind, Since: now.Unix(), Retry: retryAt(err, 0, now)})
+	c.cur.Gaps = all[max(0, len(all)-maxGaps):]
 }
 
 // closeGap removes a gap whose archive is published.
-func (t *turn) closeGap(url string) {
-	if i := t.cur.gapIndex(url); i >= 0 {
-		t.s.log.Info("a missing archive is there again, and published", "url", url)
-		t.cur.Gaps = slices.Delete(slices.Clone(t.cur.Gaps), i, i+1)
+func (c *nextCall) closeGap(url string) {
+	if i := c.cur.gapIndex(url); i >= 0 {
+		c.s.log.Info("a missing archive is there again, and published", "url", url)
+		c.cur.Gaps = slices.Delete(slices.Clone(c.cur.Gaps), i, i+1)
 	}
-	t.cur.Walk = 0
+	c.cur.Walk = 0
 }
 
 // postponeGap postpones the next request for a gap that cannot be read at the moment.
-func (t *turn) postponeGap(url string, err error) {
-	if i := t.cur.gapIndex(url); i >= 0 {
-		t.cur.Gaps = slices.Clone(t.cur.Gaps)
-		g := &t.cur.Gaps[i]
+func (c *nextCall) postponeGap(url string, err error) {
+	if i := c.cur.gapIndex(url); i >= 0 {
+		c.cur.Gaps = slices.Clone(c.cur.Gaps)
+		g := &c.cur.Gaps[i]
 		g.Times++
 		g.Retry = retryAt(err, g.Times, time.Now())
 	}

@@ -212,7 +212,7 @@ func TestHistories(t *testing.T) {
 		p.u.mu.Lock()
 		clear(p.u.faults)
 		p.u.mu.Unlock()
-		_ = r.poll()  // a fault that is still to be told
+		_ = r.poll()  // may report a fault that was injected before
 		for range 3 { // one may go on with an older document
 			if err := r.poll(); err != nil {
 				t.Fatal(err)

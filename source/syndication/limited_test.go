@@ -3,6 +3,7 @@ package syndication_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,11 +40,11 @@ func TestWhatIsBeforeAnUnfitEntityIsPublished(t *testing.T) {
 				errUnfit := errors.New("it has no key")
 				r := open()
 				fits := r.src.Fits
-				r.src.Fits = func(of feed.Entity) error {
-					if of.ID == e.ID {
-						return errUnfit
+				r.src.Fits = func(entities []feed.Entity) (int, error) {
+					if i := slices.IndexFunc(entities, func(of feed.Entity) bool { return of.ID == e.ID }); i >= 0 {
+						return i, errUnfit
 					}
-					return nil
+					return len(entities), nil
 				}
 				r.wantError(true, strings.Join(messages[:i], " "), "no key")
 				r.wantError(true, "", "no key")

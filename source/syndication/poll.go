@@ -14,7 +14,7 @@ import (
 )
 
 // poller requests the subscription document.
-type poller struct{ *turn }
+type poller struct{ *nextCall }
 
 // readSubscription requests and reads the subscription document.
 func (p poller) readSubscription(ctx context.Context, now time.Time) (*document, error) {
@@ -28,14 +28,14 @@ func (p poller) readSubscription(ctx context.Context, now time.Time) (*document,
 	d, err := s.readDocument(ctx, cur, q)
 	status, ok := errors.AsType[*source.StatusError](err)
 	if ok && q.url != s.cfg.URL && (status.Status == http.StatusNotFound || status.Status == http.StatusGone) {
-		s.log.Warn("the feed is not where it had moved to; asking where it was", "url", q.url, "error", err)
+		s.log.Warn("the feed is not where it had moved to; requesting its earlier URL", "url", q.url, "error", err)
 		cur.URL, cur.From, cur.Moved = "", "", nil
 		return p.readSubscription(ctx, now)
 	}
 	if ok && status.Status == http.StatusGone {
 		// Not to ask at all would take a person to start again a feed whose server has said
 		// so by mistake.
-		return nil, feed.RetryAfter(fmt.Errorf("the feed is gone for good, its provider says; take it out of the configuration. It is asked for once a day, and after a restart: %w", err), 24*time.Hour)
+		return nil, feed.RetryAfter(fmt.Errorf("the provider reports that the feed is gone for good; remove it from the configuration. It is requested once a day, and after a restart: %w", err), 24*time.Hour)
 	}
 	if err != nil {
 		return nil, p.unreadable(err)
@@ -91,7 +91,7 @@ func (p poller) followCurrent(ctx context.Context, d *document) (*document, erro
 	url := withoutFragment(current.Href)
 	switch {
 	case n == 0 || url == "":
-		return nil, feed.Permanent(fmt.Errorf("%s is an archive, which does not change any more, and does not say where the current document is; set url to that", d.url))
+		return nil, feed.Permanent(fmt.Errorf("%s is an archive, which does not change any more, and has no link to the current document; set url to the current document", d.url))
 	case url == withoutFragment(d.url) || url == withoutFragment(d.response.URL.String()):
 		return d, nil
 	}
@@ -117,7 +117,7 @@ func (p poller) checkFormat(d *document) error {
 	is, want, was := d.meta.Format, p.s.cfg.Format, p.cur.Format
 	switch {
 	case want != "" && is != want && (is != feedxml.RDF || want != feedxml.RSS):
-		return feed.Permanent(fmt.Errorf("%s: the document is %s, and the feed is configured as %s; if that is what it should be, set its format to that, or to auto", d.url, is, want))
+		return feed.Permanent(fmt.Errorf("%s: the document is %s, and the feed is configured as %s; if the document is right, set format to auto", d.url, is, want))
 	case was != "" && is != was:
 		return feed.Permanent(fmt.Errorf("%s: the document is %s, and the feed was %s until now; its entries may have other IDs, and then all of them are published again: "+
 			"if that is right, start it over with 'feedbridge checkpoint reset'", d.url, is, was))
@@ -148,7 +148,7 @@ func (p poller) recordDialect(d *document) {
 		p.seen.addViolation(Partial, d.url, "the answer has a part of the document (226), which was not asked for; nothing is taken for deleted")
 	}
 	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots && cur.Doc == nil && cur.hasArchive(withoutFragment(this.Href)) {
-		p.seen.addViolation(NotPermanent, d.url, "the document says that it is %s, which was another before", this.Href)
+		p.seen.addViolation(NotPermanent, d.url, "the document has the permanent URL %s, which another document had before", this.Href)
 	}
 	cur.Format = d.meta.Format
 	cur.Dialect = d.dialect
@@ -193,7 +193,7 @@ func (p poller) recordRedirect(url string, resp *source.Response) {
 	m.Times++
 	cur.Moved = &m
 	if m.Times >= movedTimes && now.Sub(time.Unix(m.Since, 0)) >= movedAfter {
-		s.log.Info("the feed has moved for good; asking there from now on", "from", url, "to", to)
+		s.log.Info("the feed has moved for good; requesting it there from now on", "from", url, "to", to)
 		cur.URL, cur.From, cur.Moved = to, hashOf(s.cfg.URL), nil
 		if cur.At == hashOf(url) {
 			cur.At = hashOf(to)
@@ -205,15 +205,15 @@ func (p poller) recordRedirect(url string, resp *source.Response) {
 // done reports that there is nothing to publish.
 func (p poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err error) {
 	s := p.s
-	if s.job != nil {
+	if s.pending != nil {
 		return feed.Batch{}, false, walker(p).walkUntilStable(ctx)
 	}
 	now := time.Now()
 	if g, due := p.cur.dueGap(now); due && p.cur.Doc == nil {
 		if err := walker(p).retryGap(ctx, g); err != nil {
-			s.log.Warn("a missing archive is still not to be had", "url", g.URL, "error", err)
+			s.log.Warn("a missing archive is still missing", "url", g.URL, "error", err)
 			p.postponeGap(g.URL, err)
-		} else if s.job != nil {
+		} else if s.pending != nil {
 			return feed.Batch{}, false, nil
 		}
 	}
@@ -250,8 +250,8 @@ func (p poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err 
 	if started, err := p.startReading(d); err != nil || started {
 		return feed.Batch{Fresh: wait()}, started, err
 	}
-	walker(p).startJob(d)
-	s.job.watched = watched && !d.partial && d.dialect != Complete
+	walker(p).startPending(d)
+	s.pending.watched = watched && !d.partial && d.dialect != Complete
 	return feed.Batch{}, false, walker(p).walkUntilStable(ctx)
 }
 
@@ -261,9 +261,9 @@ func (p poller) rereadStrictly(ctx context.Context, d *document) (*document, err
 	for try := 0; d.deletes && !d.strict && len(p.s.missingIDs(d)) > 0 && try < 3; try++ {
 		q := d.request
 		q.strict, q.etag, q.modified = true, "", ""
-		p.s.job = &job{sub: d} // the budget counts the documents of a job
+		p.s.pending = &pendingPoll{sub: d} // the budget counts the documents of the pending poll
 		again, err := p.s.readDocument(ctx, &p.cur, q)
-		p.s.job = nil
+		p.s.pending = nil
 		switch {
 		case err != nil && !isParse(err):
 			return nil, err
@@ -310,7 +310,7 @@ func (cur *cursor) skipAll(d *document) error {
 		return feed.Permanent(fmt.Errorf("start: now is not possible for %s: %s; start from the beginning, or from a time", d.url, why))
 	}
 	if !d.buffer.whole || d.buffer.cut != nil {
-		return impossible("its document is larger than the window")
+		return impossible("its document is larger than bounds.memory")
 	}
 	items := slices.Clone(d.buffer.items)
 	at := func(it *item) instant { return instantOf(it.Updated.Time) }
@@ -327,7 +327,7 @@ func (cur *cursor) skipAll(d *document) error {
 	if len(items) > maxSeen || d.dialect == Paged && len(items) > 0 {
 		oldest := at(items[min(len(items), maxSeen)-1])
 		if oldest == 0 {
-			return impossible("its entries have no dates to tell new ones by")
+			return impossible("its entries have no dates, which distinguish the new ones")
 		}
 		cur.Since = oldest
 		items = items[:min(len(items), maxSeen)]
@@ -356,9 +356,10 @@ func (p poller) checkIdentities(d *document) error {
 	if changed < fewChangedIDs || 2*changed <= len(now) {
 		return nil
 	}
-	return feed.Permanent(fmt.Errorf("%w; ask the provider to take that back; otherwise set identity to guid, which publishes all of them again under their new ids; or, if the ids go on changing, to link or content, "+
+	violation := feed.NewViolation(IdentitiesChanged, d.url, "%d of %d entries have another id than before, and the same title, link and date", changed, len(now))
+	return feed.Permanent(fmt.Errorf("%w; ask the provider to take that back; otherwise set identity to guid, which publishes all of them again under their new ids; or, if the ids keep changing, to link or content, "+
 		"which publishes all entries once more, under ids that are made of their links or contents",
-		&feed.Violation{Kind: IdentitiesChanged, Page: d.url, Detail: fmt.Sprintf("%d of %d entries have another id than before, and the same title, link and date", changed, len(now))}))
+		&violation))
 }
 
 const (

@@ -113,7 +113,7 @@ func BenchmarkLargeDocument(b *testing.B) {
 }
 
 // BenchmarkCold publishes a document of 80 MB with 100,000 entries, which is read
-// once for each window of it. The heap has what a topic is remembered by, too.
+// once for each window of it. The heap includes the marks of the topic.
 func BenchmarkCold(b *testing.B) {
 	const entries = 100_000
 	doc := largeDocument(entries)

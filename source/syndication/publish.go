@@ -2,40 +2,41 @@ package syndication
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
 )
 
 // mostQuiet is the maximum number of documents without anything to publish that are
-// read in one turn. They move the cursor, which has to be committed from time to time.
+// read in one call of Next. They move the cursor, which has to be committed from time to time.
 const mostQuiet = 50
 
-// publisher publishes the documents of the job.
-type publisher struct{ *turn }
+// publisher publishes the documents of the pending poll.
+type publisher struct{ *nextCall }
 
-// publishNext returns the next part of the job. done is false if the feed has to be
+// publishNext returns the next part of the pending poll. done is false if the feed has to be
 // polled again first.
 func (p publisher) publishNext(ctx context.Context) (batch feed.Batch, done bool, err error) {
-	s, j := p.s, p.s.job
+	s, pending := p.s, p.s.pending
 	for range mostQuiet {
-		if j.at == nil {
-			if j.at, err = p.nextDocument(ctx); err != nil {
+		if pending.at == nil {
+			if pending.at, err = p.nextDocument(ctx); err != nil {
 				return feed.Batch{}, false, err
 			}
 		}
 		switch {
-		case j.at == nil && len(j.steps) > 0:
+		case pending.at == nil && len(pending.steps) > 0:
 			continue // the document was missing
-		case j.at == nil:
-			s.job = nil
+		case pending.at == nil:
+			s.pending = nil
 			return feed.Batch{}, false, nil
 		}
-		d := j.at
-		if len(j.steps) > 0 || d.partial || p.cur.Doc != nil {
+		d := pending.at
+		if len(pending.steps) > 0 || d.partial || p.cur.Doc != nil {
 			p.cur.dropValidators()
 		}
-		if len(j.steps) > 0 && j.dialect == Paged {
+		if len(pending.steps) > 0 && pending.dialect == Paged {
 			// Pages shift. If this walk is not finished at once, known entries no
 			// longer end a walk.
 			p.cur.Walked = 0
@@ -45,11 +46,11 @@ func (p publisher) publishNext(ctx context.Context) (batch feed.Batch, done bool
 		switch {
 		case more && len(d.buffer.items) == 0 && d.buffer.cut != nil:
 			// Read the entries that had no room.
-			if j.at = nil; len(j.steps) > 0 {
-				j.steps[len(j.steps)-1].doc = nil
+			if pending.at = nil; len(pending.steps) > 0 {
+				pending.steps[len(pending.steps)-1].doc = nil
 			}
 		case more:
-		case len(j.steps) > 0:
+		case len(pending.steps) > 0:
 			p.finishArchive()
 		default:
 			wait := p.finishSubscription(d)
@@ -71,23 +72,23 @@ func (p publisher) hasDueGap(*document) bool {
 // nextDocument returns the document to publish next; nil if there is none, or if it was
 // missing.
 func (p publisher) nextDocument(ctx context.Context) (*document, error) {
-	s, j := p.s, p.s.job
-	if len(j.steps) == 0 {
-		if j.gapURL != "" {
-			p.closeGap(j.gapURL)
+	pending := p.s.pending
+	if len(pending.steps) == 0 {
+		if pending.gapURL != "" {
+			p.closeGap(pending.gapURL)
 			return nil, nil
 		}
 		return p.subscriptionDocument(ctx)
 	}
-	st := j.steps[len(j.steps)-1]
+	st := pending.steps[len(pending.steps)-1]
 	if st.doc != nil {
+		p.s.ahead.Expect(ctx, p.nextURLs()...)
+		if st.doc.buffer.cut == nil {
+			st.copy = nil
+		}
 		return st.doc, nil
 	}
-	q := request{url: st.url, archive: true, old: st.old, late: j.late, believe: j.believe, order: p.expectedOrder()}
-	if p.cur.Doc != nil && p.cur.Doc.URL == hashOf(q.url) {
-		q.from, q.order = p.cur.Doc, p.cur.Doc.Order
-	}
-	d, err := s.readDocument(ctx, &p.cur, q)
+	d, err := p.readStep(ctx, st)
 	kind := ""
 	if err != nil {
 		if kind, err = p.awaitOrSkip(ctx, st.url, err); kind == "" {
@@ -97,42 +98,68 @@ func (p publisher) nextDocument(ctx context.Context) (*document, error) {
 	if err != nil || d.unmodified {
 		// Older documents are published already; this one has disappeared since the
 		// walk.
-		if err != nil && j.dialect != Paged {
+		if err != nil && pending.dialect != Paged {
 			p.recordGap(st.url, kind, err)
 		}
-		j.lacking = true
-		j.steps = j.steps[:len(j.steps)-1]
+		pending.lacking = true
+		pending.steps = pending.steps[:len(pending.steps)-1]
 		return nil, nil
 	}
 	p.dropReported(d)
-	p.recordTorn(d)
-	d.dialect, d.depth = j.dialectOf(d), len(j.steps)
+	p.recordMissingLink(d)
+	d.dialect, d.depth = pending.dialectOf(d), len(pending.steps)
 	d.dropIDs()
-	st.doc = d
+	if st.doc, st.copy, d.copy = d, d.copy, nil; d.buffer.cut == nil {
+		st.copy = nil
+	}
 	return d, nil
+}
+
+// nextURLs returns the URLs of those of the next pages_ahead documents after the current one
+// that are not in memory.
+func (p publisher) nextURLs() (urls []string) {
+	later := p.s.pending.steps[:len(p.s.pending.steps)-1]
+	for _, st := range slices.Backward(later[max(0, len(later)-p.s.cfg.PagesAhead):]) {
+		if st.doc == nil && st.copy == nil {
+			urls = append(urls, st.url)
+		}
+	}
+	return urls
+}
+
+// readStep reads an older document: from the copy that was kept, or else from the server.
+func (p publisher) readStep(ctx context.Context, st *step) (*document, error) {
+	s, pending := p.s, p.s.pending
+	q := request{url: st.url, archive: true, old: st.old, late: pending.late, believe: pending.believe, order: p.expectedOrder(), keep: true, next: p.nextURLs()}
+	if p.cur.Doc != nil && p.cur.Doc.URL == hashOf(q.url) {
+		q.from, q.order = p.cur.Doc, p.cur.Doc.Order
+	}
+	// After an error it is requested again.
+	q.stored, st.copy = st.copy, nil
+	return s.readDocument(ctx, &p.cur, q)
 }
 
 // subscriptionDocument returns the subscription document, which it reads again if it is
 // no longer in memory; nil if it has changed, so that the feed has to be polled again.
 func (p publisher) subscriptionDocument(ctx context.Context) (*document, error) {
-	j := p.s.job
-	if d := j.sub; d != nil {
-		j.sub = nil
+	pending := p.s.pending
+	if d := pending.sub; d != nil {
+		pending.sub = nil
 		return d, nil
 	}
-	q := request{url: j.url, order: p.expectedOrder()}
+	q := request{url: pending.url, order: p.expectedOrder()}
 	if p := p.cur.Doc; p != nil && p.URL == hashOf(q.url) {
 		q.from, q.order = p, p.Order
 	}
 	d, err := p.s.readDocument(ctx, &p.cur, q)
-	j.shifted = err == nil && d.hash != j.hash && j.dialect == Paged
-	if err != nil || d.unmodified || d.hash != j.hash && !j.shifted {
+	pending.shifted = err == nil && d.hash != pending.hash && pending.dialect == Paged
+	if err != nil || d.unmodified || d.hash != pending.hash && !pending.shifted {
 		return nil, err
 	}
 	p.dropReported(d)
-	p.recordTorn(d)
+	p.recordMissingLink(d)
 	// Its missing entries were checked strictly already, or there were none.
-	d.deletes, d.withheld = d.deletes && j.deletes, j.withheld
+	d.deletes, d.withheld = d.deletes && pending.deletes, pending.withheld
 	d.dropIDs()
 	return d, nil
 }
@@ -141,7 +168,7 @@ func (p publisher) subscriptionDocument(ctx context.Context) (*document, error) 
 // more reports that the document has more, or has to be read again to get them.
 func (p publisher) publishPart(d *document) (entities []feed.Entity, more bool) {
 	s := p.s
-	d.dialect = s.job.dialectOf(d)
+	d.dialect = s.pending.dialectOf(d)
 	pos := progress{URL: hashOf(d.url), Hash: d.hash, Order: d.order}
 	if p := p.cur.Doc; p != nil && p.URL == pos.URL && p.Hash == pos.Hash {
 		pos = *p
@@ -180,36 +207,36 @@ func (p publisher) publishPart(d *document) (entities []feed.Entity, more bool) 
 	return entities, more
 }
 
-// finishArchive removes the published document from the job. From now on a walk ends at
+// finishArchive removes the published document from the pending poll. From now on a walk ends at
 // it: all older ones are published, or gaps.
 func (p publisher) finishArchive() {
-	j := p.s.job
-	st := j.steps[len(j.steps)-1]
+	pending := p.s.pending
+	st := pending.steps[len(pending.steps)-1]
 	p.cur.Walk++
-	if j.dialect != Paged && !st.old {
+	if pending.dialect != Paged && !st.old {
 		p.cur.addArchive(st.key)
-		if j.dialect != Snapshots {
+		if pending.dialect != Snapshots {
 			p.cur.Newest = shortURL(st.url)
 		}
-	} else if st.permanent && !j.lacking {
+	} else if st.permanent && !pending.lacking {
 		p.cur.addArchive(st.key)
-	} else if j.late {
+	} else if pending.late {
 		newest := p.cur.Newest
 		p.cur.addArchive(st.key)
 		p.cur.Newest = newest
 	}
-	j.steps[len(j.steps)-1] = nil
-	j.steps = j.steps[:len(j.steps)-1]
-	j.at = nil
+	pending.steps[len(pending.steps)-1] = nil
+	pending.steps = pending.steps[:len(pending.steps)-1]
+	pending.at = nil
 }
 
 // finishSubscription records that the subscription document and all older ones are
 // published. It returns the time that upstream asks to wait before the next request.
 func (p publisher) finishSubscription(d *document) time.Duration {
-	cur, j := &p.cur, p.s.job
-	p.s.job = nil
+	cur, pending := &p.cur, p.s.pending
+	p.s.pending = nil
 	cur.Doc, cur.Walk, cur.Rewalk = nil, 0, false
-	if j.dialect != Paged {
+	if pending.dialect != Paged {
 		cur.Awaited = nil // it is a gap, or nothing leads to it any more
 	}
 	cur.recordValidators(d)
@@ -230,16 +257,16 @@ func (p publisher) finishSubscription(d *document) time.Duration {
 		cur.addArchive(withoutFragment(this.Href))
 	}
 	switch {
-	case j.shifted:
+	case pending.shifted:
 		cur.dropValidators()
-	case j.torn:
+	case pending.linkMissing:
 		// All pages are read again at the next poll.
 		cur.dropValidators()
 		cur.Walked = 0
-	case j.full:
+	case pending.full:
 		cur.Walked = d.now.Unix()
 	default:
-		cur.Walked = j.walked
+		cur.Walked = pending.walked
 	}
 	if d.truncated {
 		// They may be the validators of the whole document.

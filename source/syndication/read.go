@@ -21,8 +21,10 @@ import (
 type documentReader struct {
 	decider
 	client *source.Client
-	log    *slog.Logger
-	share  share
+	// ahead requests older documents that are published next.
+	ahead *source.PagesAhead
+	log   *slog.Logger
+	share share
 	// ignored are the children of entries that are not compared.
 	ignored []xml.Name
 	// notFeed counts the consecutive answers of a URL that were no feed.
@@ -39,7 +41,7 @@ func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q reques
 		s.share.want = 0
 	} else if s.share.want > 0 {
 		// The previous part had to wait.
-		if err := s.share.acquireBudget(ctx, s.job.bufferedBytes()); err != nil {
+		if err := s.share.acquireBudget(ctx, s.pending.bufferedBytes()); err != nil {
 			return nil, err
 		}
 	}
@@ -50,7 +52,7 @@ func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q reques
 			// While it waits, no connection is open and no entry is in memory.
 			s.share.want = max(s.share.want, least)
 			least = s.cfg.Bounds.Memory
-			if err := s.share.acquireBudget(ctx, s.job.bufferedBytes()); err != nil {
+			if err := s.share.acquireBudget(ctx, s.pending.bufferedBytes()); err != nil {
 				return nil, err
 			}
 			d, err = s.readOnce(ctx, cur, q)
@@ -71,18 +73,25 @@ func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q reques
 			return d, nil
 		}
 		q.etag, q.modified = "", ""
+		if d.copy != nil {
+			q.stored = d.copy
+		}
 	}
 }
 
 func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (*document, error) {
-	resp, err := s.client.Do(ctx, source.Request{
-		Method: http.MethodGet, URL: q.url, IfNoneMatch: q.etag, IfModifiedSince: q.modified, Partial: true,
-	})
-	if err != nil {
+	d := &document{request: q, now: time.Now()}
+	var err error
+	if q.stored != nil {
+		d.response, d.now, d.copy = q.stored.open(), q.stored.received, q.stored
+	} else if d.response, err = s.getResponse(ctx, q); err != nil {
 		return nil, err
 	}
+	resp := d.response
 	defer resp.Body.Close()
-	d := &document{request: q, response: resp, now: time.Now()}
+	if q.keep {
+		s.ahead.Expect(ctx, q.next...)
+	}
 	switch resp.Status {
 	case http.StatusNotModified, http.StatusNoContent:
 		d.unmodified = true
@@ -90,16 +99,14 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (
 	case http.StatusIMUsed:
 		d.partial = true
 	}
-	base := resp.URL
-	if location := resp.Header.Get("Content-Location"); location != "" {
-		if u, err := resp.URL.Parse(location); err == nil {
-			base = u
-		}
-	}
 	d.digest = sha256.New()
 	body := &countingReader{r: resp.Body}
+	if q.keep && q.stored == nil && !s.share.scarce {
+		d.copying = newCopyWriter(resp, s.cfg.Bounds.Memory)
+		body.r = copyingReader{resp.Body, d}
+	}
 	r := feedxml.NewReader(body, feedxml.Options{
-		URL: base.String(), ContentType: resp.Header.Get("Content-Type"), Check: q.strict, Lenient: s.cfg.Lenient != "false" && !q.strict,
+		URL: baseURL(resp), ContentType: resp.Header.Get("Content-Type"), Check: q.strict, Lenient: s.cfg.Lenient != "false" && !q.strict,
 		Identity: s.cfg.Identity, Redact: s.cfg.Redact,
 		Limits: feedxml.Limits{Entry: int(s.cfg.Limits.Entity), Depth: s.cfg.Bounds.Depth}, HashWithout: s.ignored,
 	})
@@ -109,43 +116,78 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (
 		if broken := r.Faults().Err(); broken != nil && !s.mayBeBroken(cur, d) {
 			err = broken
 		}
-		err = s.withCure(cur, d, err)
-		contentType := resp.Header.Get("Content-Type")
-		if errors.Is(err, feedxml.ErrNotFeed) && !q.archive && strings.HasPrefix(strings.ToLower(contentType), "multipart/") {
-			return nil, feed.Permanent(fmt.Errorf("%s: the answer is %s, as of a datareplication feed, and this one is read as Atom or RSS; if that is right, set its format to auto, "+
-				"and start it over with 'feedbridge checkpoint reset'", q.url, feedxml.Excerpt(contentType)))
-		}
-		if errors.Is(err, feedxml.ErrNotFeed) {
-			if len(s.notFeed) == mostNotFeed {
-				clear(s.notFeed) // a feed may make up any number of URLs
-			}
-			s.notFeed[hashKey(q.url)]++
-			return nil, &errNotFeed{err, s.notFeed[hashKey(q.url)]}
-		}
-		return nil, err
+		return nil, s.explainDocumentError(cur, d, err)
 	}
 	delete(s.notFeed, hashKey(q.url))
+	if d.copying != nil {
+		d.copy, d.copying = d.copying.finish(resp, d.now), nil
+	}
 	d.meta = *r.Meta()
 	d.hashContent()
 	s.classify(cur, d)
 	d.seen.addAll(r.Violations())
 	d.broken = r.Faults().Count > 0 || d.meta.Undefined != ""
 	d.truncated = r.Faults().Truncated
-	d.unsure = d.truncated || r.Faults().HeadLost
+	d.unsure = d.truncated || r.Faults().HeadLeftOut
 	d.repair = s.mayBeBroken(cur, d)
-	if f := r.Faults(); f.Count > 0 {
-		if !d.repair {
-			return nil, s.withCure(cur, d, f.Err())
-		}
+	f := r.Faults()
+	switch {
+	case f.Count > 0 && !d.repair:
+		return nil, s.withCure(cur, d, f.Err())
+	case f.Count > 0:
 		d.seen.addViolation(feedxml.NotWellFormed, d.url, "%s", f)
 		if cause := f.First(); cause != s.brokenBy {
-			s.log.Warn("a document of the feed is not well-formed; it was repaired", "url", d.url, "faults", f.Count, "entries_left_out", f.Lost, "first", cause)
+			s.log.Warn("a document of the feed is not well-formed; it was repaired", "url", d.url, "faults", f.Count, "entries_left_out", f.LeftOut, "first", cause)
 			s.brokenBy = cause
 		}
-	} else if !q.archive {
+	case !q.archive:
 		s.brokenBy = ""
 	}
 	return d, nil
+}
+
+// baseURL returns the base of the relative references in a document.
+func baseURL(resp *source.Response) string {
+	if location := resp.Header.Get("Content-Location"); location != "" {
+		if u, err := resp.URL.Parse(location); err == nil {
+			return u.String()
+		}
+	}
+	return resp.URL.String()
+}
+
+// explainDocumentError returns the error of a document that cannot be read, with its cure. It counts
+// answers that are no feed.
+func (s *documentReader) explainDocumentError(cur *cursor, d *document, err error) error {
+	err = s.withCure(cur, d, err)
+	if !errors.Is(err, feedxml.ErrNotFeed) {
+		return err
+	}
+	contentType := d.response.Header.Get("Content-Type")
+	if !d.archive && strings.HasPrefix(strings.ToLower(contentType), "multipart/") {
+		return feed.Permanent(fmt.Errorf("%s: the answer is %s, as of a datareplication feed, and this one is read as Atom or RSS; if that is right, set its format to auto, "+
+			"and start it over with 'feedbridge checkpoint reset'", d.url, feedxml.Excerpt(contentType)))
+	}
+	if len(s.notFeed) == mostNotFeed {
+		clear(s.notFeed) // a feed may make up any number of URLs
+	}
+	s.notFeed[hashKey(d.url)]++
+	return &errNotFeed{err, s.notFeed[hashKey(d.url)]}
+}
+
+// getResponse requests a document, or takes the answer that was requested ahead.
+func (s *documentReader) getResponse(ctx context.Context, q request) (*source.Response, error) {
+	if q.keep {
+		resp, err := s.ahead.Get(ctx, q.url)
+		status, ok := errors.AsType[*source.StatusError](err)
+		if !ok || status.Status != http.StatusIMUsed {
+			return resp, err
+		}
+		// PagesAhead does not accept a part of a document (226).
+	}
+	return s.client.Do(ctx, source.Request{
+		Method: http.MethodGet, URL: q.url, IfNoneMatch: q.etag, IfModifiedSince: q.modified, Partial: true,
+	})
 }
 
 // withCure adds the cure to the error of a document that is not well-formed, if there
@@ -207,16 +249,45 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// copyingReader copies a body into memory while it is read.
+type copyingReader struct {
+	body io.Reader
+	d    *document // copying is nil once the copy is given up
+}
+
+func (c copyingReader) Read(p []byte) (int, error) {
+	n, err := c.body.Read(p)
+	if w := c.d.copying; w != nil {
+		if w.err = err; w.write(p[:n]) != nil {
+			c.d.copying = nil
+		}
+	}
+	return n, err
+}
+
 // readEntries reads the entries of a document into its buffer. body is the reader below
 // r.
 func (s *documentReader) readEntries(r *feedxml.Reader, body *countingReader, cur *cursor, d *document) error {
 	d.buffer = newEntryBuffer(d.request.order, int(s.cfg.Bounds.Memory))
 	d.versions = versions{ids: map[hashedKey]version{}}
-	others := s.job.bufferedBytes()
+	others := s.pending.bufferedBytes()
 	covered := func() bool {
 		// Blanks and comments are not kept, so bytes beyond the limit belong to no
 		// entry.
-		return s.share.tryCover(others + d.bufferedBytes() + min(body.largest, s.cfg.Limits.Entity))
+		rest := min(body.largest, s.cfg.Limits.Entity)
+		for !s.share.tryReserve(others + d.bufferedBytes() + rest) {
+			// Kept entries and copies only save requests, so they are dropped before another
+			// document has to wait.
+			switch {
+			case s.pending.dropDocument():
+				others = s.pending.bufferedBytes()
+			case d.copying != nil:
+				d.copying = nil
+			default:
+				return s.share.tryCover(others + d.bufferedBytes() + rest)
+			}
+		}
+		return true
 	}
 	if s.share.scarce {
 		d.buffer.covered = func() bool { return s.share.tryCover(others + d.bufferedBytes()) }

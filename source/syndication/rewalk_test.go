@@ -9,7 +9,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
-// TestRewalk reads again what was published, where no date says which version is
+// TestRewalk reads published entries again, whose dates do not show which version is
 // the newer one.
 func TestRewalk(t *testing.T) {
 	t.Parallel()

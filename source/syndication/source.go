@@ -36,19 +36,19 @@ import (
 // cannot carry: those are written as a percent sign and two hexadecimal digits.
 type Source struct {
 	feedState
-	// expect is the cursor at which the job continues.
+	// expect is the cursor at which the pending poll continues.
 	expect  feed.Cursor
 	failure failure
 }
 
-// failure is the error of the last call. It applies as long as its job is the current
+// failure is the error of the last call. It applies as long as its poll is the current
 // one.
 type failure struct {
-	job *job
+	pending *pendingPoll
 	// err is returned by the next call.
 	err error
-	// turn is the turn in which the job stopped.
-	turn *turn
+	// call is the call in which that poll stopped.
+	call *nextCall
 }
 
 // New returns a Source for the feed of cfg. Before Next is called again, topic must
@@ -57,7 +57,7 @@ func New(cfg Config, client *source.Client, topic TopicMarks, log *slog.Logger) 
 	cfg.BatchEntities, cfg.BatchBytes = cmp.Or(cfg.BatchEntities, 999), cmp.Or(cfg.BatchBytes, 1<<20)
 	s := &Source{feedState: feedState{documentReader: documentReader{
 		decider: decider{cfg: cfg, profile: cfg.profile(), topic: topic},
-		client:  client, log: log, notFeed: map[hashedKey]int{},
+		client:  client, ahead: client.PagesAhead(), log: log, notFeed: map[hashedKey]int{},
 		share: share{budget: cfg.Budget, free: min(int64(cfg.BatchBytes), unreserved)},
 	}}}
 	for _, name := range cfg.IgnoreChangesIn {
@@ -93,10 +93,13 @@ func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 	returned := false
 	defer s.search.Store(nil)
 	defer func() {
-		if !returned { // it has panicked, so the job may be inconsistent
-			s.job, s.round = nil, nil
+		if !returned { // it has panicked, so the pending poll may be inconsistent
+			s.pending, s.tailPages = nil, nil
 		}
-		s.share.releaseUnneeded(s.job.bufferedBytes())
+		if s.pending == nil {
+			s.ahead.Close()
+		}
+		s.share.releaseUnneeded(s.pending.bufferedBytes())
 	}()
 	batch, err := s.nextBatch(ctx, after)
 	returned = true
@@ -105,7 +108,7 @@ func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 
 func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
 	if !bytes.Equal(after, s.expect) {
-		s.job, s.round = nil, nil
+		s.pending, s.tailPages = nil, nil
 	}
 	cur, err := decodeCursor(after, s.cfg.Start)
 	if err != nil {
@@ -115,28 +118,28 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 		return feed.Batch{}, err
 	}
 	failed := s.failure
-	if s.failure = (failure{}); failed.job == nil || failed.job != s.job {
+	if s.failure = (failure{}); failed.pending == nil || failed.pending != s.pending {
 		failed = failure{}
 	}
 	if failed.err != nil {
 		return feed.Batch{}, failed.err
 	}
-	r := &turn{s: &s.feedState, cur: cur}
-	if failed.turn != nil {
-		r = failed.turn
+	r := &nextCall{s: &s.feedState, cur: cur}
+	if failed.call != nil {
+		r = failed.call
 		r.asked = false
 	}
 	batch, err := s.advance(ctx, r)
 	if err != nil && r.noted {
 		// The start of the wait has to survive a restart, so commit the cursor first.
-		s.failure = failure{job: s.job, err: err}
+		s.failure = failure{pending: s.pending, err: err}
 		batch, err = feed.Batch{More: true}, nil
 	}
 	if err != nil {
-		if s.job != nil && s.job.at == nil && !r.cur.isOverdue(time.Now()) {
-			s.failure = failure{job: s.job, turn: r} // continue there
+		if s.pending != nil && s.pending.at == nil && !r.cur.isOverdue(time.Now()) {
+			s.failure = failure{pending: s.pending, call: r} // continue there
 		} else {
-			s.job = nil
+			s.pending = nil
 		}
 		s.expect = after
 		return feed.Batch{}, err
@@ -153,15 +156,15 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 	return batch, nil
 }
 
-// advance returns the next batch after the cursor of the turn: at most a part of one
+// advance returns the next batch after the cursor of the call: at most a part of one
 // document.
-func (s *Source) advance(ctx context.Context, r *turn) (feed.Batch, error) {
+func (s *Source) advance(ctx context.Context, r *nextCall) (feed.Batch, error) {
 	if s.profile.tail {
 		return tailer{r}.readOn(ctx)
 	}
 	// The limit ends a call for a document that changes with each request.
 	for range 100 {
-		if s.job == nil || s.job.frontier != "" {
+		if s.pending == nil || s.pending.frontier != "" {
 			if batch, done, err := (poller{r}).pollFeed(ctx); done || err != nil {
 				return batch, err
 			}
@@ -177,15 +180,16 @@ func (s *Source) advance(ctx context.Context, r *turn) (feed.Batch, error) {
 // they are needed. It is called when Next will not be called for a while, and not
 // during Next.
 func (s *Source) Release() {
-	switch j := s.job; {
-	case j == nil:
-	case j.at != nil:
+	s.ahead.Close()
+	switch pending := s.pending; {
+	case pending == nil:
+	case pending.at != nil:
 		// A part of it is published. The cursor has the progress.
-		s.job, s.round = nil, nil
+		s.pending, s.tailPages = nil, nil
 	default:
-		j.sub = nil
-		for _, st := range j.steps {
-			st.doc = nil
+		pending.sub = nil
+		for _, st := range pending.steps {
+			st.doc, st.copy = nil, nil
 		}
 	}
 	s.share.releaseUnneeded(0)

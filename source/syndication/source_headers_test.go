@@ -27,7 +27,7 @@ func TestOriginHeaders(t *testing.T) {
 	if diff := cmp.Diff(want, d.originHeaders(redact)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	// What is too long for a header is left out, and so is a base that is the document.
+	// A value that is too long for a header is left out, and so is a base that is the document.
 	d.meta = feedxml.Meta{URL: d.url, ID: strings.Repeat("x", 2000), Title: " "}
 	if h := d.originHeaders(redact); len(h) > 0 {
 		t.Errorf("got %v", h)

@@ -13,65 +13,50 @@ import (
 )
 
 // tailer reads a feed in mode tail.
-type tailer struct{ *turn }
+type tailer struct{ *nextCall }
 
 // readOn reads the next page of a feed whose pages only change by growing, and follows
 // the links to newer ones. At the end it requests the last page at each poll.
 func (t tailer) readOn(ctx context.Context) (feed.Batch, error) {
 	batch, err := t.publishPage(ctx)
 	if err != nil || !batch.More {
-		t.s.round = nil
+		t.s.tailPages = nil
 	}
 	return batch, err
 }
 
+// publishPage publishes the next part of the current page, and requests the page before its first
+// part. After its last part it continues with the next newer page, if there is one.
 func (t tailer) publishPage(ctx context.Context) (feed.Batch, error) {
 	s, cur := t.s, &t.cur
 	if cur.Tail == "" {
 		return t.findFirstPage(ctx)
 	}
-	if s.job == nil {
+	if s.pending == nil {
 		now := time.Now()
-		q := request{url: cur.Tail, order: t.expectedOrder()}
-		if cur.Doc != nil && cur.Doc.URL == hashOf(q.url) {
-			q.from, q.order = cur.Doc, cur.Doc.Order
-		} else if cur.At == hashOf(q.url) && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery {
-			q.etag, q.modified = cur.ETag, cur.Modified
-		}
-		d, err := s.readDocument(ctx, cur, q)
+		d, changed, err := t.requestPage(ctx, now)
 		if isGone(err) {
 			return t.restartTail(ctx, err)
 		}
 		if err != nil {
 			return feed.Batch{}, err
 		}
-		t.dropReported(d)
-		if d.unmodified || cur.At == hashOf(q.url) && cur.Body == d.hash && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery {
+		if !changed {
 			return feed.Batch{Fresh: askedToWait(s.cfg.Hints, d.response, cur.Hints, now)}, nil
 		}
-		s.job = pageJob(d)
+		s.pending = pendingPage(d)
 	}
-	d := s.job.at
+	d := s.pending.at
 	entities, more := publisher(t).publishPart(d)
 	s.newest = max(s.newest, d.newest)
 	if more {
 		if len(d.buffer.items) == 0 {
-			s.job = nil
+			s.pending = nil
 		}
 		return feed.Batch{Entities: entities, More: true}, nil
 	}
-	s.job = nil
-	if s.round == nil {
-		s.round = map[hashedKey]bool{}
-	}
-	s.round[hashKey(cur.Tail)] = true
-	newer, _ := d.meta.Link(s.profile.newer)
-	next := withoutFragment(newer.Href)
-	if next != "" && (s.round[hashKey(next)] || shortURL(next) == "") {
-		t.seen.addViolation(Loop, d.url, "the links to newer pages lead in a circle, or the next one is too long: %s", feedxml.Excerpt(next))
-		next = ""
-	}
-	if next != "" {
+	s.pending = nil
+	if next := t.newerPage(d); next != "" {
 		more, err := t.followNewer(ctx, d, next)
 		return feed.Batch{Entities: entities, More: more, Fresh: askedToWait(s.cfg.Hints, d.response, hintsOf(&d.meta), d.now)}, err
 	}
@@ -84,10 +69,48 @@ func (t tailer) publishPage(ctx context.Context) (feed.Batch, error) {
 	return feed.Batch{Entities: entities, Fresh: askedToWait(s.cfg.Hints, d.response, cur.Hints, d.now)}, nil
 }
 
-func pageJob(d *document) *job {
+// requestPage requests the current page. changed reports that there may be something to publish
+// in it. Once per full_every the page is requested and read in full.
+func (t tailer) requestPage(ctx context.Context, now time.Time) (d *document, changed bool, err error) {
+	s, cur := t.s, &t.cur
+	q := request{url: cur.Tail, order: t.expectedOrder()}
+	known := func() bool {
+		return cur.At == hashOf(q.url) && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery
+	}
+	if cur.Doc != nil && cur.Doc.URL == hashOf(q.url) {
+		q.from, q.order = cur.Doc, cur.Doc.Order
+	} else if known() {
+		q.etag, q.modified = cur.ETag, cur.Modified
+	}
+	if d, err = s.readDocument(ctx, cur, q); err != nil {
+		return nil, false, err
+	}
+	t.dropReported(d)
+	return d, !d.unmodified && (!known() || cur.Body != d.hash), nil
+}
+
+// newerPage returns the URL of the page that follows d; empty if there is none, or if it was read
+// before.
+func (t tailer) newerPage(d *document) string {
+	s := t.s
+	if s.tailPages == nil {
+		s.tailPages = map[hashedKey]bool{}
+	}
+	s.tailPages[hashKey(t.cur.Tail)] = true
+	newer, _ := d.meta.Link(s.profile.newer)
+	next := withoutFragment(newer.Href)
+	if next != "" && (s.tailPages[hashKey(next)] || shortURL(next) == "") {
+		t.seen.addViolation(Loop, d.url, "the links to newer pages lead in a circle, or the next one is too long: %s", feedxml.Excerpt(next))
+		return ""
+	}
+	return next
+}
+
+// pendingPage returns the pending poll of one page.
+func pendingPage(d *document) *pendingPoll {
 	d.archive, d.deletes = true, false
 	d.dropIDs()
-	return &job{dialect: d.dialect, at: d}
+	return &pendingPoll{dialect: d.dialect, at: d}
 }
 
 // followNewer continues with the next newer page, if it exists: a server may write a
@@ -98,25 +121,25 @@ func (t tailer) followNewer(ctx context.Context, d *document, next string) (more
 	if isGone(err) {
 		// The page with the link is the end for now, and is requested in full each
 		// time. Once the violation was reported, At is empty and Body is not.
-		told := cur.At == "" && cur.Body == d.hash
+		reported := cur.At == "" && cur.Body == d.hash
 		cur.dropValidators()
 		cur.Body = d.hash
-		if !told {
-			s.log.Warn("the next newer page is missing; asking for it again at each poll", "url", next, "error", err)
-			t.seen.addViolation(Incomplete, next, "the next newer page is missing, and with it what is newer: %v", err)
+		if !reported {
+			s.log.Warn("the next newer page is missing; requesting it again at each poll", "url", next, "error", err)
+			t.seen.addViolation(Incomplete, next, "the next newer page is missing, and with it all that follow: %v", err)
 		}
 		return false, nil
 	}
-	// Any other error is returned by the next turn.
+	// Any other error is returned by the next call.
 	cur.Tail = next
 	cur.dropValidators()
 	if err == nil && !page.unmodified && page.buffer.whole {
 		// A page that is not whole in memory could lack wanted entries once the entries
-		// of this turn are published, so it is read again then.
-		s.job = pageJob(page)
+		// of this call are published, so it is read again then.
+		s.pending = pendingPage(page)
 	}
 	// A chain of pages without an end is read in parts.
-	return len(s.round) < s.cfg.Bounds.Documents, nil
+	return len(s.tailPages) < s.cfg.Bounds.Documents, nil
 }
 
 // restartTail starts again from the beginning of the feed because the current page no
@@ -133,9 +156,9 @@ func (t tailer) restartTail(ctx context.Context, err error) (feed.Batch, error) 
 	if again == nil && cur.Tail == gone {
 		return feed.Batch{}, err
 	}
-	// A round restarts once at most: two pages may be missing alternately.
-	batch.More = batch.More && s.round == nil
-	s.round = map[hashedKey]bool{} // without the page: a link to it is no circle
+	// Reading restarts once at most until the next pause: two pages may be missing alternately.
+	batch.More = batch.More && s.tailPages == nil
+	s.tailPages = map[hashedKey]bool{} // without the page: a link to it is no circle
 	return batch, again
 }
 

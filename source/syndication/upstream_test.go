@@ -35,8 +35,8 @@ var (
 type upstream struct {
 	mu   sync.Mutex
 	docs map[string]string // by path
-	// header has fields to answer with, by path, and faults what is done instead
-	// of answering, once each.
+	// header has header fields of answers, by path. faults has faults to inject instead of
+	// an answer, once each.
 	header map[string]http.Header
 	faults map[string][]http.HandlerFunc
 	always map[string]http.HandlerFunc
@@ -226,7 +226,7 @@ type reader struct {
 	ids    *sink.IDs
 	src    *sink.Gate
 	cursor feed.Cursor
-	// messages is the topic, and last what the last call of poll has added.
+	// messages is the topic, and last has the messages of the last call of poll.
 	messages, last []feed.Entity
 	violations     []string
 	details        []feed.Violation
@@ -260,7 +260,7 @@ func (r *reader) restart() {
 	log := slog.New(slog.DiscardHandler)
 	r.src = &sink.Gate{
 		Source: syndication.New(r.cfg, r.client, r.ids, log), IDs: r.ids, Log: log,
-		Fits: func(feed.Entity) error { return nil },
+		Fits: func(e []feed.Entity) (int, error) { return len(e), nil },
 	}
 }
 
@@ -310,7 +310,7 @@ func (r *reader) poll() error {
 	return nil
 }
 
-// want polls and compares what was published.
+// want polls and compares the published messages.
 func (r *reader) want(messages string, violations ...string) {
 	r.t.Helper()
 	if err := r.poll(); err != nil {
@@ -320,7 +320,7 @@ func (r *reader) want(messages string, violations ...string) {
 	r.wantViolations(violations...)
 }
 
-// wantError polls and compares what was published until an error.
+// wantError polls until an error, and compares the messages that were published before it.
 func (r *reader) wantError(permanent bool, messages string, words ...string) {
 	r.t.Helper()
 	err := r.poll()
@@ -423,7 +423,7 @@ func atom(head, entries string) string {
 	return b.String() + "</feed>"
 }
 
-// rss writes a document as [atom] does. What comes after the @ is a pubDate.
+// rss writes a document as [atom] does. The text after the @ is a pubDate.
 func rss(head, entries string) string {
 	var b strings.Builder
 	b.WriteString(`<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"` + namespaces + `><channel>` + heads(head, "lastBuildDate"))

@@ -62,7 +62,7 @@ func (s *violationSet) addViolation(kind, page, format string, args ...any) {
 			return
 		}
 	}
-	s.list = append(s.list, feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)})
+	s.list = append(s.list, feed.NewViolation(kind, page, format, args...))
 	s.times = append(s.times, 1)
 }
 

@@ -2,6 +2,7 @@ package syndication_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// steps are documents, and what a poll of each publishes and tells.
+// steps are documents, with the messages and violations of a poll of each.
 type steps []struct{ doc, messages, violations string }
 
 func (list steps) run(t *testing.T, edits ...edit) {
@@ -147,11 +148,11 @@ func TestLargeDocuments(t *testing.T) {
 		t.Parallel()
 		r := newUpstream("/feed", atom("", "a b c d")).read(t, func(c *syndication.Config) { c.Bounds.Memory, c.BatchEntities = 1, 1 })
 		r.src.Oversize = sink.Skip
-		r.src.Fits = func(e feed.Entity) error {
-			if e.ID == "c" {
-				return sink.ErrTooLarge
+		r.src.Fits = func(entities []feed.Entity) (int, error) {
+			if i := slices.IndexFunc(entities, func(e feed.Entity) bool { return e.ID == "c" }); i >= 0 {
+				return i, sink.ErrTooLarge
 			}
-			return nil
+			return len(entities), nil
 		}
 		r.want("d b a")
 		r.want("")
@@ -276,8 +277,8 @@ func TestEntities(t *testing.T) {
 	})
 	t.Run("case 123: an entry larger than limits.entity", func(t *testing.T) {
 		t.Parallel()
-		// What is too large for the bus is the gate's to decide; what is too large
-		// to read stops the feed, and says so.
+		// The gate decides about entries that are too large for the bus. An entry that is too
+		// large to read stops the feed with an error.
 		u := newUpstream("/feed", atom("", "a@1:"+strings.Repeat("x", 2000)))
 		u.read(t, func(c *syndication.Config) { c.Config.Limits.Entity = 1000 }).wantError(false, "", "raise the limit")
 	})

@@ -14,7 +14,7 @@ type ports struct{ plain, sasl, controller int }
 // Below the ports that Linux gives to outgoing connections. A client that tries
 // to reach a broker that is down would now and then be given the broker's port as
 // its own, and be connected to itself, and the broker could not come back.
-const firstPort, endPort = 20000, 32768
+const firstPort, endPort = 25000, 32768
 
 func freePorts(ctx context.Context) (ports, error) {
 	var free []int

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -368,6 +369,19 @@ func (s *MemorySink) load(cp checkpoint.Checkpoint) {
 	loaded.sequence, loaded.count, loaded.dead, loaded.moved = now.sequence, cp.Count, len(now.dead), cp.Moved
 }
 
+func cloneEntities(entities []feed.Entity) []feed.Entity {
+	cloned := slices.Clone(entities)
+	for i := range cloned {
+		e := &cloned[i]
+		e.ID, e.Page, e.Mark, e.Body = strings.Clone(e.ID), strings.Clone(e.Page), strings.Clone(e.Mark), bytes.Clone(e.Body)
+		e.Header = slices.Clone(e.Header)
+		for k, f := range e.Header {
+			e.Header[k] = feed.Field{Name: strings.Clone(f.Name), Value: strings.Clone(f.Value)}
+		}
+	}
+	return cloned
+}
+
 // Commit appends entities and stores cp, unless a fault says otherwise. It calls next and
 // ignores its entities.
 func (s *MemorySink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
@@ -383,7 +397,8 @@ func (s *MemorySink) Commit(ctx context.Context, entities []feed.Entity, cp chec
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	entities = slices.Clone(entities)
+	// The source uses the memory again after the commit.
+	entities = cloneEntities(entities)
 	var fault Fault
 	if s.faults.Commit != nil {
 		fault = s.faults.Commit()

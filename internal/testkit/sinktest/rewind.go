@@ -13,7 +13,7 @@ import (
 // to an earlier state, with its checkpoints, while sinks that know a newer one stay
 // open. Each of its tests asks open for a topic on a bus that no other test uses.
 func TestRewind(t *testing.T, open func(t *testing.T) Topic) {
-	run(t, open, []test{
+	run(t, parallel, open, []test{
 		{"a sink forgets IDs that the topic lost with its newest messages", rewoundIDs},
 		{"a sink that only stood by forgets IDs that the topic lost", rewoundStandby},
 		{"a sink learns IDs that another put below a sequence that it had loaded", rewoundBelow},

@@ -64,8 +64,11 @@ type test struct {
 }
 
 // Test runs the suite. Each of its tests asks open for a topic.
-func Test(t *testing.T, open func(t *testing.T) Topic) {
-	run(t, open, []test{
+func Test(t *testing.T, open func(t *testing.T) Topic) { TestIn(t, parallel, open) }
+
+// TestIn is Test with a function that runs each test, as in a synctest bubble.
+func TestIn(t *testing.T, in func(t *testing.T, test func(t *testing.T)), open func(t *testing.T) Topic) {
+	run(t, in, open, []test{
 		{"an empty topic has the zero checkpoint", emptyTopic},
 		{"a checkpoint comes back byte for byte", checkpointComesBack},
 		{"entities come back in order", order},
@@ -100,6 +103,7 @@ func Test(t *testing.T, open func(t *testing.T) Topic) {
 		{"entities that were sent ahead are committed once", stagedOnce},
 		{"entities that were sent ahead and not committed are no part of the topic", stagedInVain},
 		{"entities that a stale writer sent ahead are refused with its commit", stagedStale},
+		{"the memory of committed entities may be used again", memoryReused},
 		{"what is read back has its position for ever", positions},
 		{"every part of a topic can be read back", parts},
 		{"reading back ends when its reader does", readersEnd},
@@ -108,11 +112,15 @@ func Test(t *testing.T, open func(t *testing.T) Topic) {
 	})
 }
 
-func run(t *testing.T, open func(t *testing.T) Topic, tests []test) {
+func parallel(t *testing.T, test func(t *testing.T)) {
+	t.Parallel()
+	test(t)
+}
+
+func run(t *testing.T, in func(t *testing.T, test func(t *testing.T)), open func(t *testing.T) Topic, tests []test) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			test.run(t, open(t))
+			in(t, func(t *testing.T) { test.run(t, open(t)) })
 		})
 	}
 }

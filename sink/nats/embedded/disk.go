@@ -31,8 +31,9 @@ type space struct{ free, size int64 }
 // measureSpace returns the space of the disk that has dir: measureDisk, except in tests.
 type measureSpace func(dir string) (space, error)
 
-// diskLimit bounds the streams by the free space of their disk, which others use too. It is
-// the limit of the only account: what the streams have, and the free space without the reserve.
+// diskLimit bounds the streams by the free space of their disk, which other programs use too.
+// It is the storage limit of the only account: the size of the streams plus the free space,
+// without the reserve.
 type diskLimit struct {
 	account *server.Account
 	dir     string

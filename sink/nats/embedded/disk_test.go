@@ -3,7 +3,6 @@
 package embedded
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 )
 
 // testDisk is a disk whose free space a test sets.
@@ -40,14 +41,15 @@ func TestLimitFollowsTheDisk(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
 	disk := &testDisk{now: space{free: 3 * mib, size: 20 * mib}} // the reserve is 1 MiB
-	var log bytes.Buffer
-	s, err := start(Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.NewTextHandler(&log, nil))}, disk.measure)
+	// The server logs in the background.
+	var log logbuffer.Buffer
+	s, err := startServer(Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.NewTextHandler(&log, nil))}, disk.measure)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
 	s.disk.close() // the test updates the limit itself
-	nc, err := nats.Connect(s.URL())
+	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

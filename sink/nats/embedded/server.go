@@ -36,10 +36,10 @@ type Server struct {
 // Start starts a server, and returns when clients can connect. The server writes messages to
 // the disk before it acknowledges them, so that they survive a power cut. While the disk is
 // full, up to a reserve of a twentieth or 1 GiB, it refuses messages with the error 10002.
-func Start(cfg Config) (*Server, error) { return start(cfg, measureDisk) }
+func Start(cfg Config) (*Server, error) { return startServer(cfg, measureDisk) }
 
-// start starts a server that measures its disk by measure.
-func start(cfg Config, measure measureSpace) (*Server, error) {
+// startServer starts a server that measures its disk by measure.
+func startServer(cfg Config, measure measureSpace) (*Server, error) {
 	if cfg.Listen == "" {
 		cfg.Listen = DefaultListen
 	}
@@ -48,14 +48,14 @@ func start(cfg Config, measure measureSpace) (*Server, error) {
 		return nil, fmt.Errorf("embedded NATS: listen %q: %w", cfg.Listen, err)
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("embedded NATS: %w", err)
+		return nil, unusableDir(err)
 	}
 	// Two servers on one store would overwrite each other's data. The kernel releases the
 	// lock when the process ends.
 	lock := flock.New(filepath.Join(cfg.Dir, "lock"))
 	switch locked, err := lock.TryLock(); {
 	case err != nil:
-		return nil, fmt.Errorf("embedded NATS: lock %s: %w", cfg.Dir, err)
+		return nil, unusableDir(err)
 	case !locked:
 		return nil, fmt.Errorf("embedded NATS: %w %s; stop that feedbridge, or set another data_dir", ErrLocked, cfg.Dir)
 	}
@@ -65,6 +65,11 @@ func start(cfg Config, measure measureSpace) (*Server, error) {
 		return nil, fmt.Errorf("embedded NATS: %w", err)
 	}
 	return s, nil
+}
+
+// unusableDir returns the error of a directory that cannot be made or locked, with its cure.
+func unusableDir(err error) error {
+	return fmt.Errorf("embedded NATS: %w; set data_dir to a directory that this user may write to", err)
 }
 
 func (s *Server) startServer(cfg Config, host string, port int, measure measureSpace) error {
@@ -150,10 +155,10 @@ func splitListen(listen string) (host string, port int, err error) {
 func checkFree(listen string) error {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%s is in use, perhaps by a NATS server: configure a bus with url: nats://%[1]s to use that one, or let the embedded one listen elsewhere", listen)
+		return fmt.Errorf("%s is in use, perhaps by a NATS server: configure a bus with url: nats://%[1]s to use that one, or set buses.NAME.embedded.listen to another address", listen)
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; set buses.NAME.embedded.listen to another address", err)
 	}
 	return l.Close()
 }

@@ -110,7 +110,15 @@ func TestServerRefusesInvalidConfigurations(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, embedded.Config{Dir: file, Listen: "127.0.0.1:0"}, "not a directory")
+	for _, dir := range []string{file, filepath.Join(file, "jetstream")} {
+		wantError(t, embedded.Config{Dir: dir, Listen: "127.0.0.1:0"}, "not a directory", "set data_dir to a directory that this user may write to")
+	}
+	lock := t.TempDir()
+	if err := os.Mkdir(filepath.Join(lock, "lock"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, embedded.Config{Dir: lock, Listen: "127.0.0.1:0"}, "is a directory", "set data_dir to")
+	wantError(t, embedded.Config{Dir: t.TempDir(), Listen: "192.0.2.1:0"}, "192.0.2.1", "set buses.NAME.embedded.listen to another address")
 	wantError(t, embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1"}, "missing port")
 	wantError(t, embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:nats"}, `"nats" is not a port`)
 }

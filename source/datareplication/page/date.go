@@ -15,20 +15,8 @@ func parseDate(s string) (t time.Time, ok, weekdayWrong bool) {
 	if !ok || message.IsISODate(s) {
 		return time.Time{}, false, false
 	}
-	return t.Truncate(time.Second), true, weekdayWrong
-}
-
-// parseDigits parses up to 18 decimal digits. For anything else it returns -1.
-func parseDigits(s string) int {
-	if s == "" || len(s) > 18 {
-		return -1
+	if t.Nanosecond() != 0 {
+		t = t.Truncate(time.Second)
 	}
-	n := 0
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return -1
-		}
-		n = n*10 + int(s[i]-'0')
-	}
-	return n
+	return t, true, weekdayWrong
 }

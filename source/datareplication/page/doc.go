@@ -20,7 +20,7 @@
 //
 // A page that breaks the specification gives an error that matches [feed.ErrPermanent] and
 // [feed.Violation], with one of the kinds that this package declares, the URL of the page
-// and the byte. A breach that leaves no doubt about the content is returned as a violation
-// beside what was read. A body that ends before its closing delimiter gives an error that
+// and the byte. A breach that leaves no doubt about the content is returned as a violation,
+// together with the result. A body that ends before its closing delimiter gives an error that
 // matches [ErrTruncated]: the page is not complete, and another request may get all of it.
 package page

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -48,13 +49,13 @@ func (f *Fields) Entity(p Part, page string, index int) (feed.Entity, []feed.Vio
 
 	var violations []feed.Violation
 	if weekdayWrong {
-		violations = append(violations, violation(WrongWeekday, page, "entity %q has a Last-Modified with the wrong weekday: %s", safetext.Excerpt(f.ID), safetext.Excerpt(f.Modified)))
+		violations = append(violations, feed.NewViolation(WrongWeekday, page, "entity %q has a Last-Modified with the wrong weekday: %s", safetext.Excerpt(f.ID), safetext.Excerpt(f.Modified)))
 	}
 	if f.wrongLength != nil {
-		violations = append(violations, violation(LengthMismatch, page, "entity %q has %d bytes and a Content-Length of %q", safetext.Excerpt(f.ID), len(p.Body), safetext.Excerpt(f.wrongLength.Value)))
+		violations = append(violations, feed.NewViolation(LengthMismatch, page, "entity %q has %d bytes and a Content-Length of %q", safetext.Excerpt(f.ID), len(p.Body), safetext.Excerpt(f.wrongLength.Value)))
 	}
 	if f.encoding != nil {
-		violations = append(violations, violation(TransferEncoding, page, "entity %q has the Content-Transfer-Encoding %s; its body is passed on undecoded", safetext.Excerpt(f.ID), f.encoding.Value))
+		violations = append(violations, feed.NewViolation(TransferEncoding, page, "entity %q has the Content-Transfer-Encoding %s; its body is passed on undecoded", safetext.Excerpt(f.ID), f.encoding.Value))
 	}
 	return feed.Entity{ID: f.ID, Op: op, Modified: modified, Header: p.Header, Body: p.Body, Page: page}, violations, nil
 }
@@ -90,7 +91,7 @@ func ReadFields(p Part) (f Fields) {
 		case isNamed(field.Name, message.OperationType):
 			first(&f.Operation, field.Value)
 		case isNamed(field.Name, "Content-Length"):
-			if parseDigits(field.Value) != len(p.Body) {
+			if n, err := strconv.ParseUint(field.Value, 10, 63); err != nil || n != uint64(len(p.Body)) {
 				f.wrongLength = field
 			}
 		case isNamed(field.Name, "Content-Transfer-Encoding"):

@@ -15,7 +15,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/tomnomnom/linkheader"
 )
 
 // FuzzLinks writes a well-formed header from its input, reads it back, and then reads it
@@ -55,15 +54,6 @@ func FuzzLinks(f *testing.F) {
 		}
 		if got, _, err := ParseLinks(values, base); err != nil || got != want {
 			t.Fatalf("%q:\ngot %+v, %v", values, got, err)
-		}
-
-		// linkheader is right about headers without commas, semicolons and
-		// backslashes in the wrong places.
-		if !strings.ContainsAny(path+title, `,;\"`) && title == strings.TrimSpace(title) {
-			found := linkheader.Parse(field).FilterByRel("next")
-			if len(found) != 1 || found[0].URL != "/p"+path {
-				t.Fatalf("%s: linkheader found %v", field, found)
-			}
 		}
 
 		loseNext(t, field, int(at)%strings.LastIndex(field, intactNext), char&0x7f)
@@ -118,7 +108,7 @@ func isFieldByte(c byte) bool { return c >= ' ' && c < 0x7f }
 func FuzzMediaType(f *testing.F) {
 	for _, s := range []string{
 		"multipart/mixed; boundary=b", `multipart/package; boundary="<random-boundary>"`, "multipart/package; boundary=<random-boundary>",
-		"MULTIPART; x; BOUNDARY=FOO", `multipart/mixed; boundary="a\"b`, "text/plain",
+		"MULTIPART; x; BOUNDARY=FOO", "multipart/mixed; boundary*=utf-8''a", `multipart/mixed; boundary="a b "`, `multipart/mixed; boundary="a\"b`, "text/plain",
 	} {
 		f.Add(s)
 	}
@@ -127,18 +117,11 @@ func FuzzMediaType(f *testing.F) {
 		if (err == nil) != (got != "") || err != nil && !slices.Contains([]string{MissingContentType, BadContentType, MissingBoundary}, kindOf(err)) {
 			t.Fatalf("%q: got %q, %v", s, got, err)
 		}
-		// mime keeps backslashes that RFC 9110 has removed, and trims and
-		// splits by other rules outside of ASCII.
-		mediaType, params, mimeErr := mime.ParseMediaType(s)
-		main, _, _ := strings.Cut(mediaType, "/")
-		if mimeErr == nil && main == "multipart" && params["boundary"] != "" && !strings.ContainsAny(s, `\*`) && len(keepBytes(s, isFieldByte)) == len(s) {
-			if got != params["boundary"] {
-				t.Fatalf("%q: got %q, %v; mime has %q", s, got, err, params["boundary"])
-			}
-		}
-		// Anything printable can be a boundary, if it is written properly.
+		// Anything printable can be a boundary, if it is written properly, and so can the value
+		// of a parameter before or behind it.
 		if boundary := keepBytes(s, isFieldByte); boundary != "" {
-			written := mime.FormatMediaType("multipart/mixed", map[string]string{"boundary": boundary})
+			other := boundary + `"; boundary=x`
+			written := mime.FormatMediaType("multipart/mixed", map[string]string{"b": other, "boundary": boundary, "boundary2": other})
 			if got, err := ParseBoundary(written, "page"); err != nil || got != boundary {
 				t.Fatalf("%s: got %q, %v", written, got, err)
 			}
@@ -151,6 +134,7 @@ func FuzzMediaType(f *testing.F) {
 func FuzzMultipart(f *testing.F) {
 	f.Add("b", "--b\r\nA: 1\r\n\r\nfirst\r\n--b\r\nA: 2\n\n--b--", "A", "1", uint16(20))
 	f.Add("b", "--b \nA: 1\n 2\n\n--bc\n--b--x\r\n--b\n", "Content-ID", "<x>", uint16(3))
+	f.Add("b: x", "first", "--b", "x", uint16(20)) // a field that is a delimiter
 	f.Add("bound-ary", "\r\n--bound-ary\r\n\r\n\r\n--bound-ary--", "x", "", uint16(70))
 	f.Fuzz(func(t *testing.T, boundary, text, name, value string, cut uint16) {
 		if len(boundary) > 100 || len(text) > 1<<12 {
@@ -207,7 +191,7 @@ func writePage(boundary, text, name, value string) (page string, parts []string,
 		}
 		return r
 	}, value), "")
-	if !isToken(name) || strings.Contains(text, "--"+boundary) || strings.HasPrefix(name, "--"+boundary) {
+	if !isToken(name) || strings.Contains(text, "--"+boundary) || strings.HasPrefix(name, "--") {
 		return "", nil, false
 	}
 	var b bytes.Buffer

@@ -57,7 +57,7 @@ func ParseHeader(h http.Header, base *url.URL, wantBody bool) (Header, []feed.Vi
 		return Header{}, nil, newBreach(BadModified, page, "the page's Last-Modified %q is not an HTTP date", safetext.Excerpt(value))
 	}
 	if weekdayWrong {
-		violations = append(violations, violation(WrongWeekday, page, "the page's Last-Modified %q has the wrong weekday", safetext.Excerpt(value)))
+		violations = append(violations, feed.NewViolation(WrongWeekday, page, "the page's Last-Modified %q has the wrong weekday", safetext.Excerpt(value)))
 	}
 	header.Modified = modified
 

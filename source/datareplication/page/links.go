@@ -48,7 +48,7 @@ func ParseLinks(fields []string, base *url.URL) (Links, []feed.Violation, error)
 			for _, relation := range relations {
 				link := found.linkOf(relation)
 				if *link != "" {
-					violations = append(violations, violation(RepeatedLink, page, "there is a second link rel=%s, %q; the first one, %q, counts", relation, evidence(value), *link))
+					violations = append(violations, feed.NewViolation(RepeatedLink, page, "there is a second link rel=%s, %q; the first one, %q, counts", relation, evidence(value), *link))
 					continue
 				}
 				*link = address

@@ -23,7 +23,8 @@ const (
 )
 
 // Part is one part of a page. Its header and body share memory with other parts
-// and must not be written to. They stay valid, and do not change, when the Reader reads on.
+// and must not be written to. They stay valid, and do not change, when the Reader reads on, until
+// the [Buffers] that they belong to are freed.
 type Part struct {
 	Header feed.Header
 	Body   []byte
@@ -36,7 +37,8 @@ type Part struct {
 //
 // Parts are returned without copying: each is a slice of the chunk that it was read
 // into. A chunk is written only after the bytes that were read before, so a part that
-// was returned never changes. A chunk is garbage when all of its parts are. Chunks have
+// was returned never changes. A chunk is garbage when all of its parts are, or is used again when
+// the [Buffers] of all of its parts have been freed. Chunks have
 // 64 KiB at most. A larger part has memory of its own, which it shares with no other
 // part, and of which at most an eighth is unused. A part above the limit is refused as
 // soon as so many of its bytes were read.
@@ -59,17 +61,23 @@ type Reader struct {
 	maxChunk   int   // size of the largest chunk, unless it is a part's own
 	// own reports that the chunk belongs to the part at its start, and to no other.
 	own bool
+	// pooled has the chunk, if it can be used again; else it is nil.
+	pooled *chunk
 	// lastOwn is the size of the last part that had memory of its own.
 	lastOwn int
-	// Reserve is called before n bytes are allocated, except for the first chunk and for
+	// Reserve is called before n bytes are allocated, for parts and for the fields of their headers,
+	// except for the first chunk and for
 	// those that follow a part with memory of its own. If it fails, Next returns its error,
-	// and can be called again: nothing of the page is lost. If grows is set, the bytes
-	// take the place of fewer that hold the beginning of a large part. Those stay
+	// and can be called again: nothing of the page is lost. If grows is set, a large part, or its
+	// beginning, is in memory and needs them. That stays
 	// allocated if Reserve fails, so it should wait rather than fail. Nil reserves nothing.
 	Reserve func(n int, grows bool) error
 	// Free is called when n bytes that were reserved are no longer used. The bytes of parts
 	// that were returned are never freed. It may be nil.
-	Free    func(n int)
+	Free func(n int)
+	// Buffers hold the memory of the parts that Next returns from now on. Nil leaves it to the
+	// garbage collector.
+	Buffers *Buffers
 	readErr error // of r, which is not read again after it
 
 	begun  bool  // the first delimiter was read
@@ -98,6 +106,10 @@ func NewReader(r io.Reader, boundary, page string, maxEntity int) *Reader {
 	return p
 }
 
+// SkipTo sets the offset in the page, in bytes, at which the body of a new Reader begins. Its
+// first part is the one after the first delimiter in the body.
+func (r *Reader) SkipTo(offset int64) { r.offset += offset }
+
 // Next returns the next part after it has read the delimiter that ends it. After the
 // closing delimiter it returns [io.EOF] itself; the rest of the page is ignored and may be
 // left unread. If the page ends without a closing delimiter, the error matches
@@ -113,8 +125,26 @@ func (r *Reader) Next() (Part, error) {
 		return Part{}, refused.error
 	}
 	r.err = err
+	if err == nil && r.pooled != nil {
+		if r.Buffers == nil {
+			r.pooled = nil // without Buffers parts are not freed, so the chunk is not used again
+		} else {
+			r.Buffers.retain(r.pooled)
+		}
+	}
 	return next, err
 }
+
+// Close ends the use of the Reader. Parts that were returned stay valid. A Reader that is not
+// closed leaves its last chunk to the garbage collector.
+func (r *Reader) Close() {
+	r.pooled.release()
+	r.pooled, r.chunk, r.start, r.end = nil, nil, 0, 0
+	r.fields, r.last = nil, nil
+	r.err = errClosed
+}
+
+var errClosed = errors.New("the reader of the page is closed")
 
 func (r *Reader) readPart() (Part, error) {
 	if !r.begun {
@@ -131,18 +161,20 @@ func (r *Reader) readPart() (Part, error) {
 		return Part{}, err
 	}
 	// If there is no body, the line end of the blank line may be that of the delimiter.
-	bodyEnd, behind, err := r.readBody(header.blank)
+	bodyEnd, behind, kind, err := r.readBody(header.blank)
 	if err != nil {
 		return Part{}, err
 	}
+	var next Part
 	if r.own {
-		return r.cutOwn(header, bodyEnd, behind)
+		next, err = r.cutOwn(header, bodyEnd, behind)
+	} else if next, err = r.cutPart(r.unreadBytes(), header, bodyEnd); err == nil {
+		r.discardBytes(behind)
 	}
-	next, err := r.cutPart(r.unreadBytes(), header, bodyEnd)
 	if err != nil {
-		return Part{}, err
+		return Part{}, err // the part is still there if a reservation was refused
 	}
-	r.discardBytes(behind)
+	r.closed = kind == closing
 	return next, nil
 }
 
@@ -159,6 +191,9 @@ func (r *Reader) cutPart(b []byte, header headerExtent, bodyEnd int) (Part, erro
 // refers to that memory, because a page may stay open after its parts were published.
 func (r *Reader) cutOwn(header headerExtent, bodyEnd, behind int) (Part, error) {
 	b, rest := r.chunk[:bodyEnd], r.chunk[behind:r.end]
+	if err := r.reserveBytes(len(r.fieldEnds)*fieldSize, true); err != nil {
+		return Part{}, err
+	}
 	r.lastOwn = behind
 	if unused := len(r.chunk) - bodyEnd; unused > bodyEnd/8 {
 		b = make([]byte, bodyEnd)
@@ -265,9 +300,9 @@ func (r *Reader) headerTooLarge() error {
 }
 
 // readBody reads up to and including the next delimiter that starts at from or
-// later. It returns the end of the body before the delimiter, and the position after the
-// delimiter.
-func (r *Reader) readBody(from int) (bodyEnd, behind int, err error) {
+// later. It returns the end of the body before the delimiter, the position after the
+// delimiter, and its kind.
+func (r *Reader) readBody(from int) (bodyEnd, behind int, kind delimiterKind, err error) {
 	for {
 		at, behind, kind := r.findDelimiter(from)
 		b := r.unreadBytes()
@@ -277,18 +312,17 @@ func (r *Reader) readBody(from int) (bodyEnd, behind int, err error) {
 		}
 		// Without a delimiter, at is the first position where one may still start.
 		if bodyEnd > r.maxEntity {
-			return 0, 0, r.breachAt(EntityTooLarge, 0, "an entity is larger than the limit of %d bytes", r.maxEntity)
+			return 0, 0, kind, r.breachAt(EntityTooLarge, 0, "an entity is larger than the limit of %d bytes", r.maxEntity)
 		}
 		switch kind {
 		case opening, closing:
-			r.closed = kind == closing
-			return bodyEnd, behind, nil
+			return bodyEnd, behind, kind, nil
 		case delimiterTooLong:
-			return 0, 0, r.breachAt(BadPart, at+1, "a delimiter is followed by more than %d blanks", largestPadding)
+			return 0, 0, kind, r.breachAt(BadPart, at+1, "a delimiter is followed by more than %d blanks", largestPadding)
 		}
 		from = at
 		if err := r.readMore(); err != nil {
-			return 0, 0, err
+			return 0, 0, kind, err
 		}
 	}
 }
@@ -388,12 +422,19 @@ func (r *Reader) growChunk() error {
 		// Parts are often about as large as the one before.
 		size = max(size, min(r.lastOwn+largestPadding, enough))
 	}
-	if r.Reserve != nil {
-		if err := r.Reserve(size, r.own); err != nil {
-			return &reserveError{err}
-		}
+	if err := r.reserveBytes(size, r.own); err != nil {
+		return err
 	}
-	chunk := make([]byte, size)
+	// The chunk before is released after its rest was copied.
+	before := r.pooled
+	defer before.release()
+	var chunk []byte
+	if r.pooled = nil; r.Buffers != nil && size == largestChunk {
+		r.pooled = newChunk()
+		chunk = r.pooled.bytes
+	} else {
+		chunk = make([]byte, size)
+	}
 	n := copy(chunk, rest)
 	if r.own {
 		r.freeBytes(len(r.chunk))
@@ -404,6 +445,17 @@ func (r *Reader) growChunk() error {
 	r.fields, r.last = nil, nil
 	if !own {
 		r.nextChunk = min(2*r.nextChunk, r.maxChunk)
+	}
+	return nil
+}
+
+// reserveBytes calls Reserve. Its error matches reserveError.
+func (r *Reader) reserveBytes(n int, grows bool) error {
+	if r.Reserve == nil || n == 0 {
+		return nil
+	}
+	if err := r.Reserve(n, grows); err != nil {
+		return &reserveError{err}
 	}
 	return nil
 }

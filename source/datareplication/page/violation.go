@@ -35,11 +35,6 @@ const (
 	LengthMismatch   = "content_length_mismatch"
 )
 
-// violation returns a breach that does not stop the reading.
-func violation(kind, page, format string, args ...any) feed.Violation {
-	return feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}
-}
-
 // newBreach returns the error about a breach that stops the reading, with its cure.
 func newBreach(kind, page, format string, args ...any) error {
 	cure := "nothing after it is published until the provider has fixed it"
@@ -49,5 +44,6 @@ func newBreach(kind, page, format string, args ...any) error {
 	case BadContentType, MissingContentType, MissingBoundary, MissingSelf:
 		cure = "check that the url is a feed's; if it is, ask the provider to fix it"
 	}
-	return feed.Permanent(fmt.Errorf("%w; %s", &feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}, cure))
+	v := feed.NewViolation(kind, page, format, args...)
+	return feed.Permanent(fmt.Errorf("%w; %s", &v, cure))
 }

@@ -39,12 +39,12 @@ func benchDocument(size int) (doc []byte, entries int) {
 }
 
 // BenchmarkDocument reads a document of 40 MB: every entry's id, update time,
-// links, standalone body and hash. Compare with what stands beside it in one run:
+// links, standalone body and hash. Compare with the other readers of one run:
 //
 //	go test -run '^$' -bench Document -count 5 ./source/syndication/feedxml
 //
-// The heap is as large as that of a daemon that reads ahead. On an empty one the
-// collector, which runs every few entries then, would be most of what is measured.
+// The heap is as large as that of a daemon that reads ahead. With an empty heap the
+// garbage collector would run every few entries and take most of the time.
 func BenchmarkDocument(b *testing.B) {
 	doc, entries := benchDocument(40 << 20) // which is a heap already
 	b.Run("feedbridge", func(b *testing.B) { benchReader(b, doc, entries, Options{}) })

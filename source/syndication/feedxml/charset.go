@@ -19,12 +19,8 @@ import (
 // declared.
 const declarationBytes = 1024
 
-// declared matches the encoding of an XML declaration at the beginning, and
-// declaredLate that of one that other text precedes.
-var (
-	declared     = regexp.MustCompile(`^\s*` + declaredLate.String())
-	declaredLate = regexp.MustCompile(`<\?xml\s[^>]*?\bencoding\s*=\s*["']\s*([A-Za-z0-9._:-]+)\s*["']`)
-)
+// declared matches an XML declaration with an encoding.
+var declared = regexp.MustCompile(`^<\?xml\s[^>]*?\bencoding\s*=\s*["']\s*([A-Za-z0-9._:-]+)\s*["']`)
 
 var errNoSuchCharset = errors.New("this encoding is not known")
 
@@ -52,14 +48,7 @@ func decodeDocument(r io.Reader, contentType string, lenient bool) (d decodedDoc
 	head, _ := b.Peek(declarationBytes)
 	label, mark := seenCharset(head)
 	head = head[mark:]
-	written := ""
-	pattern := declared
-	if lenient {
-		pattern = declaredLate
-	}
-	if match := pattern.FindSubmatch(head); match != nil {
-		written = knownLabel(string(match[1]))
-	}
+	written := declaredCharset(head, lenient)
 	_, _ = b.Discard(mark)
 	by := "its byte order mark"
 	switch label {
@@ -123,6 +112,54 @@ func knownLabel(label string) string {
 		return "utf-8"
 	}
 	return label
+}
+
+// declaredCharset returns the encoding in the XML declaration of a document, of which head is
+// the beginning; "" if it has none. If lenient, other text may precede the declaration, but no
+// root element, and no other markup may contain it: that would be text of a feed about XML.
+func declaredCharset(head []byte, lenient bool) string {
+	head = bytes.TrimLeft(head, " \t\r\n\f\v")
+	for {
+		if match := declared.FindSubmatch(head); match != nil {
+			return knownLabel(string(match[1]))
+		}
+		if !lenient || rootElement.Match(head) {
+			return ""
+		}
+		end := skipMarkup(head)
+		next := bytes.IndexByte(head[end:], '<')
+		if next < 0 {
+			return ""
+		}
+		head = head[end+next:]
+	}
+}
+
+// skipMarkup returns the length of the comment, processing instruction or document type that
+// b begins with, or 1 if b begins with other text. Markup that does not end is as long as b.
+func skipMarkup(b []byte) int {
+	end := 0
+	var err *syntaxError
+	switch {
+	case bytes.HasPrefix(b, openComment):
+		// A comment with -- in it ends at the same place, although it is malformed.
+		if n := bytes.Index(b[len(openComment):], []byte("-->")); n >= 0 {
+			end = len(openComment) + n + len("-->")
+		}
+	case bytes.HasPrefix(b, []byte("<?")):
+		end, err = scanInstruction(b, 0)
+	case bytes.HasPrefix(b, openDoctype):
+		end, err = scanDoctype(b, 0)
+	default:
+		return min(1, len(b))
+	}
+	switch {
+	case err != nil:
+		return 1 // a lenient reader looks for the document within it
+	case end == 0:
+		return len(b)
+	}
+	return end
 }
 
 // seenCharset detects an encoding by a byte order mark of mark bytes, or by the zeros

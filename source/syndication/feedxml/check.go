@@ -5,12 +5,13 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"strings"
 )
 
 // checkPiece has encoding/xml read the first n unread bytes, which are in the given
-// scope, and checks two rules that encoding/xml does not: attributes do not repeat, and
-// prefixes are declared. The tokenizer has already checked that tags match and that
-// there is one root.
+// scope, and checks three rules that encoding/xml does not: attributes do not repeat,
+// prefixes are declared, and no name begins or ends with a colon. The tokenizer has already
+// checked that tags match and that there is one root.
 func (r *tokenizer) checkPiece(n int, outer *scope) error {
 	if !r.opts.Check {
 		return nil
@@ -54,7 +55,7 @@ func (r *tokenizer) checkDoctype(n int) error {
 	}
 	d := xml.NewDecoder(bytes.NewReader(r.in.unreadBytes()[:n]))
 	if _, err := d.RawToken(); err != nil || d.InputOffset() != int64(n) {
-		return r.errorAt(ErrMalformed, 0, "the document type declaration is none")
+		return r.errorAt(ErrMalformed, 0, "the document type declaration is malformed")
 	}
 	return nil
 }
@@ -68,7 +69,13 @@ type checker struct {
 // startElement returns a description of the error in a tag; "" if it has none.
 func (c *checker) startElement(t xml.StartElement) (detail string) {
 	var prefixes []string
+	if !isQualified(t.Name) {
+		return "the name " + Excerpt(t.Name.Local) + " begins or ends with a colon"
+	}
 	for _, a := range t.Attr {
+		if !isQualified(a.Name) {
+			return "the name " + Excerpt(a.Name.Local) + " begins or ends with a colon"
+		}
 		prefix, ok := declaredPrefix(a.Name)
 		if !ok {
 			continue
@@ -78,7 +85,7 @@ func (c *checker) startElement(t xml.StartElement) (detail string) {
 		case uri == "" && prefix != "":
 			return "the prefix " + Excerpt(prefix) + " is declared without a namespace"
 		case prefix == "xmlns" || (prefix == "xml") != (uri == xmlURI):
-			return "a prefix of XML itself is declared anew"
+			return "a reserved prefix (xml or xmlns) is declared again"
 		}
 		c.uris[prefix] = append(c.uris[prefix], uri)
 		prefixes = append(prefixes, prefix)
@@ -120,6 +127,10 @@ func (c *checker) endElement() {
 func (c *checker) isDeclared(prefix string) bool {
 	return prefix == "" || len(c.uris[prefix]) > 0
 }
+
+// isQualified reports whether a colon in a name has a prefix before it and a name behind it.
+// encoding/xml does not split other names.
+func isQualified(name xml.Name) bool { return !strings.Contains(name.Local, ":") }
 
 // declaredPrefix reports whether an attribute declares a namespace, and for which prefix.
 func declaredPrefix(name xml.Name) (prefix string, ok bool) {

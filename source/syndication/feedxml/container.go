@@ -92,7 +92,7 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 	}
 	c.tagRead = true
 	if len(r.open) >= limits.Depth {
-		return Entry{}, false, r.malformedError(&syntaxError{detail: tooDeep}, limits.Entry)
+		return Entry{}, false, r.malformedError(&syntaxError{detail: tooDeep})
 	}
 	outer := &r.open[len(r.open)-1]
 	b := r.in.unreadBytes()
@@ -211,12 +211,12 @@ func (r *Reader) skipText() error {
 	for {
 		b := r.in.unreadBytes()
 		n := bytes.IndexByte(b, '<')
+		if n > limit || n < 0 && len(b) > limit {
+			return r.tooLargeError(limit)
+		}
 		if n >= 0 && n+1 < len(b) {
-			if n > limit {
-				return r.tooLargeError(limit)
-			}
 			if err := r.scan.scanReferences(b, 0, n); err != nil {
-				return r.malformedError(err, limit)
+				return r.malformedError(err)
 			}
 			r.about.addUndefined(&r.scan, r.in.offset)
 			if !allBlank(b[:n]) {
@@ -227,8 +227,9 @@ func (r *Reader) skipText() error {
 			r.in.discardBytes(n)
 			return nil
 		}
-		if err := r.readMore(max(n, 0), limit); err != nil {
-			return err
+		// The < and the byte behind it are not part of the text.
+		if err := r.in.readMore(max(n, 0), limit+1); err != nil {
+			return r.endError(err)
 		}
 	}
 }

@@ -17,22 +17,6 @@ type Date struct {
 	Raw, From string
 }
 
-// parseNumber reads decimal digits, nine at most; it is negative if there is anything
-// else.
-func parseNumber(s string) int {
-	if s == "" || len(s) > 9 {
-		return -1
-	}
-	n := 0
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return -1
-		}
-		n = n*10 + int(s[i]-'0')
-	}
-	return n
-}
-
 // keepBetter replaces a date by one from an element of higher rank.
 func (l *violationLog) keepBetter(at *Date, had *int, rank int, from string, content []byte) {
 	if rank <= *had {

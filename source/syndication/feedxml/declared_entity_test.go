@@ -81,7 +81,7 @@ func TestDeclaredEntities(t *testing.T) {
 			// A lenient reader takes the text of the entity for text.
 			r := NewReader(strings.NewReader(doc), Options{Lenient: true})
 			entries, err := read(r)
-			if err != nil || len(entries) != 2 || r.Faults().Count == 0 || r.Faults().Lost > 0 {
+			if err != nil || len(entries) != 2 || r.Faults().Count == 0 || r.Faults().LeftOut > 0 {
 				t.Fatalf("got %d entries, %v, %s", len(entries), err, r.Faults())
 			}
 			if body := string(entries[0].Body); strings.Count(body, "<id>") != 1 || strings.Count(body, "<") != 6 || !strings.HasSuffix(body, "</id><title>T</title></entry>") {

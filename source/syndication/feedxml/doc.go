@@ -27,9 +27,9 @@
 //
 // A lenient reader repairs documents that are not well-formed, as feed readers for
 // people do, and lists its repairs in [Reader.Faults]. A fault costs at most the entry
-// that it is in. [Check] reads as strictly as a namespace-aware parser does: it refuses
-// attributes that repeat and prefixes that are not declared, which encoding/xml
-// accepts.
+// that it is in. A reader with [Options.Check] is as strict as a namespace-aware parser: it
+// refuses attributes that repeat and prefixes that are not declared, which encoding/xml
+// accepts. Tests compare the other readers with it.
 //
 // # Names
 //

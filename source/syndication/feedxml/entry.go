@@ -117,7 +117,7 @@ func (r *entryReader) tombstone(e *Entry, s *scope) {
 	ref, _ := r.attribute(s, noSpace, "ref")
 	e.ID, e.IDFrom = r.shortID(trimSpace(ref)), FromID
 	if e.ID == "" {
-		r.violationf(MissingRef, "the tombstone at byte %d does not say what was deleted", e.Offset)
+		r.violationf(MissingRef, "the tombstone at byte %d has no ref, so it deletes nothing", e.Offset)
 	}
 	when, ok := r.attribute(s, noSpace, "when")
 	e.Updated = r.parseDate("when", when)

@@ -16,9 +16,9 @@ var (
 	ErrNotFeed = errors.New("check that the url is a feed's; if it is, the provider answers with something else")
 	// ErrTruncated reports that the document broke off before the end tag of its
 	// root element.
-	ErrTruncated = fmt.Errorf("the document breaks off before it is complete; it is read again, and if it stays so the provider writes broken documents: %w", io.ErrUnexpectedEOF)
+	ErrTruncated = fmt.Errorf("the document breaks off before it is complete; it is read again; if this persists, the provider writes broken documents: %w", io.ErrUnexpectedEOF)
 	// ErrMalformed reports that the document is not well-formed XML.
-	ErrMalformed = errors.New("nothing behind it is read until the provider has mended it")
+	ErrMalformed = errors.New("nothing after it is read until the provider corrects the document")
 	// ErrTrailing reports that something follows the root element. All of the
 	// document's entries were read before.
 	ErrTrailing = errors.New("the provider has to end the document there")

@@ -10,12 +10,12 @@ import (
 
 // Faults are the breaches of XML that a lenient reader repaired.
 type Faults struct {
-	// Count is the number of faults, and Lost the number of entries that were left out
+	// Count is the number of faults, and LeftOut the number of entries that were left out
 	// because they could not be read whole.
-	Count, Lost int
-	// Truncated reports that the document breaks off. HeadLost reports that elements
+	Count, LeftOut int
+	// Truncated reports that the document breaks off. HeadLeftOut reports that elements
 	// which describe the document could not be read, so that links may be missing.
-	Truncated, HeadLost bool
+	Truncated, HeadLeftOut bool
 	// first are the first of them, in the order of the document.
 	first []locatedFault
 }
@@ -51,8 +51,8 @@ func (f *Faults) String() string {
 	if f.Count == 1 {
 		s = "the document is not well-formed; 1 fault was repaired"
 	}
-	if f.Lost > 0 {
-		s += fmt.Sprintf(", and %d entries left out", f.Lost)
+	if f.LeftOut > 0 {
+		s += fmt.Sprintf(", and %d entries left out", f.LeftOut)
 	}
 	var details []string
 	for _, one := range f.first {
@@ -111,7 +111,7 @@ func (l *faultLog) recordRepairs(p *repairer) {
 		l.recordRepair(ErrMalformed, one.at, one.detail)
 	}
 	l.faults.Count += p.faults - len(p.first)
-	l.faults.Lost += p.lost
+	l.faults.LeftOut += p.leftOut
 }
 
 // mayRepair reports whether the reader is lenient and can continue after an error.

@@ -11,9 +11,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// gofeed is a reader that many use. Where it is right (it changes ids below an
-// xml:base, resolves against a base in a way of its own, and reads what is not
-// well-formed), it and this package agree.
+// gofeed is a widely used reader. This package agrees with it, except where gofeed is
+// wrong: it changes ids below an xml:base, resolves references in a way of its own, and
+// reads documents that are not well-formed.
 
 // BenchmarkGofeed reads what [BenchmarkDocument] does.
 func BenchmarkGofeed(b *testing.B) {
@@ -100,8 +100,8 @@ func TestRSSAsGofeedReadsIt(t *testing.T) {
 	}
 }
 
-// What is written at random has as many entries for gofeed. Of ids it takes those
-// that have white space within for its own.
+// gofeed finds as many entries in random documents. IDs are not compared, because gofeed changes
+// those that have white space within.
 func TestDocumentsAsGofeedReadsThem(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

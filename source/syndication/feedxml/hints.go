@@ -1,6 +1,7 @@
 package feedxml
 
 import (
+	"strconv"
 	"strings"
 	"time"
 )
@@ -32,7 +33,7 @@ func (r *metaReader) readHint(b []byte, el *element, local string, content []byt
 					return
 				}
 			}
-			r.violationf(BadHint, "skipDays has a day that is none: %s", Excerpt(raw))
+			r.violationf(BadHint, "skipDays has an unknown day: %s", Excerpt(raw))
 		})
 	}
 }
@@ -47,12 +48,14 @@ func eachChild(b []byte, el *element, local string, f func(text string)) {
 	}
 }
 
+// hintNumber parses a number of at most nine decimal digits.
 func (r *metaReader) hintNumber(local, raw string) (int, bool) {
-	n := parseNumber(raw)
-	if n < 0 {
-		r.violationf(BadHint, "%s is no number: %s", local, Excerpt(raw))
+	n, err := strconv.ParseUint(raw, 10, 32)
+	if err != nil || len(raw) > 9 {
+		r.violationf(BadHint, "%s is not a number: %s", local, Excerpt(raw))
+		return 0, false
 	}
-	return n, n >= 0
+	return int(n), true
 }
 
 // readSyndication reads an element of the syndication module of RSS. The module

@@ -3,6 +3,7 @@ package feedxml
 import (
 	"errors"
 	"io"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -30,11 +31,23 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// limits.entity has no maximum.
+func TestLargestLimits(t *testing.T) {
+	t.Parallel()
+	const doc = `<rss version="2.0"><channel><item><guid>1</guid></item></channel></rss>`
+	for _, arriving := range []io.Reader{strings.NewReader(doc), iotest.OneByteReader(strings.NewReader(doc))} {
+		r := NewReader(arriving, Options{Limits: Limits{Entry: math.MaxInt, Head: math.MaxInt}})
+		if entries, err := read(r); err != nil || len(entries) != 1 {
+			t.Errorf("got %d entries, %v", len(entries), err)
+		}
+	}
+}
+
 func TestHostileDocuments(t *testing.T) {
 	t.Parallel()
 	const (
 		open = `<feed xmlns="http://www.w3.org/2005/Atom">`
-		far  = 1 << 30 // bytes: so large that nobody waits for it
+		far  = 1 << 30 // bytes: more than any reader may buffer
 	)
 	limits := Limits{Entry: 1 << 20, Head: 1 << 20}
 	tests := []struct {
@@ -143,8 +156,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// What is looked at again after each reading is looked at as often as its length
-// doubles. Else this takes minutes.
+// A token that is incomplete is scanned again only when its length has doubled. Otherwise
+// this takes minutes.
 func TestLargeTagsThatComeByteByByte(t *testing.T) {
 	t.Parallel()
 	doc := `<feed xmlns="http://www.w3.org/2005/Atom"><entry` + strings.Repeat(" ", 1<<20) + `><id>1</id></entry></feed>`
@@ -158,7 +171,7 @@ func TestLargeTagsThatComeByteByByte(t *testing.T) {
 	}
 }
 
-// Case 125: what is held in memory does not grow with the document.
+// Case 125: the memory of a reader does not grow with the document.
 func TestMemoryDoesNotGrow(t *testing.T) {
 	t.Run("case 125: a document of 80 MB", func(t *testing.T) {
 		doc, _ := benchDocument(1 << 20)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"unicode/utf8"
 
 	"golang.org/x/text/encoding/charmap"
@@ -60,6 +61,9 @@ func (in *input) unreadBytes() []byte { return in.buf[in.start:in.end] }
 
 // discardBytes skips the first n unread bytes.
 func (in *input) discardBytes(n int) {
+	if n == 0 {
+		return // replaced bytes are still unread
+	}
 	b := in.buf[in.start : in.start+n]
 	in.start += n
 	in.offset += int64(n - in.owed)
@@ -118,7 +122,7 @@ func (in *input) replace(n int, with []byte) {
 // than limit. It returns an error only if it read nothing.
 func (in *input) readMore(from, limit int) error {
 	had := in.end - in.start
-	enough := min(had+max(had-from, 1), max(had, limit)+1)
+	enough := min(had+max(had-from, 1), max(had, min(limit, math.MaxInt-1))+1)
 	for in.end-in.start < enough {
 		if err := in.readOnce(); err != nil {
 			if in.end-in.start > had {

@@ -21,30 +21,20 @@ const (
 // the start tag could be read. It returns cause if it cannot repair it. If the document
 // ends within the child, the child and the rest of the document are skipped.
 func (r *Reader) repairChild(c childState, cause error) error {
+	if !c.tagRead && errors.Is(cause, ErrTooLarge) {
+		return cause
+	}
 	p := repairer{entry: c.isEntry, maxDepth: r.opts.Limits.Depth, maxAttributes: r.opts.Limits.Attributes}
 	for _, open := range r.open {
 		p.outer = append(p.outer, open.name)
 	}
-	limit := max(r.opts.Limits.Entry, r.opts.Limits.Head)
-	if c.tagRead {
-		limit = r.opts.Limits.Entry
-		if !c.isEntry {
-			limit = r.opts.Limits.Head - r.head
-		}
-	} else if errors.Is(cause, ErrTooLarge) {
-		return cause
-	}
+	limit := c.repairLimit(&r.opts.Limits, r.head)
 	tooLarge := false
 	for {
 		// Bytes behind the limit are ignored, however many of them are in the buffer.
 		p.b = r.in.unreadBytes()
 		p.b = p.b[:min(len(p.b), limit)]
-		end := 0
-		if c.tagRead {
-			end = p.repairElement()
-		} else {
-			end = p.repairStartTag(0)
-		}
+		end := p.repairPart(c)
 		r.repairWork += p.work + int64(end)
 		if end == 0 {
 			r.repairWork += int64(len(p.b))
@@ -56,7 +46,7 @@ func (r *Reader) repairChild(c childState, cause error) error {
 			if tooLarge && !p.cut {
 				return cause
 			}
-			r.faults.HeadLost = r.faults.HeadLost || c.tagRead && !c.isEntry && p.cut
+			r.faults.HeadLeftOut = r.faults.HeadLeftOut || c.tagRead && !c.isEntry && p.cut
 			r.recordRepairs(&p)
 			r.in.replace(end, p.out)
 			return nil
@@ -66,12 +56,7 @@ func (r *Reader) repairChild(c childState, cause error) error {
 			p, tooLarge = p.newAttempt(true), true
 			continue
 		case p.whole:
-			r.recordRepair(ErrTruncated, len(p.b), "the document ends")
-			if c.isEntry {
-				r.faults.Lost++
-			}
-			r.in.discardBytes(len(p.b))
-			r.open = nil
+			r.skipTruncatedChild(c, len(p.b))
 			return nil
 		}
 		whole := false
@@ -83,6 +68,38 @@ func (r *Reader) repairChild(c childState, cause error) error {
 		}
 		p = p.newAttempt(whole)
 	}
+}
+
+// repairLimit returns the maximum size of the part of the child that is repaired, in bytes.
+// head is the size of the head of the document so far.
+func (c childState) repairLimit(limits *Limits, head int) int {
+	switch {
+	case !c.tagRead:
+		return max(limits.Entry, limits.Head)
+	case c.isEntry:
+		return limits.Entry
+	default:
+		return limits.Head - head
+	}
+}
+
+// repairPart repairs the start tag of a child, or the whole child if its start tag could be
+// read. It returns the end of that part; 0 if b ends before it.
+func (r *repairer) repairPart(c childState) (end int) {
+	if c.tagRead {
+		return r.repairElement()
+	}
+	return r.repairStartTag(0)
+}
+
+// skipTruncatedChild skips the n bytes of a child in which the document ends.
+func (r *Reader) skipTruncatedChild(c childState, n int) {
+	r.recordRepair(ErrTruncated, n, "the document ends")
+	if c.isEntry {
+		r.faults.LeftOut++
+	}
+	r.in.discardBytes(n)
+	r.open = nil
 }
 
 // newAttempt returns a repairer for the same element after more of it was read. whole
@@ -114,7 +131,7 @@ func (r *Reader) repairBetween(cause error) error {
 	}
 	if errors.Is(cause, ErrTruncated) {
 		r.recordRepair(ErrTruncated, len(b), "the document ends")
-		r.faults.Lost += countEntries(b)
+		r.faults.LeftOut += countEntries(b)
 		r.in.discardBytes(len(b))
 		r.open = nil
 		return nil
@@ -135,7 +152,7 @@ func (r *Reader) repairBetween(cause error) error {
 	case len(b) > 1 && b[1] == '/':
 		return r.skipEndTag(cause)
 	case len(b) > 1 && (b[1] == '!' || b[1] == '?'):
-		p.whole = false
+		p.b, p.whole = b[:min(len(b), mostJunk)], false
 		end := 0
 		for end = p.repairMarkup(0); end == 0; end = p.repairMarkup(0) {
 			p.whole = !r.moreJunk()
@@ -171,13 +188,13 @@ func unendedMarkup(b []byte) string {
 // skipEndTag skips an end tag that does not match the innermost container. If it
 // matches an outer one, the containers within that have ended too.
 func (r *Reader) skipEndTag(cause error) error {
-	n := 0
-	for n = bytes.IndexAny(r.in.unreadBytes()[2:], "<>"); n < 0; n = bytes.IndexAny(r.in.unreadBytes()[2:], "<>") {
+	b, n := r.in.unreadBytes(), 0
+	for n = bytes.IndexAny(b[2:min(len(b), mostJunk)], "<>"); n < 0; n = bytes.IndexAny(b[2:min(len(b), mostJunk)], "<>") {
 		if !r.moreJunk() {
 			return cause
 		}
+		b = r.in.unreadBytes()
 	}
-	b := r.in.unreadBytes()
 	end := 2
 	for isName[b[end]] {
 		end++
@@ -220,8 +237,15 @@ func (r *Reader) reopenRoot(err error) bool {
 	return true
 }
 
-// rootTag matches the possible beginnings of a feed.
-var rootTag = regexp.MustCompile(`<\?xml\s|<(?:[A-Za-z0-9_.-]+:)?(?:rss|feed|RDF|deleted-entry|entry)[\s>/]`)
+// rootElement matches the start tag of a feed, and rootTag the possible beginning of a feed in
+// other text.
+var (
+	rootElement = regexp.MustCompile(`^` + rootStart)
+	rootTag     = regexp.MustCompile(`<\?xml\s|` + rootStart)
+)
+
+// The bytes of its prefix are those of names, so a match does not depend on the bytes behind the name.
+const rootStart = `<(?:[\w.[:^ascii:]-]+:)?(?:rss|feed|RDF|deleted-entry|entry)[\s>/]`
 
 // skipJunk skips text before the document, such as the warnings of a script. It returns
 // cause if it finds no beginning of a document.
@@ -239,7 +263,7 @@ func (r *Reader) skipJunk(cause error) error {
 	if at == nil {
 		return cause
 	}
-	r.recordRepair(ErrMalformed, 0, "something stands before the root element")
+	r.recordRepair(ErrMalformed, 0, "there is content before the root element")
 	r.in.discardBytes(1 + at[0])
 	return nil
 }

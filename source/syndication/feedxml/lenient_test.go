@@ -15,11 +15,12 @@ import (
 var twoColons = regexp.MustCompile(`:[^\s<>="':]*:`)
 
 // checkBodies checks that bodies are well-formed, but for entities that XML does not
-// define.
+// define and XML declarations, of which encoding/xml reads only those of its own version.
 func checkBodies(t *testing.T, doc string, entries []Entry) {
 	t.Helper()
 	for _, e := range entries {
-		d := xml.NewDecoder(bytes.NewReader(ReplaceUndefined(e.Body)))
+		body := bytes.ReplaceAll(e.Body, []byte("<?xml"), []byte("<?x"))
+		d := xml.NewDecoder(bytes.NewReader(ReplaceUndefined(body)))
 		for {
 			_, err := d.Token()
 			if errors.Is(err, io.EOF) {
@@ -32,6 +33,91 @@ func checkBodies(t *testing.T, doc string, entries []Entry) {
 				t.Fatalf("%q: the body %q is not well-formed: %v", doc, e.Body, err)
 			}
 		}
+	}
+}
+
+// A declaration within a feed, or in other markup before it, is not that of the document.
+func TestEncodingIsNotThatOfAnExample(t *testing.T) {
+	t.Parallel()
+	const declaration = `<?xml version="1.0" encoding="iso-8859-1"?>`
+	for name, doc := range map[string]string{
+		"in an entry":                                  `<rss version="2.0"><channel><item><guid>é</guid><title><![CDATA[` + declaration + `]]></title></item></channel></rss>`,
+		"in a comment":                                 `<!-- ` + declaration + ` --><rss version="2.0"><channel><item><guid>é</guid></item></channel></rss>`,
+		"in a comment that begins with >":              `<!--> ` + declaration + ` --><rss version="2.0"><channel><item><guid>é</guid></item></channel></rss>`,
+		"in an instruction":                            `<?note -->` + declaration + `<rss version="2.0"><channel><item><guid>é</guid></item></channel></rss>`,
+		"in a document type":                           `<!DOCTYPE rss [<!ENTITY example '` + declaration + `'>]><rss version="2.0"><channel><item><guid>é</guid></item></channel></rss>`,
+		"in an entry of a feed with an unusual prefix": `<é:feed xmlns:é="http://www.w3.org/2005/Atom"><é:entry><é:id>é</é:id><é:title><![CDATA[` + declaration + `]]></é:title></é:entry></é:feed>`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checkLenient(t, doc)
+			entries, err := read(NewReader(strings.NewReader(doc), Options{Lenient: true}))
+			if err != nil || !slices.Equal(ids(entries), []string{"é"}) {
+				t.Errorf("got %q, %v", ids(entries), err)
+			}
+		})
+	}
+}
+
+// The encoding is that of the declaration at which a lenient reader begins to read a document again.
+func TestEncodingBehindMalformedMarkup(t *testing.T) {
+	t.Parallel()
+	const doc = `<?xml version="1.0" encoding="windows-1251"?>` + "<rss version=\"2.0\"><channel><item><guid>\xe9</guid></item></channel></rss>"
+	for name, before := range map[string]string{
+		"an instruction without a name": `<? echo '`,
+		"a document type":               `<!DOCTYPE rss [<!-- a -- b -->]>`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			entries, err := read(NewReader(strings.NewReader(before+doc), Options{Lenient: true}))
+			if err != nil || !slices.Equal(ids(entries), []string{"й"}) {
+				t.Errorf("got %q, %v", ids(entries), err)
+			}
+		})
+	}
+}
+
+// What is read of a malformed start tag of the root does not depend on the sizes of reads.
+func TestMalformedRootReadEveryWay(t *testing.T) {
+	t.Parallel()
+	for _, doc := range []string{
+		`<a"b:rss version="2.0"><channel><item><guid>1</guid></item></channel></rss>`,
+		`<r&:rss version="2.0"><channel><item><guid>1</guid></item></channel></rss>`,
+		`<é"é:rss version="2.0"><channel><item><guid>1</guid></item></channel></rss>`,
+	} {
+		_, _ = readEveryWay(t, doc, Options{Lenient: true})
+	}
+}
+
+// What is read of markup above its limit does not depend on the sizes of reads.
+func TestLargeMarkupReadEveryWay(t *testing.T) {
+	t.Parallel()
+	const open, end = `<rss version="2.0"><channel><item><guid>0</guid><title>`, `</channel></rss>`
+	// A large item makes the buffer large.
+	before := open + strings.Repeat("x", 300<<10) + `</title></item>`
+	long := strings.Repeat("y", 100<<10)
+	for name, tt := range map[string]struct {
+		doc  string
+		opts Options
+	}{
+		"a comment":          {before + `<!-- a -- ` + long + `-->` + end, Options{Lenient: true}},
+		"an instruction":     {before + `<?1 ` + long + `?>` + end, Options{Lenient: true}},
+		"an end tag":         {before + `</wrong ` + long + `>` + end, Options{Lenient: true}},
+		"a trailing comment": {open + `</title></item>` + end + `<!-- ` + long[:300] + ` -->`, Options{Limits: Limits{Head: 200}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, _ = readEveryWay(t, tt.doc, tt.opts)
+		})
+	}
+}
+
+// A repaired root element is at its place in the document.
+func TestPositionOfARepairedRoot(t *testing.T) {
+	t.Parallel()
+	_, err := read(NewReader(strings.NewReader("\n<feed version=2.0 x y z></feed>"), Options{Lenient: true}))
+	if !errors.Is(err, ErrNotFeed) || !strings.Contains(err.Error(), "line 2, column 1:") {
+		t.Errorf("got %v; want ErrNotFeed at line 2, column 1", err)
 	}
 }
 
@@ -54,8 +140,8 @@ func TestNoEntryIsTakenFromWhatFollowsTheFeed(t *testing.T) {
 	}
 }
 
-// Each document has one kind of fault. What a strict reader refuses costs a lenient
-// one at most the entry that contains it.
+// Each document has one kind of fault, which a strict reader refuses. It costs a lenient
+// reader at most the entry that contains it.
 func TestBrokenDocuments(t *testing.T) {
 	t.Parallel()
 	const (
@@ -136,7 +222,7 @@ func TestBrokenDocuments(t *testing.T) {
 		"truncated in an end tag":                   {open + item1 + item3 + `</chan`, []string{"1", "3"}, 1, "", ""},
 		"truncated in a reference":                  {open + item1 + `<item><title>a &am`, three[:1], 1, "", ""},
 		"truncated in an item behind one":           {open + item1 + `<item><guid>2</guid><item><guid>3</guid>`, three[:2], 2, "", ""},
-		"text before the prolog":                    {"Notice: x\n" + `<?xml version="1.0"?>` + open + item1 + end, three[:1], 1, "", "something stands before the root element"},
+		"text before the prolog":                    {"Notice: x\n" + `<?xml version="1.0"?>` + open + item1 + end, three[:1], 1, "", "there is content before the root element"},
 		"warnings of PHP before the prolog":         {"<br />\n<b>Warning</b>: x & y in <b>/a.php</b> on line <b>1</b><br />\n" + `<?xml version="1.0"?>` + open + item1 + end, three[:1], 1, "", ""},
 		"a comment of a template before it":         {"-->\n" + open + item1 + end, three[:1], 1, "", ""},
 		"a faulty root":                             {`<rss version=2.0 xmlns:a="urn:x&y"><channel>` + item1 + end, three[:1], 2, "", ""},

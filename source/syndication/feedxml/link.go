@@ -110,7 +110,7 @@ func (r *metaReader) badLink(what, raw string, in *scope) {
 		r.violationf(BadHref, "the %s %q leads to a URL of more than %d bytes, and is ignored", what, Excerpt(raw), longestAddress)
 		return
 	}
-	r.violationf(BadHref, "the %s %q is relative, and to what is not known", what, Excerpt(raw))
+	r.violationf(BadHref, "the %s %q is relative, and its base is unknown", what, Excerpt(raw))
 }
 
 // relationText returns the value of an attribute rel: one normalized relation, or

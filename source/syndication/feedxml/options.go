@@ -17,8 +17,9 @@ type Options struct {
 	// Limits bound the parts of a document.
 	Limits Limits
 	// Check also reads the whole document with encoding/xml. It refuses the documents
-	// that encoding/xml refuses, and some that it wrongly accepts. Reading takes about
-	// seven times as long.
+	// that encoding/xml refuses, and some that it wrongly accepts. A document from which entries
+	// have vanished is read in this way before they are deleted. Reading takes about seven
+	// times as long.
 	Check bool
 	// Lenient repairs documents that are not well-formed; a fault costs at most the
 	// entry that it is in. [Reader.Faults] lists the repairs. Entries are well-formed

@@ -11,16 +11,14 @@ import (
 	"testing"
 )
 
-// found is what encoding/xml finds an entry to be.
+// found is an entry as encoding/xml reads it.
 type found struct {
-	id         string
-	start, end int      // in the document
-	tree       []string // what is in it, with names resolved
+	ids        map[IDSource]string // of the elements that have an ID, and of the ref of a tombstone
+	start, end int                 // in the document
+	tree       []string            // its content, with names resolved
 }
 
-// oracle splits a document in UTF-8 with encoding/xml. It knows nothing of early
-// drafts of Atom, and takes no more for the ID of an entry than the element that
-// the format has for it.
+// oracle splits a document in UTF-8 with encoding/xml.
 func oracle(tb testing.TB, doc []byte) []found {
 	tb.Helper()
 	entries, err := oracleEntries(doc)
@@ -30,19 +28,13 @@ func oracle(tb testing.TB, doc []byte) []found {
 	return entries
 }
 
-// withoutVersion11 makes a document readable for encoding/xml, which refuses XML
-// 1.1, and keeps its length.
-func withoutVersion11(doc []byte) []byte {
-	return bytes.Replace(doc, []byte(`<?xml version="1.1"`), []byte(`<?xml version="1.0"`), 1)
-}
-
 func oracleEntries(doc []byte) (entries []found, err error) {
-	d := xml.NewDecoder(bytes.NewReader(withoutVersion11(doc)))
-	d.CharsetReader = func(_ string, input io.Reader) (io.Reader, error) { return input, nil }
+	d := xml.NewDecoder(bytes.NewReader(doc))
 	var path []xml.Name
 	var current *found
-	entryDepth := 0
 	var tree treeWriter
+	var id strings.Builder
+	entryDepth := 0
 	for {
 		at := int(d.InputOffset())
 		token, err := d.Token()
@@ -56,31 +48,30 @@ func oracleEntries(doc []byte) (entries []found, err error) {
 		case xml.StartElement:
 			path = append(path, t.Name)
 			if current == nil && isOracleEntry(path) {
-				entries = append(entries, found{start: at})
+				entries = append(entries, found{start: at, ids: map[IDSource]string{}})
 				current, entryDepth = &entries[len(entries)-1], len(path)
 				tree = treeWriter{}
-			}
-			if current != nil && t.Name.Space == tombstoneURI && t.Name.Local == "deleted-entry" && len(path) == entryDepth {
-				for _, a := range t.Attr {
-					if a.Name.Local == "ref" && a.Name.Space == "" && current.id == "" {
-						current.id = trimSpace(oracleAttr(a.Value))
-					}
+				if t.Name.Local == "deleted-entry" {
+					current.ids[FromID] = oracleRef(t)
 				}
 			}
-		case xml.CharData:
-			if current != nil && len(path) > entryDepth && path[entryDepth] == oracleID(path[:entryDepth]) {
-				current.id += string(t)
+			if len(path) == entryDepth+1 {
+				id.Reset()
 			}
+		case xml.CharData:
+			id.Write(t)
 		}
 		if current != nil {
 			tree.add(token)
 		}
 		if _, ok := token.(xml.EndElement); ok {
-			if current != nil && len(path) == entryDepth+1 && path[entryDepth] == oracleID(path[:entryDepth]) {
-				current.id = trimSpace(current.id) + "\x00" // no other element counts
-			}
-			if current != nil && len(path) == entryDepth {
-				current.id, _, _ = strings.Cut(current.id, "\x00")
+			switch {
+			case current == nil:
+			case len(path) == entryDepth+1:
+				if from := oracleIDSource(path); from != "" && current.ids[from] == "" {
+					current.ids[from] = trimSpace(id.String())
+				}
+			case len(path) == entryDepth:
 				current.end = int(d.InputOffset())
 				current.tree = tree.lines
 				current = nil
@@ -90,55 +81,87 @@ func oracleEntries(doc []byte) (entries []found, err error) {
 	}
 }
 
-const tombstoneURI = "http://purl.org/atompub/tombstones/1.0"
+// oracleSpace returns the namespace of the last element of a path. RSS can be in any namespace, and the
+// root element shows in which.
+func oracleSpace(path []xml.Name) space {
+	root, last := path[0], path[len(path)-1]
+	in := spaceOf(last.Space)
+	if in == foreign && root.Local == "rss" && last.Space == root.Space {
+		return rss
+	}
+	return in
+}
 
-// oracleAttr undoes what encoding/xml leaves: white space in values.
-func oracleAttr(s string) string {
-	return strings.NewReplacer("\n", " ", "\t", " ", "\r", " ").Replace(s)
+// oracleFormat returns the format of a document, and the namespace of its elements.
+func oracleFormat(root xml.Name) (format Format, own space) {
+	path := []xml.Name{root}
+	switch in := oracleSpace(path); {
+	case in == atom && root.Local == "feed":
+		return Atom, atom
+	case in == rdf && root.Local == "RDF":
+		return RDF, rss
+	case root.Local == "rss":
+		return RSS, in
+	}
+	return "", foreign
 }
 
 func isOracleEntry(path []xml.Name) bool {
-	rdfRoot := xml.Name{Space: "http://www.w3.org/1999/02/22-rdf-syntax-ns#", Local: "RDF"}
-	last := path[len(path)-1]
-	tombstone := xml.Name{Space: tombstoneURI, Local: "deleted-entry"}
-	isAtom := func(n xml.Name, local string) bool { return spaceOf(n.Space) == atom && n.Local == local }
-	isFeed := isAtom(path[0], "feed")
-	isRSS := path[0].Local == "rss" && path[0] != tombstone
-	own := path[0].Space
-	if path[0] == rdfRoot {
-		own = rss10URI
+	depth, in, local := len(path)-1, oracleSpace(path), path[len(path)-1].Local
+	if depth == 0 {
+		return in == atom && local == "entry" || in == tombstones && local == "deleted-entry"
 	}
-	channel := xml.Name{Space: own, Local: "channel"}
-	switch len(path) {
-	case 1:
-		return isAtom(path[0], "entry") || path[0] == tombstone
-	case 2:
-		if isFeed {
-			return isAtom(last, "entry") || last == tombstone
-		}
-		return (isRSS || path[0] == rdfRoot) && (last == xml.Name{Space: own, Local: "item"} || last == tombstone)
-	case 3:
-		return (isRSS || path[0] == rdfRoot) && path[1] == channel && (last == xml.Name{Space: own, Local: "item"} || last == tombstone) ||
-			isFeed && isAtom(path[1], "head") && last == tombstone
+	format, own := oracleFormat(path[0])
+	group := xml.Name{Local: "channel"}
+	if format == Atom {
+		group.Local = "head"
 	}
-	return false
-}
-
-// oracleID is the name of the element that identifies an entry.
-func oracleID(path []xml.Name) xml.Name {
-	last := path[len(path)-1]
-	switch last.Local {
+	if format == "" || depth > 2 || depth == 2 && (oracleSpace(path[:2]) != own || path[1].Local != group.Local) {
+		return false
+	}
+	switch local {
 	case "entry":
-		return xml.Name{Space: last.Space, Local: "id"}
+		return in == atom && format == Atom && depth == 1
 	case "item":
-		return xml.Name{Space: last.Space, Local: "guid"}
+		return in == own && format != Atom
 	}
-	return xml.Name{Local: "none"}
+	return in == tombstones && local == "deleted-entry"
 }
 
-// treeWriter writes down what encoding/xml reads of an element, so that it can be
-// compared: names resolved, text in one piece, no declarations of namespaces.
-// What the root has of xml:base and xml:lang is left out.
+// oracleIDSource returns what the ID of an entry is from if it is the text of the last element of
+// the path, a child of the entry.
+func oracleIDSource(path []xml.Name) IDSource {
+	parent, in, local := path[len(path)-2], oracleSpace(path), path[len(path)-1].Local
+	format, own := oracleFormat(path[0])
+	switch {
+	case parent.Local == "deleted-entry":
+	case local == "id" && in == atom:
+		return FromID
+	case local == "guid" && in == own && format != Atom && format != "":
+		return FromGUID
+	}
+	return ""
+}
+
+// oracleRef returns the ID of the entry that a tombstone deletes.
+func oracleRef(t xml.StartElement) string {
+	for _, a := range t.Attr {
+		if a.Name.Local == "ref" && spaceOf(a.Name.Space) == noSpace {
+			return trimSpace(a.Value)
+		}
+	}
+	return ""
+}
+
+// sameID compares an ID with that of encoding/xml, which keeps the line ends in attributes.
+func sameID(a, b string) bool {
+	blanks := strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
+	return blanks.Replace(a) == blanks.Replace(b)
+}
+
+// treeWriter writes an element as encoding/xml reads it, in a form that can be compared:
+// names resolved, text in one piece, no declarations of namespaces. xml:base and xml:lang
+// of the root are left out.
 type treeWriter struct {
 	lines []string
 	depth int
@@ -216,4 +239,17 @@ func ids(entries []Entry) []string {
 		list = append(list, e.ID)
 	}
 	return slices.Clip(list)
+}
+
+// Check reads a whole document with [Options.Check] and returns the first error, or nil.
+func Check(doc io.Reader, opts Options) error {
+	opts.Check = true
+	r := NewReader(doc, opts)
+	for {
+		if _, err := r.Next(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
 }

@@ -1,7 +1,6 @@
 package feedxml
 
 import (
-	"errors"
 	"io"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -115,20 +114,6 @@ func (r *Reader) finishDocument() error {
 		return r.errorAt(ErrNotFeed, 0, "the document has no channel")
 	}
 	return r.readTrailer()
-}
-
-// Check reads a whole document strictly and returns the first error, or nil. See
-// [Options.Check].
-func Check(doc io.Reader, opts Options) error {
-	opts.Check = true
-	r := NewReader(doc, opts)
-	for {
-		if _, err := r.Next(); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-	}
 }
 
 // Detect returns the format of a document, by its root element. Of the options only URL

@@ -33,10 +33,10 @@ type repairer struct {
 	// ended reports that the element is known to end at next.
 	ended bool
 	// faults is the number of repaired faults, and first has the first of them.
-	faults int
-	first  []fault
-	lost   int // the number of entries that began in markup which was left out
-	scans  int // see mostScans
+	faults  int
+	first   []fault
+	leftOut int // the number of entries that began in markup which was left out
+	scans   int // see mostScans
 	// work is the number of bytes that were scanned more than once.
 	work int64
 }
@@ -55,8 +55,8 @@ type openTag struct {
 type nextEntry struct {
 	at, out int
 	open    []string
-	// faults, first and lost are the counts of the repairer before it.
-	faults, first, lost int
+	// faults, first and leftOut are the counts of the repairer before it.
+	faults, first, leftOut int
 }
 
 // mostScans is the maximum number of searches for end tags in one element. It bounds
@@ -126,7 +126,7 @@ func (r *repairer) finishElement(at int) (end int) {
 	name := r.stack[0].name
 	if r.next != nil {
 		// The rest is repaired when it is read.
-		r.faults, r.first, r.lost = r.next.faults, r.first[:r.next.first], r.next.lost
+		r.faults, r.first, r.leftOut = r.next.faults, r.first[:r.next.first], r.next.leftOut
 		r.addFault(r.next.at, detail, name)
 		r.cut = true
 		r.out = r.out[:r.next.out]
@@ -222,33 +222,16 @@ func referenceLength(b []byte) (length int, ok bool) {
 // repairEndTag repairs the end tag at b[i:], and returns its end; 0 if b ends before
 // it. ended reports that it belongs to an element around this one.
 func (r *repairer) repairEndTag(i int) (end int, ended bool) {
-	j := i + 2
-	for j < len(r.b) && isName[r.b[j]] {
-		j++
-	}
-	name := string(r.b[i+2 : j])
-	end = j
-	for end < len(r.b) && r.b[end] != '>' && r.b[end] != '<' {
-		end++
-	}
-	if end == len(r.b) && !r.whole {
+	name, end, faulty := r.scanFaultyEndTag(i)
+	if end == 0 {
 		return 0, false
 	}
-	faulty := end == len(r.b) || r.b[end] == '<' || !allBlank(r.b[j:end])
-	if end < len(r.b) && r.b[end] == '>' {
-		end++
-	}
-	k := len(r.stack) - 1
-	for k >= 0 && r.stack[k].name != name {
-		k--
-	}
+	k := r.findOpen(func(open string) bool { return open == name })
 	if k < 0 && slices.Contains(r.outer, name) {
 		return end, true
 	}
 	if k < 0 {
-		for k = len(r.stack) - 1; k >= 0 && !strings.EqualFold(r.stack[k].name, name); {
-			k--
-		}
+		k = r.findOpen(func(open string) bool { return strings.EqualFold(open, name) })
 		faulty = true
 	}
 	switch {
@@ -262,6 +245,37 @@ func (r *repairer) repairEndTag(i int) (end int, ended bool) {
 	}
 	r.closeTo(k)
 	return end, false
+}
+
+// scanFaultyEndTag returns the name in the end tag at b[i:], and the end of the tag; 0 if b ends
+// before it. faulty reports that something other than blanks follows the name, or that the >
+// is missing.
+func (r *repairer) scanFaultyEndTag(i int) (name string, end int, faulty bool) {
+	j := i + 2
+	for j < len(r.b) && isName[r.b[j]] {
+		j++
+	}
+	end = j
+	for end < len(r.b) && r.b[end] != '>' && r.b[end] != '<' {
+		end++
+	}
+	if end == len(r.b) && !r.whole {
+		return "", 0, false
+	}
+	name, faulty = string(r.b[i+2:j]), !allBlank(r.b[j:end])
+	if end == len(r.b) || r.b[end] == '<' {
+		return name, end, true
+	}
+	return name, end + 1, faulty
+}
+
+// findOpen returns the index of the innermost open element whose name matches; -1 if none does.
+func (r *repairer) findOpen(matches func(name string) bool) int {
+	k := len(r.stack) - 1
+	for k >= 0 && !matches(r.stack[k].name) {
+		k--
+	}
+	return k
 }
 
 // repairMarkup repairs a comment, a CDATA section, a processing instruction or a
@@ -279,7 +293,7 @@ func (r *repairer) repairMarkup(i int) (end int) {
 		end = i + len(openComment) + n + len("-->")
 		if text := rest[len(openComment):][:n]; bytes.Contains(text, dashes) || bytes.HasSuffix(text, dashes[:1]) {
 			r.addFault(i, "a comment has -- in it")
-			r.lost += countEntries(text)
+			r.leftOut += countEntries(text)
 			return end
 		}
 		r.out = append(r.out, r.b[i:end]...)

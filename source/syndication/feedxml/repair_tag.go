@@ -51,7 +51,7 @@ func (r *repairer) placeTag(i int, name string) bool {
 		for k, tag := range r.stack {
 			open[k] = tag.name
 		}
-		r.next = &nextEntry{i, len(r.out), open, r.faults, len(r.first), r.lost}
+		r.next = &nextEntry{i, len(r.out), open, r.faults, len(r.first), r.leftOut}
 		r.ended = len(r.stack) == 1 // entries have no entries
 	}
 	if !r.entry || r.next != nil || len(r.stack) < 2 || !isEntryChild(local) {
@@ -104,7 +104,8 @@ func (r *repairer) isClosed(i, k int) (closed, known bool) {
 	return tag.closed > 0, true
 }
 
-// indexEndTag returns the start of the next end tag of that name; -1 if there is none.
+// indexEndTag returns the start of the next end tag of that name; -1 if there is none, or if b ends
+// before that is known.
 func (r *repairer) indexEndTag(i int, name string) int {
 	tag := []byte("</" + name)
 	for {
@@ -113,7 +114,10 @@ func (r *repairer) indexEndTag(i int, name string) int {
 			return -1
 		}
 		i += n
-		if after := i + len(tag); after == len(r.b) || !isName[r.b[after]] {
+		switch after := i + len(tag); {
+		case after == len(r.b) && !r.whole:
+			return -1
+		case after == len(r.b) || !isName[r.b[after]]:
 			return i
 		}
 		i += len(tag)
@@ -143,7 +147,7 @@ func (r *repairer) repairAttributes(j int) (end int, empty bool) {
 		case c == '/' && r.b[j+1] == '>':
 			return j + 2, true
 		case !isNameStart[c]:
-			r.addFault(j, "a tag goes on with %s", string(r.b[j:j+1]))
+			r.addFault(j, "a tag has an unexpected %s", string(r.b[j:j+1]))
 			j++
 			continue
 		case spaces == j:
@@ -196,21 +200,31 @@ func (r *repairer) findValue(j int) (from, to, next int, quote byte) {
 		return 0, 0, 0, 0
 	}
 	if quote = r.b[k]; quote != '"' && quote != '\'' {
-		r.addFault(k, "an attribute has no quotes")
-		end := k
-		for end < len(r.b) && !isSpace[r.b[end]] && r.b[end] != '>' && r.b[end] != '<' {
-			end++
-		}
-		if end == len(r.b) {
-			return 0, 0, 0, 0
-		}
-		to = end
-		if r.b[end] == '>' && to > k && r.b[to-1] == '/' {
-			to--
-		}
-		return k, to, to, '"'
+		return r.findUnquotedValue(k)
 	}
-	from = k + 1
+	return r.findQuotedValue(k+1, quote)
+}
+
+// findUnquotedValue is findValue for a value without quotes that begins at k.
+func (r *repairer) findUnquotedValue(k int) (from, to, next int, quote byte) {
+	r.addFault(k, "an attribute has no quotes")
+	end := k
+	for end < len(r.b) && !isSpace[r.b[end]] && r.b[end] != '>' && r.b[end] != '<' {
+		end++
+	}
+	if end == len(r.b) {
+		return 0, 0, 0, 0
+	}
+	to = end
+	if r.b[end] == '>' && to > k && r.b[to-1] == '/' {
+		to--
+	}
+	return k, to, to, '"'
+}
+
+// findQuotedValue is findValue for a value that begins behind a quote, at start.
+func (r *repairer) findQuotedValue(start int, quote byte) (from, to, next int, _ byte) {
+	from = start
 	n := bytes.IndexByte(r.b[from:], quote)
 	if n < 0 && !r.whole {
 		return 0, 0, 0, 0
@@ -225,7 +239,7 @@ func (r *repairer) findValue(j int) (from, to, next int, quote byte) {
 	}
 	// The next quote may belong to another tag.
 	if greater := bytes.IndexByte(value, '>'); greater >= 0 && (n < 0 || greater < less) {
-		r.addFault(k, "an attribute has no quote at its end")
+		r.addFault(from-1, "an attribute has no quote at its end")
 		return from, from + greater, from + greater, quote
 	}
 	if n < 0 {

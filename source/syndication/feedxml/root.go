@@ -152,44 +152,61 @@ func (r *Reader) readProlog() error {
 			}
 			return scanMarkup(b, 0)
 		})
-		b = r.in.unreadBytes()
-		if len(b) > len(openDoctype) && bytes.EqualFold(openDoctype, b[:len(openDoctype)]) {
-			name := bytes.TrimLeft(b[len(openDoctype):], " \t\r\n")
-			if len(name) >= 4 && bytes.EqualFold(name[:4], []byte("html")) {
-				if !r.opts.Lenient {
-					return htmlError(&r.tokenizer)
-				}
-				r.htmlDoctype = true // some feeds begin like that
-			}
-			if err == nil && !bytes.HasPrefix(b, openDoctype) {
-				err = r.errorAt(ErrMalformed, 0, "a declaration begins with %s", Excerpt(b[:len(openDoctype)]))
-			}
+		if htmlErr := r.checkHTMLDoctype(); htmlErr != nil {
+			return htmlErr
+		}
+		if err == nil {
+			err = r.readPrologToken(end, late)
 		}
 		if err != nil {
 			return err
 		}
-		switch token := b[:end]; {
-		case isDeclaration(token):
-			if r.opts.Check && (late || !declaration.Match(token)) {
-				return r.errorAt(ErrMalformed, 0, "the XML declaration is none, or not at the beginning: %s", Excerpt(token))
-			}
-			if late {
-				r.violationf(LateDeclaration, "the XML declaration does not stand at the beginning of the document; strict readers refuse it")
-			}
-		case token[1] == '?' || bytes.HasPrefix(token, openComment):
-			if err := r.checkPiece(end, &scope{}); err != nil {
-				return err
-			}
-		case bytes.HasPrefix(token, openDoctype):
-			if err := r.checkDoctype(end); err != nil {
-				return err
-			}
-			r.entities.readDoctype(token)
-		default:
-			return r.errorAt(ErrMalformed, 0, "there is text before the root element")
-		}
 		r.in.discardBytes(end)
 	}
+}
+
+// checkHTMLDoctype returns an error if the next markup is the document type of an HTML page.
+// A lenient reader goes on, because some feeds begin like that.
+func (r *Reader) checkHTMLDoctype() error {
+	b := r.in.unreadBytes()
+	if len(b) <= len(openDoctype) || !bytes.EqualFold(openDoctype, b[:len(openDoctype)]) {
+		return nil
+	}
+	name := bytes.TrimLeft(b[len(openDoctype):], " \t\r\n")
+	if len(name) < 4 || !bytes.EqualFold(name[:4], []byte("html")) {
+		return nil
+	}
+	if !r.opts.Lenient {
+		return htmlError(&r.tokenizer)
+	}
+	r.htmlDoctype = true
+	return nil
+}
+
+// readPrologToken reads the next declaration, comment or instruction, which has end bytes.
+// late reports that it is not at the beginning of the document.
+func (r *Reader) readPrologToken(end int, late bool) error {
+	switch token := r.in.unreadBytes()[:end]; {
+	case isDeclaration(token):
+		if r.opts.Check && (late || !declaration.Match(token)) {
+			return r.errorAt(ErrMalformed, 0, "the XML declaration is malformed, or not at the beginning: %s", Excerpt(token))
+		}
+		if late {
+			r.violationf(LateDeclaration, "the XML declaration is not at the beginning of the document; strict readers refuse it")
+		}
+	case token[1] == '?' || bytes.HasPrefix(token, openComment):
+		return r.checkPiece(end, &scope{})
+	case bytes.HasPrefix(token, openDoctype):
+		if err := r.checkDoctype(end); err != nil {
+			return err
+		}
+		r.entities.readDoctype(token)
+	case len(token) > len(openDoctype) && bytes.EqualFold(openDoctype, token[:len(openDoctype)]):
+		return r.errorAt(ErrMalformed, 0, "a declaration begins with %s", Excerpt(token[:len(openDoctype)]))
+	default:
+		return r.errorAt(ErrMalformed, 0, "there is text before the root element")
+	}
+	return nil
 }
 
 // declaration matches an XML declaration. A document of version 1.1 is read as version

@@ -52,7 +52,7 @@ func (s *scanner) scanTag(b []byte, i int) (t tag, err *syntaxError) {
 			t.end, t.empty = j+2, true
 			return t, nil
 		case !isNameStart[c] || j == blanks:
-			return t, syntaxErrorf(j, "a tag goes on with %q", Excerpt(b[j:j+1]))
+			return t, syntaxErrorf(j, "a tag has an unexpected %q", Excerpt(b[j:j+1]))
 		}
 		if t.attributes++; t.attributes > s.maxAttributes {
 			return t, &syntaxError{at: j, detail: tooManyAttributes}
@@ -126,7 +126,7 @@ func scanEndTag(b []byte, i int, name []byte) (end int, err *syntaxError) {
 	case string(b[i+2:nameEnd]) != string(name):
 		return 0, syntaxErrorf(i, "the element %s ends with </%s", Excerpt(name), Excerpt(b[i+2:nameEnd]))
 	case b[j] != '>':
-		return 0, syntaxErrorf(j, "the end tag of %s goes on", Excerpt(name))
+		return 0, syntaxErrorf(j, "the end tag of %s has more than its name", Excerpt(name))
 	}
 	return j + 1, nil
 }

@@ -161,28 +161,42 @@ func DeclarePrefixes(b []byte) (declared []byte, prefixes []string) {
 	if bytes.IndexByte(b, ':') < 0 {
 		return b, nil
 	}
-	s := scanner{maxAttributes: len(b)}
-	var (
-		known []string // declared by the elements that are open
-		marks []int    // the length of known before each of these elements
-		attrs []attr
-		first tag
-	)
-	use := func(name []byte) {
-		prefix, _ := cutPrefix(name)
-		if prefix == nil || string(prefix) == "xml" || string(prefix) == "xmlns" || slices.Contains(known, string(prefix)) || slices.Contains(prefixes, string(prefix)) {
-			return
-		}
-		prefixes = append(prefixes, string(prefix))
+	var u undeclaredPrefixes
+	nameEnd, ok := u.scanElement(b)
+	if !ok || len(u.found) == 0 {
+		return b, nil
 	}
+	declared = append(make([]byte, 0, len(b)+100*len(u.found)), b[:nameEnd]...)
+	for _, prefix := range u.found {
+		uri, ok := usualPrefixes[prefix]
+		if !ok {
+			uri = undeclaredURI + prefix
+		}
+		declared = appendAttr(declared, "xmlns:"+prefix, uri)
+	}
+	return append(declared, b[nameEnd:]...), u.found
+}
+
+// undeclaredPrefixes finds the prefixes that an element uses without a declaration.
+type undeclaredPrefixes struct {
+	found []string // in the order of their first use
+	known []string // declared by the elements that are open
+	marks []int    // the length of known before each of these elements
+	attrs []attr
+}
+
+// scanElement scans an element, and returns the end of its name. ok is false if a tag in it is
+// not well-formed.
+func (u *undeclaredPrefixes) scanElement(b []byte) (nameEnd int, ok bool) {
+	s := scanner{maxAttributes: len(b)}
 	for i := 0; i < len(b); {
 		n := bytes.IndexByte(b[i:], '<')
 		if n < 0 || i+n+1 == len(b) {
 			break
 		}
 		i += n
-		if b[i+1] == '/' && len(marks) > 0 {
-			known, marks = known[:marks[len(marks)-1]], marks[:len(marks)-1]
+		if b[i+1] == '/' && len(u.marks) > 0 {
+			u.known, u.marks = u.known[:u.marks[len(u.marks)-1]], u.marks[:len(u.marks)-1]
 		}
 		if !isNameStart[b[i+1]] {
 			i += skipToken(b[i:])
@@ -190,39 +204,42 @@ func DeclarePrefixes(b []byte) (declared []byte, prefixes []string) {
 		}
 		t, err := s.scanTag(b, i)
 		if err != nil || t.end == 0 {
-			return b, nil
+			return 0, false
 		}
 		if i == 0 {
-			first = t
+			nameEnd = t.nameEnd
 		}
-		mark := len(known)
-		attrs = attributes(attrs[:0], b, t)
-		for _, a := range attrs {
-			if prefix, ok := bytes.CutPrefix(a.name, []byte("xmlns:")); ok {
-				known = append(known, string(prefix))
-			}
-		}
-		use(b[i+1 : t.nameEnd])
-		for _, a := range attrs {
-			use(a.name)
-		}
-		if t.empty {
-			known = known[:mark]
-		} else {
-			marks = append(marks, mark)
-		}
+		u.addTag(b, i, t)
 		i = t.end
 	}
-	if len(prefixes) == 0 {
-		return b, nil
-	}
-	declared = append(make([]byte, 0, len(b)+100*len(prefixes)), b[:first.nameEnd]...)
-	for _, prefix := range prefixes {
-		uri, ok := usualPrefixes[prefix]
-		if !ok {
-			uri = undeclaredURI + prefix
+	return nameEnd, true
+}
+
+// addTag notes the declarations and the uses of prefixes in the start tag at b[i:].
+func (u *undeclaredPrefixes) addTag(b []byte, i int, t tag) {
+	mark := len(u.known)
+	u.attrs = attributes(u.attrs[:0], b, t)
+	for _, a := range u.attrs {
+		if prefix, ok := bytes.CutPrefix(a.name, []byte("xmlns:")); ok {
+			u.known = append(u.known, string(prefix))
 		}
-		declared = appendAttr(declared, "xmlns:"+prefix, uri)
 	}
-	return append(declared, b[first.nameEnd:]...), prefixes
+	u.addUse(b[i+1 : t.nameEnd])
+	for _, a := range u.attrs {
+		u.addUse(a.name)
+	}
+	if t.empty {
+		u.known = u.known[:mark]
+	} else {
+		u.marks = append(u.marks, mark)
+	}
+}
+
+// addUse notes the prefix of a name.
+func (u *undeclaredPrefixes) addUse(name []byte) {
+	prefix, _ := cutPrefix(name)
+	if prefix == nil || string(prefix) == "xml" || string(prefix) == "xmlns" || slices.Contains(u.known, string(prefix)) || slices.Contains(u.found, string(prefix)) {
+		return
+	}
+	u.found = append(u.found, string(prefix))
 }

@@ -11,7 +11,7 @@ func TestStandaloneBody(t *testing.T) {
 	const ns = ` xmlns="http://www.w3.org/2005/Atom"`
 	tests := []struct {
 		name       string
-		root, body string // what is added to the root's tag, and the entry
+		root, body string // additions to the root's tag, and the entry
 		want       string
 	}{
 		{"only the default namespace", "", `<entry><id>1</id></entry>`, `<entry` + ns + `><id>1</id></entry>`},

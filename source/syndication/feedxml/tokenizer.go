@@ -50,10 +50,10 @@ type span struct{ start, end int }
 // token that they start with.
 func (r *tokenizer) readToken(limit int, scan func(b []byte) (end int, err *syntaxError)) (int, error) {
 	for {
-		end, err := scan(r.in.unreadBytes())
+		end, err := scan(r.pieceBytes(limit))
 		switch {
 		case err != nil:
-			return 0, r.malformedError(err, limit)
+			return 0, r.malformedError(err)
 		case end > limit:
 			return 0, r.tooLargeError(limit)
 		case end > 0:
@@ -79,11 +79,11 @@ func (r *tokenizer) readTrailer() error {
 		switch {
 		case len(b) == 0, len(b) == 1 && b[0] == '<':
 		case b[0] == '<' && (b[1] == '!' || b[1] == '?'):
-			end, wrong = scanMarkup(b, 0)
+			end, wrong = scanMarkup(r.pieceBytes(r.opts.Limits.Head), 0)
 		default:
 			wrong = syntaxErrorf(0, "")
 		}
-		if wrong != nil || len(b) > r.opts.Limits.Head && end == 0 || bytes.HasPrefix(b[:end], openCDATA) {
+		if wrong != nil || end > r.opts.Limits.Head || len(b) > r.opts.Limits.Head && end == 0 || bytes.HasPrefix(b[:end], openCDATA) {
 			return r.errorAt(ErrTrailing, 0, "something follows the root element: %s", r.quoteAhead())
 		}
 		if end > 0 {
@@ -122,7 +122,7 @@ func (r *tokenizer) skipBlanks() error {
 			if b[0] == '{' || b[0] == '[' {
 				kind = "JSON"
 			}
-			return r.errorAt(ErrNotFeed, 0, "the document is %s, not XML: %s", kind, r.quoteAhead())
+			return r.errorAt(ErrNotFeed, 0, "the document is %s, not XML", kind)
 		case len(b) > 1:
 			return nil
 		}
@@ -134,6 +134,17 @@ func (r *tokenizer) skipBlanks() error {
 			return r.endError(err)
 		}
 	}
+}
+
+// pieceBytes returns the unread bytes that show whether a piece of at most limit bytes ends. So
+// what is found in a piece that is too large does not depend on the number of bytes that were
+// read at once.
+func (r *tokenizer) pieceBytes(limit int) []byte {
+	b := r.in.unreadBytes()
+	if len(b) > limit {
+		b = b[:limit+1]
+	}
+	return b
 }
 
 // readMore reads more of a piece of at most limit bytes, of which the part before from
@@ -165,15 +176,13 @@ func (r *tokenizer) endError(err error) error {
 	return err
 }
 
-func (r *tokenizer) malformedError(err *syntaxError, limit int) error {
-	switch {
-	case err.at > limit:
-		return r.tooLargeError(limit)
-	case err.detail == tooManyAttributes:
+func (r *tokenizer) malformedError(err *syntaxError) error {
+	switch err.detail {
+	case tooManyAttributes:
 		return r.errorAt(ErrTooLarge, err.at, "%s: more than %d", err.detail, r.opts.Limits.Attributes)
-	case err.detail == tooDeep:
+	case tooDeep:
 		return r.errorAt(ErrTooLarge, err.at, "%s: more than %d levels", err.detail, r.opts.Limits.Depth)
-	case err.detail == tooManyChildren:
+	case tooManyChildren:
 		return r.errorAt(ErrTooLarge, err.at, "%s: more than %d", err.detail, mostChildren)
 	}
 	return r.errorAt(ErrMalformed, err.at, "%s", err.detail)
@@ -274,7 +283,7 @@ func (r *tokenizer) readElement(t tag, limit, outer int) error {
 		return nil
 	}
 	r.names = append(r.names[:0], span{1, t.nameEnd})
-	b, i := r.in.unreadBytes(), t.end
+	b, i := r.pieceBytes(limit), t.end
 	for {
 		// Text up to the next tag.
 		n := bytes.IndexByte(b[i:], '<')
@@ -282,24 +291,24 @@ func (r *tokenizer) readElement(t tag, limit, outer int) error {
 			if err := r.readMore(i, limit); err != nil {
 				return err
 			}
-			b = r.in.unreadBytes()
+			b = r.pieceBytes(limit)
 			continue
 		}
 		if n > 0 {
 			if err := r.scan.scanReferences(b, i, i+n); err != nil {
-				return r.malformedError(err, limit)
+				return r.malformedError(err)
 			}
 			i += n
 		}
 		end, done, err := r.readTag(b, i)
 		switch {
 		case err != nil:
-			return r.malformedError(err, limit)
+			return r.malformedError(err)
 		case end == 0:
 			if err := r.readMore(i, limit); err != nil {
 				return err
 			}
-			b = r.in.unreadBytes()
+			b = r.pieceBytes(limit)
 		case end > limit:
 			return r.tooLargeError(limit)
 		case done:

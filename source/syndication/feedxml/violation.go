@@ -1,10 +1,6 @@
 package feedxml
 
-import (
-	"fmt"
-
-	"github.com/feedbridge/feedbridge/feed"
-)
+import "github.com/feedbridge/feedbridge/feed"
 
 // The kinds of violation in a document. They do not stop the reading.
 const (
@@ -36,7 +32,7 @@ type violationLog struct {
 
 func (l *violationLog) violationf(kind, format string, args ...any) {
 	if len(l.list) < mostViolations {
-		l.list = append(l.list, feed.Violation{Kind: kind, Page: l.page, Detail: fmt.Sprintf(format, args...)})
+		l.list = append(l.list, feed.NewViolation(kind, l.page, format, args...))
 	}
 }
 

@@ -1,0 +1,100 @@
+package bridge
+
+import (
+	"context"
+	"time"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// copier copies batches from the source to the sink. It is owned by the steps.
+type copier struct {
+	feed, writer string
+	source       sourceSlot
+	sink         Sink
+	prefetch     prefetchOptions
+	// start is that of the feed, in its first step; nil later.
+	start *feedStart
+
+	known    *knownCheckpoint
+	failures *failures
+	report   *reporter
+}
+
+// begin prepares to copy from the checkpoint on, from which the sink has resumed.
+func (c *copier) begin(ctx context.Context, cp checkpoint.Checkpoint) error {
+	if err := c.source.openFor(ctx, cp, c.feed); err != nil {
+		return err
+	}
+	c.known.set(cp)
+	if !c.failures.failing {
+		// After an error the state does not change until a session works. A state that
+		// changes with every attempt would hide the error.
+		c.report.enterState(Status{State: Reading})
+	}
+	return nil
+}
+
+// copyAll copies from the newest cursor on until there is nothing new, and then returns true and
+// how long upstream wants not to be asked. It returns false if ctx ends before. It does not end
+// because the checkpoint was read long ago: batches that were read and not committed are dropped
+// only if the sink resumes before the next read, or their IDs would count as duplicates.
+//
+// A prefetcher reads, and this goroutine commits. The reading has ended when copyAll returns.
+func (c *copier) copyAll(ctx context.Context) (caughtUp bool, fresh time.Duration, err error) {
+	p := startPrefetching(ctx, c.source.source, c.known.newestCursor(), c.prefetch)
+	defer p.stop()
+	for ctx.Err() == nil {
+		batch, err := p.nextBatch(ctx)
+		if err != nil {
+			return false, 0, err
+		}
+		if err := c.commitBatch(ctx, batch, p.peekEntities); err != nil {
+			return false, 0, err
+		}
+		p.release()
+		if c.failures.end() {
+			c.report.enterState(Status{State: Reading})
+		}
+		if !batch.More {
+			return true, batch.Fresh, nil
+		}
+	}
+	return false, 0, nil
+}
+
+// commitBatch commits the batch, unless it has no entities and its cursor need not be
+// stored. next returns the entities of the next batch, or nil.
+func (c *copier) commitBatch(ctx context.Context, batch feed.Batch, next func() []feed.Entity) error {
+	last := c.known.last
+	if !c.known.needsCommit(batch) {
+		// If the process dies here, the next poll is made without the newest validators.
+		c.known.unstored, batch.Cursor = batch.Cursor, last.Cursor
+		c.report.batchSkipped(batch)
+		return nil
+	}
+	// Dead letters do not count: they are not in the topic.
+	published := len(batch.Entities) - feed.CountDead(batch.Entities)
+	cp := checkpoint.Checkpoint{
+		Feed:   c.feed,
+		Source: c.source.kind,
+		Cursor: batch.Cursor,
+		Count:  last.Count + uint64(published),
+		At:     time.Now(),
+		Writer: c.writer,
+		Moved:  last.Moved,
+	}
+	// A stop of the process does not cancel the commit: see the package comment. The sink
+	// bounds its time. If the process dies here, either all of the batch is published and
+	// cp is stored, or nothing is.
+	c.start.beginCommit()
+	if err := c.sink.Commit(context.WithoutCancel(ctx), batch.Entities, cp, next); err != nil {
+		return &sinkError{err, false}
+	}
+	c.start.end()
+	took := time.Since(cp.At)
+	c.known.set(cp)
+	c.report.batchCommitted(batch, published, took)
+	return nil
+}

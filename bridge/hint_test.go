@@ -1,0 +1,218 @@
+package bridge_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
+	"github.com/feedbridge/feedbridge/sink"
+)
+
+// hintedBridge is an idle bridge whose checkpoint is watched.
+func hintedBridge(topic *sinktest.Memory) (*bridge.Bridge, *countingSink, *diary) {
+	sink, seen := &countingSink{Sink: topic.Open(sinktest.Faults{})}, &diary{}
+	b := newBridge(upTo(3), sink)
+	b.Every, b.Observer, b.Writer = time.Minute, seen, "this copy"
+	b.Watched = func() bool { return true }
+	return b, sink, seen
+}
+
+func TestAWatchedCheckpointIsReadSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic sinktest.Memory
+		b, sink, _ := hintedBridge(&topic)
+		stop := start(t, b)
+		time.Sleep(time.Hour)
+		stop()
+		if sink.resumes.Load() < 6 || sink.resumes.Load() > 14 {
+			t.Errorf("the checkpoint was read %d times in an hour, want once in 5 to 10 minutes", sink.resumes.Load())
+		}
+	})
+}
+
+func TestAHintEndsTheWaitOfAnIdleCopy(t *testing.T) {
+	for name, lost := range map[string]bool{"hint": false, "lost hint": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var topic sinktest.Memory
+				b, _, seen := hintedBridge(&topic)
+				b.Every = 24 * time.Hour
+				stop := start(t, b)
+				time.Sleep(time.Minute)
+				for _, pause := range []bool{true, false} {
+					if _, err := bridge.SetPaused(t.Context(), topic.Open(sinktest.Faults{}), b.Feed, "a person", pause); err != nil {
+						t.Fatal(err)
+					}
+					most := 10*time.Minute + time.Second
+					if !lost {
+						b.Hint("a person")
+						most = 2 * time.Second
+					}
+					time.Sleep(most)
+					synctest.Wait()
+					if got := seen.last().State == bridge.Paused; got != pause {
+						t.Errorf("after %v the feed is %s, and paused should be %v", most, seen.last().State, pause)
+					}
+				}
+				stop()
+			})
+		})
+	}
+}
+
+func TestHintsOfOwnCommitsAreIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic sinktest.Memory
+		b, sink, _ := hintedBridge(&topic)
+		b.Hint("another copy") // before the start
+		stop := start(t, b)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		before := sink.resumes.Load()
+		b.Hint(b.Writer)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if sink.resumes.Load() != before {
+			t.Error("a hint of its own commit makes the bridge read the checkpoint")
+		}
+		for range 100 {
+			b.Hint("another copy")
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if got := sink.resumes.Load() - before; got != 1 {
+			t.Errorf("the checkpoint was read %d times after 100 hints at once, want once", got)
+		}
+		stop()
+		b.Hint("another copy") // after the stop
+	})
+}
+
+// What another copy has published is no reason to ask upstream.
+func TestACommitOfAnotherCopyCausesNoPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic sinktest.Memory
+		b, _, seen := hintedBridge(&topic)
+		var polls atomic.Int32
+		b.Open = newBridge(sourceFunc(func(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+			polls.Add(1)
+			return upTo(3)(ctx, after)
+		}), nil).Open
+		b.Every = 24 * time.Hour
+		stop := start(t, b)
+		time.Sleep(time.Minute)
+		before := polls.Load()
+		other := topic.Open(sinktest.Faults{})
+		cp, err := other.Resume(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cp.Cursor, cp.Count, cp.Writer = cursorAt(4), cp.Count+1, "another copy"
+		if err := other.Commit(t.Context(), entities(3, 4), cp, nil); err != nil {
+			t.Fatal(err)
+		}
+		b.Hint("another copy")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := polls.Load() - before; n != 0 {
+			t.Errorf("%d polls", n)
+		}
+		if got := seen.last().Checkpoint; string(got.Cursor) != "4" || seen.last().State != bridge.Idle {
+			t.Errorf("the feed is %s at %q, want idle at the other copy's cursor", seen.last().State, got.Cursor)
+		}
+		stop()
+	})
+}
+
+// slowSearch is a feed that takes 40 s to find its second entity.
+type slowSearch struct{ sourceFunc }
+
+func (s slowSearch) NextUpTo(ctx context.Context, after feed.Cursor, _ int) (feed.Batch, error) {
+	return s.Next(ctx, after)
+}
+
+// A batch that was read and not committed is read again only after the sink has resumed.
+func TestAWatchThatBeginsDuringAReadLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic sinktest.Memory
+		s := topic.Open(sinktest.Faults{})
+		source := slowSearch{func(_ context.Context, after feed.Cursor) (feed.Batch, error) {
+			switch string(after) {
+			case "":
+				return feed.Batch{Entities: entities(0, 1), Cursor: cursorAt(1), More: true}, nil
+			case "1":
+				time.Sleep(40 * time.Second)
+				return feed.Batch{Cursor: feed.Cursor("1, searched"), Equivalent: after, More: true}, nil
+			case "1, searched":
+				time.Sleep(100 * time.Millisecond)
+				return feed.Batch{Entities: entities(1, 2), Cursor: cursorAt(2)}, nil
+			}
+			return feed.Batch{Cursor: after}, nil
+		}}
+		b := newBridge(&sink.Gate{Source: source, IDs: s.IDs(), Fits: func(e []feed.Entity) (int, error) { return len(e), nil }, Log: discard}, s)
+		b.Every = time.Minute
+		begin, watched := time.Now(), false
+		b.Watched = func() bool {
+			if time.Since(begin) < 40*time.Second || watched {
+				return watched
+			}
+			time.Sleep(time.Second) // the next batch is read ahead
+			watched = true
+			return false
+		}
+		stop := start(t, b)
+		time.Sleep(10 * time.Minute)
+		stop()
+		if got := len(topic.Entities()); got != 2 {
+			t.Errorf("the topic has %d entities, want 2", got)
+		}
+	})
+}
+
+// A copy that lost a race leaves the feed to the winner for twice the interval. A hint does not make
+// it compete earlier.
+func TestAHintDoesNotEndStandby(t *testing.T) {
+	for name, writer := range map[string]string{"commit of another copy": "another copy", "reconnect": ""} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var topic sinktest.Memory
+				b, sink, seen := hintedBridge(&topic)
+				lost := false
+				b.Open = newBridge(sourceFunc(func(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+					if !lost { // another copy commits during the poll
+						lost = true
+						other := topic.Open(sinktest.Faults{})
+						_, err := other.Resume(ctx)
+						if err == nil {
+							cp := checkpoint.Checkpoint{Feed: b.Feed, Source: "test", Cursor: cursorAt(1), Count: 1, Writer: "another copy"}
+							err = other.Commit(ctx, entities(0, 1), cp, nil)
+						}
+						if err != nil {
+							t.Error(err)
+						}
+					}
+					return upTo(3)(ctx, after)
+				}), nil).Open
+				stop := start(t, b)
+				synctest.Wait()
+				if state := seen.last().State; state != bridge.Standby {
+					t.Fatalf("the feed is %s", state)
+				}
+				before := sink.resumes.Load()
+				b.Hint(writer)
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				if got := sink.resumes.Load(); got != before || seen.last().State != bridge.Standby {
+					t.Errorf("the feed is %s, and its checkpoint was read %d times", seen.last().State, got-before)
+				}
+				stop()
+			})
+		})
+	}
+}

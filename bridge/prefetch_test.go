@@ -1,0 +1,130 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
+)
+
+func TestReadingRunsAheadWithinItsBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic sinktest.Memory
+		read := 0
+		sink := &slowSink{topic.Open(sinktest.Faults{}), make(chan struct{}, 1), time.Hour}
+		b := newBridge(sourceFunc(func(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+			read++
+			return feed.Batch{
+				Entities: []feed.Entity{{ID: strconv.Itoa(read), Op: feed.Put, Body: make([]byte, 100)}},
+				Cursor:   cursorAt(read), More: true,
+			}, nil
+		}), sink)
+		b.ReadAhead = 1000
+		b.Limits = bridge.Limits{Entities: 1}
+		stop := start(t, b)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		// One is being committed, one is held, ten wait, one more is read.
+		if read < 10 || read > 14 {
+			t.Errorf("%d batches of 100 bytes were read with room for 1000 bytes", read)
+		}
+		stop()
+	})
+}
+
+func TestBatchesAtHandAreCommittedTogetherWithinTheLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic sinktest.Memory
+		inner := &slowSink{topic.Open(sinktest.Faults{}), make(chan struct{}, 1), time.Second}
+		sink := &countingSink{Sink: inner}
+		b := newBridge(upTo(100), sink)
+		b.Limits = bridge.Limits{Entities: 30}
+		b.ReadAhead = 1 << 20
+		stop := start(t, b)
+		time.Sleep(time.Minute)
+		stop()
+		if got := len(topic.Entities()); got != 100 {
+			t.Errorf("the topic has %d entities, want 100", got)
+		}
+		if slices.Max(sink.commits) != 30 || len(sink.commits) > 6 {
+			t.Errorf("the commits had %v entities, want 30 at most and as many as that", sink.commits)
+		}
+	})
+}
+
+// stagingSink delays a commit, and records the entities that were announced for the next one.
+type stagingSink struct {
+	bridge.Sink
+	announced []feed.Entity
+	commits   int
+	ahead     int // commits of the announced entities
+	t         *testing.T
+}
+
+func (s *stagingSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
+	s.commits++
+	if len(s.announced) > 0 {
+		s.ahead++
+		if len(entities) != len(s.announced) || &entities[0] != &s.announced[0] {
+			s.t.Errorf("a commit of %d entities, and %d others were announced", len(entities), len(s.announced))
+		}
+	}
+	time.Sleep(time.Second)
+	s.announced = next()
+	return s.Sink.Commit(ctx, entities, cp, nil)
+}
+
+func TestTheNextCommitIsAnnounced(t *testing.T) {
+	for name, test := range map[string]struct {
+		limits    bridge.Limits
+		readAhead int
+	}{
+		"commits are limited by entities":        {bridge.Limits{Entities: 30}, 1 << 20},
+		"commits are limited by what is read":    {bridge.Limits{}, 100},
+		"commits are limited by bytes and ahead": {bridge.Limits{Bytes: 100}, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var topic sinktest.Memory
+				sink := &stagingSink{Sink: topic.Open(sinktest.Faults{}), t: t}
+				b := newBridge(upTo(100), sink)
+				b.Limits, b.ReadAhead = test.limits, test.readAhead
+				stop := start(t, b)
+				time.Sleep(time.Minute)
+				stop()
+				if got := len(topic.Entities()); got != 100 {
+					t.Errorf("the topic has %d entities, want 100", got)
+				}
+				// The first commit has the first batch, and nothing was announced before it.
+				if sink.ahead != sink.commits-1 || sink.commits > 6 {
+					t.Errorf("%d of %d commits were announced", sink.ahead, sink.commits)
+				}
+			})
+		})
+	}
+}
+
+func TestWhatCameBeforeAnErrorIsPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic sinktest.Memory
+		stop := start(t, newBridge(sourceFunc(func(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+			if number(after) == 7 {
+				return feed.Batch{}, feed.Permanent(errors.New("broken here"))
+			}
+			return upTo(10)(ctx, after)
+		}), topic.Open(sinktest.Faults{})))
+		time.Sleep(time.Minute)
+		stop()
+		if got := len(topic.Entities()); got != 7 {
+			t.Errorf("the topic has %d entities, want the 7 before the error", got)
+		}
+	})
+}

@@ -1,0 +1,265 @@
+package bridge
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/retry"
+)
+
+const (
+	// A copy that lost a race leaves the feed to the winner for twice the poll interval,
+	// within these bounds.
+	minStandby = time.Second
+	maxStandby = 30 * time.Second
+	// The largest interval between two reads of the checkpoint by an idle copy, and the bounds
+	// of that interval while the checkpoint is watched. See [Bridge.Hint].
+	recheck           = 30 * time.Second
+	minWatchedRecheck = 5 * time.Minute
+	maxWatchedRecheck = 10 * time.Minute
+	// The time from a hint to the read of the checkpoint. A hint may come before the commit is
+	// stored, and several commits in this time need one read.
+	hintDelay = time.Second
+	// The longest wait between polls that an upstream can request.
+	maxFresh = time.Hour
+	// After the bus is reachable again, its feeds retry at random times within this time, or
+	// later if their Pacer delays them, so that many of them do not retry at once.
+	spread = time.Second
+)
+
+// waiter decides how long the bridge waits between two steps, and in which state. It is owned by
+// the steps.
+//
+// During a wait the checkpoint is read now and then, because a person or another copy may have
+// moved it. What that read means is decided by continueWait, for each state.
+type waiter struct {
+	schedule pollSchedule
+	watched  func() bool // [Bridge.Watched]
+	paced    pacedFeed
+	wakeStep func() // makes the next step begin
+
+	known    *knownCheckpoint
+	failures *failures
+	report   *reporter
+
+	// wait is the present one, or the last one.
+	wait wait
+}
+
+// wait is a wait between two steps. The zero wait is over.
+type wait struct {
+	status Status
+	// next is when the next step is due. If that is before status.Until, it reads the
+	// checkpoint, which may end the wait. In the states Standby and Paused only the checkpoint
+	// ends the wait.
+	next time.Time
+	// reconnected ends a wait after an error of the sink when it is closed; nil for any other.
+	reconnected <-chan struct{}
+	// cancel ends the goroutine that waits for reconnected; nil if there is none.
+	cancel context.CancelFunc
+}
+
+// isOver reports whether the wait is over without regard to the checkpoint.
+func (w *waiter) isOver() bool {
+	s := w.wait.status
+	return s.State != Standby && s.State != Paused && !time.Now().Before(s.Until)
+}
+
+// timeLeft returns the time until the next step is due.
+func (w *waiter) timeLeft() time.Duration {
+	select {
+	case <-w.wait.reconnected:
+		// Each time the bus is reachable, even for a second, there is an attempt at once.
+		w.failures.restartBackoff()
+		w.wait.reconnected = nil
+		// Feeds that failed together would try again together, so all of them get a time.
+		w.wait.next = time.Now().Add(max(rand.N(spread), w.paced.takePlace()))
+		w.wait.status.Until = w.wait.next
+	default:
+	}
+	return time.Until(w.wait.next)
+}
+
+// beginStart returns the time until the feed may start, because too many others are starting. If
+// that is zero, the end of the start must be called after the step. A feed that has started may
+// always go on.
+func (w *waiter) beginStart() (start *feedStart, left time.Duration) {
+	if w.wait.status.State != Starting {
+		return nil, 0
+	}
+	start, left = w.paced.pacer.begin()
+	if left > 0 {
+		until := time.Now().Add(left)
+		w.startWait(Status{State: Starting, Until: until}, until)
+	}
+	return start, left
+}
+
+// startWait enters the state and waits until next.
+func (w *waiter) startWait(s Status, next time.Time) {
+	w.endWait()
+	w.wait = wait{status: s, next: next}
+	w.report.enterState(s)
+}
+
+// endWait ends the wait, and the goroutine that it may have.
+func (w *waiter) endWait() {
+	if w.wait.cancel != nil {
+		w.wait.cancel()
+	}
+	w.wait = wait{}
+}
+
+// waitForPoll waits until the next poll. fresh is how long upstream wants not to be asked.
+func (w *waiter) waitForPoll(fresh time.Duration) {
+	every := w.schedule.every
+	if fresh = min(fresh, maxFresh); fresh > every {
+		w.waitFor(Status{State: Idle}, jitter(fresh))
+		return
+	}
+	now, most := time.Now(), min(every, recheck)
+	w.waitFor(Status{State: Idle}, w.schedule.nextPoll(now).Sub(now)+retry.Jitter(most)-most)
+}
+
+// waitFor enters the state and waits for d. Meanwhile the checkpoint is read when it may have
+// changed.
+func (w *waiter) waitFor(s Status, d time.Duration) {
+	next := d
+	if d > recheck {
+		next = min(d, w.recheckAfter(s.State))
+	}
+	now := time.Now()
+	s.Until = now.Add(d)
+	w.startWait(s, now.Add(next))
+}
+
+// waitAfterError reports the error and waits before the next attempt. After an error of the
+// sink the wait ends when reconnected is closed. ctx is that of the turn.
+func (w *waiter) waitAfterError(ctx context.Context, err error, reconnected <-chan struct{}) {
+	state, backoff := w.failures.countFailure(err)
+	s, d := Status{State: state, Err: err, Attempt: w.failures.attempts()}, jitter(backoff)
+	w.report.logRetry(s, d)
+	w.waitFor(s, d)
+	if reconnected == nil || !IsSinkError(err) {
+		return // otherwise upstream may have requested the wait
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	w.wait.reconnected, w.wait.cancel = reconnected, cancel
+	go func() {
+		select {
+		case <-reconnected:
+			w.wakeStep()
+		case <-ctx.Done():
+		}
+	}()
+}
+
+// waitInStandby waits as long as another copy, which won the race, moves the checkpoint.
+func (w *waiter) waitInStandby(lost error) {
+	if w.wait.status.State != Standby {
+		w.report.logStandby(lost)
+	}
+	until := time.Now().Add(retry.Jitter(min(max(2*w.schedule.every, minStandby), maxStandby)))
+	w.startWait(Status{State: Standby, Err: lost, Until: until}, until)
+}
+
+// waitWhilePaused waits as long as the checkpoint is paused. The source has been released.
+func (w *waiter) waitWhilePaused(cp checkpoint.Checkpoint) {
+	w.known.set(cp)
+	w.startWait(Status{State: Paused}, time.Now().Add(w.recheckAfter(Paused)))
+}
+
+// takeHint moves the next read of the checkpoint forward if there was a hint. In Standby the
+// other copy is expected to commit.
+func (w *waiter) takeHint(h hint) {
+	delay := retry.Jitter(hintDelay)
+	switch state := w.wait.status.State; {
+	case h == hintNone || state == "" || state == Starting || state == Standby:
+		return
+	case h == hintAll:
+		delay = max(delay, w.paced.takePlace())
+	}
+	w.known.doubt()
+	if next := time.Now().Add(delay); next.Before(w.wait.next) {
+		w.wait.next = next
+	}
+}
+
+// isKnown reports whether the sink has proved so recently that its checkpoint is the last one that
+// it need not be read before a poll.
+func (w *waiter) isKnown() bool {
+	limit := recheck
+	if w.watched != nil && w.watched() {
+		limit = maxWatchedRecheck
+	}
+	return w.known.isConfirmed(limit)
+}
+
+// recheckAfter returns the time until the checkpoint is read again in a state. After an error
+// that shows whether the topic works again, of which there is no hint.
+func (w *waiter) recheckAfter(s State) time.Duration {
+	if (s == Idle || s == Paused) && w.watched != nil && w.watched() {
+		return minWatchedRecheck + rand.N(maxWatchedRecheck-minWatchedRecheck)
+	}
+	return retry.Jitter(recheck)
+}
+
+// continueWait decides, after Resume has returned cp or err, whether the wait goes on. If the
+// checkpoint is not the one that this copy has seen last, another copy has committed or a person
+// has moved it. Then the sink would accept a commit that continues from an older cursor, so the
+// wait does not go on as it is.
+func (w *waiter) continueWait(cp checkpoint.Checkpoint, err error) (again bool, _ error) {
+	now, changed := &w.wait, err == nil && w.known.differsFrom(cp)
+	switch state := now.status.State; {
+	case w.isOver():
+		return false, err
+	case state == Retrying || state == Halted:
+		// A stream can come back without a reconnect, so a Resume that works ends the wait
+		// after an error of Resume.
+		if changed || err == nil && isResumeError(now.status.Err) {
+			return false, nil
+		}
+	case err != nil:
+		return false, err
+	case state == Standby:
+		if !changed {
+			return false, nil
+		}
+		w.known.set(cp)
+		w.waitInStandby(now.status.Err)
+		return true, nil
+	case state == Paused:
+		switch {
+		case !cp.IsPaused() || cp.Feed != w.schedule.feed:
+			return false, nil
+		case changed:
+			w.waitWhilePaused(cp)
+			return true, nil
+		}
+		now.next = time.Now().Add(w.recheckAfter(Paused))
+		return true, nil
+	case changed && !w.known.isSuccessor(cp):
+		return false, nil
+	case changed:
+		// Another copy has published entities. This one polls at its own time, from the new cursor.
+		w.known.set(cp)
+		w.report.enterState(now.status)
+	default:
+		w.known.confirmLast()
+	}
+	recheckAt := time.Now().Add(w.recheckAfter(now.status.State))
+	if now.next = now.status.Until; recheckAt.Before(now.next) {
+		now.next = recheckAt
+	}
+	return true, nil
+}
+
+// jitter returns a random duration near d, unless that is long.
+func jitter(d time.Duration) time.Duration {
+	if d > recheck {
+		return d
+	}
+	return retry.Jitter(d)
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// chart is a bar chart: for each group, such as a size of entities, one bar for each series.
+type chart struct {
+	title, subtitle string
+	series          []string
+	groups          []chartGroup
+}
+
+// chartGroup has one value for each series.
+type chartGroup struct {
+	name   string
+	values []float64 // 0 or more
+}
+
+// The layout, in pixels.
+const (
+	chartWidth  = 720
+	chartLeft   = 80  // of the bars
+	chartRoom   = 520 // of the longest bar
+	chartTop    = 84
+	barHeight   = 18
+	groupMargin = 16
+)
+
+// chartColors are distinguishable in print and by the colour-blind, on light and dark pages.
+var chartColors = []string{"#2f6fab", "#d9822b", "#5b9c5b", "#8a6bb1"}
+
+// svg returns the chart as SVG. The same chart has the same bytes.
+func (c chart) svg() []byte {
+	longest := 0.0
+	for _, g := range c.groups {
+		for _, v := range g.values {
+			longest = max(longest, v)
+		}
+	}
+	height := chartTop + len(c.groups)*(len(c.series)*barHeight+groupMargin)
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" font-family="sans-serif" font-size="13">`+"\n", chartWidth, height)
+	fmt.Fprintf(&b, "<title>%s</title>\n", html.EscapeString(c.title))
+	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", chartWidth, height)
+	text := func(x, y int, attributes, text string) {
+		fmt.Fprintf(&b, `<text x="%d" y="%d"%s>%s</text>`+"\n", x, y, attributes, html.EscapeString(text))
+	}
+	text(16, 24, ` font-size="16" font-weight="bold"`, c.title)
+	text(16, 44, ` fill="#555555"`, c.subtitle)
+	x := 16
+	for i, name := range c.series {
+		fmt.Fprintf(&b, `<rect x="%d" y="56" width="12" height="12" fill="%s"/>`+"\n", x, chartColors[i%len(chartColors)])
+		text(x+18, 67, "", name)
+		x += 40 + 8*len(name)
+	}
+	y := chartTop
+	for _, g := range c.groups {
+		text(chartLeft-8, y+len(c.series)*barHeight/2+5, ` text-anchor="end"`, g.name)
+		for i, v := range g.values {
+			width := 0
+			if longest > 0 {
+				width = int(v / longest * chartRoom)
+			}
+			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" fill="%s"/>`+"\n", chartLeft, y+1, width, barHeight-2, chartColors[i%len(chartColors)])
+			text(chartLeft+width+6, y+barHeight-5, "", groupDigits(int(v+0.5)))
+			y += barHeight
+		}
+		y += groupMargin
+	}
+	b.WriteString("</svg>\n")
+	return b.Bytes()
+}
+
+// groupDigits returns a number of 0 or more with commas between groups of three digits.
+func groupDigits(n int) string {
+	digits := fmt.Sprint(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// writeChart writes a chart to a file of the directory BENCH_CHARTS, if it is set.
+func writeChart(b *testing.B, file string, c chart) {
+	dir := os.Getenv("BENCH_CHARTS")
+	if dir == "" || len(c.groups) == 0 {
+		return
+	}
+	c.subtitle = fmt.Sprintf("entities per second, medians, %s", time.Now().UTC().Format(time.DateOnly))
+	if err := os.WriteFile(filepath.Join(dir, file), c.svg(), 0o644); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func TestChartIsWrittenAsSVG(t *testing.T) {
+	t.Parallel()
+	c := chart{
+		title: "A <title>", subtitle: "below & it", series: []string{"floor", "feedbridge"},
+		groups: []chartGroup{{"100B", []float64{100_000, 92_345.6}}, {"1KiB", []float64{50_000, 0}}},
+	}
+	got := string(c.svg())
+	for _, want := range []string{
+		`<title>A &lt;title&gt;</title>`, "below &amp; it",
+		`<rect x="80" y="85" width="520" height="16" fill="#2f6fab"/>`, ">100,000<",
+		`<rect x="80" y="103" width="480" height="16" fill="#d9822b"/>`, ">92,346<",
+		`<rect x="80" y="137" width="260" height="16" fill="#2f6fab"/>`, ">50,000<",
+		`<rect x="80" y="155" width="0" height="16" fill="#d9822b"/>`, ">0<",
+		`viewBox="0 0 720 188"`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the chart has no %q:\n%s", want, got)
+		}
+	}
+	if again := string(c.svg()); again != got {
+		t.Errorf("the same chart differs:\n%s\n%s", got, again)
+	}
+	if empty := string(chart{series: c.series, groups: []chartGroup{{"1KiB", []float64{0, 0}}}}.svg()); strings.Contains(empty, "NaN") {
+		t.Errorf("a chart without rates:\n%s", empty)
+	}
+}
+
+func TestGroupDigits(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1_234_567: "1,234,567", 123_456: "123,456"} {
+		if got := groupDigits(n); got != want {
+			t.Errorf("groupDigits(%d) = %q, want %q", n, got, want)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+//go:build integration && unix
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// manyFeeds is for what is a matter of chance with few feeds.
+const manyFeeds = 300
+
+// someFeeds returns the number of feeds for tests of what happens to each of them.
+func someFeeds() int {
+	if testing.Short() {
+		return 60
+	}
+	return manyFeeds
+}
+
+func TestFleetSharesTheFeeds(t *testing.T) {
+	onEachBus(t, func(t *testing.T, bus fleetBus) {
+		f, owners := startThree(t, bus, manyFeeds)
+		load := map[int]int{}
+		for _, c := range owners {
+			load[c]++
+		}
+		for c, n := range load {
+			if n < manyFeeds/3*8/10 || n > manyFeeds/3*12/10 {
+				t.Errorf("copy %d runs %d of %d feeds, want a third within 20%%", c, n, manyFeeds)
+			}
+		}
+
+		intervals := 8
+		if testing.Short() {
+			intervals = 3
+		}
+		f.awaitPolls(1) // by then no copy polls what it ran when it was alone
+		took := f.awaitPolls(intervals)
+		sum, most := 0, 0
+		for name, feed := range f.feeds {
+			for c, n := range feed.takePolls() {
+				sum, most = sum+n, max(most, n)
+				if c != owners[name] {
+					t.Errorf("%s was polled %d times by copy %d, and copy %d runs it", name, n, c, owners[name])
+				}
+			}
+		}
+		rate := float64(sum) / manyFeeds / (float64(took) / float64(fleetEvery))
+		t.Logf("polls per interval: %.3f on average; in %v a feed had %d to %d", rate, took.Round(time.Millisecond), intervals, most)
+		// Two copies would poll twice as often. Polls of the interval before may have been late, which
+		// is a larger part of fewer intervals.
+		limit := 1.1
+		if testing.Short() {
+			limit = 1.4
+		}
+		if rate > limit {
+			t.Errorf("upstreams are polled %.2f times per interval, want once", rate)
+		}
+		if now, ok := f.owners(); !ok || !maps.Equal(now, owners) {
+			t.Error("feeds have moved though no copy joined or left")
+		}
+
+		f.grow()
+		f.start("")
+		moved := 0
+		for feed, c := range f.awaitOwners("four copies share the feeds") {
+			if c != owners[feed] {
+				moved++
+			}
+		}
+		t.Logf("%d of %d feeds have moved", moved, manyFeeds)
+		if moved > manyFeeds/4+manyFeeds/10 {
+			t.Errorf("%d of %d feeds have moved, want at most a quarter and 10%%", moved, manyFeeds)
+		}
+		f.grow()
+		f.checkTopics()
+	})
+}
+
+func TestFleetRunsTheFeedsOfAKilledCopy(t *testing.T) {
+	onEachBus(t, func(t *testing.T, bus fleetBus) {
+		f, _ := startThree(t, bus, someFeeds())
+		stop := f.keepGrowing()
+		f.awaitPolls(2)
+		victim := f.copies[1]
+		feeds := f.running(victim)
+		if err := victim.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		f.remove(victim)
+		f.awaitFeeds(fmt.Sprintf("after kill -9 the others run its %d feeds (goal 20s)", len(feeds)), feeds)
+		stop()
+		f.grow()
+		f.awaitOwners("two copies share the feeds")
+		f.checkTopics()
+	})
+}
+
+func TestFleetRunsTheFeedsOfACopyThatStops(t *testing.T) {
+	onEachBus(t, func(t *testing.T, bus fleetBus) {
+		f, _ := startThree(t, bus, someFeeds())
+		stop := f.keepGrowing()
+		f.awaitPolls(2)
+		victim := f.copies[1]
+		feeds := f.running(victim)
+		began := time.Now()
+		if err := victim.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		f.remove(victim)
+		if err := victim.cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+		ended := time.Since(began)
+		t.Logf("the copy has ended after %v", ended.Round(10*time.Millisecond))
+		ended += f.awaitFeeds(fmt.Sprintf("after its end the others run its %d feeds", len(feeds)), feeds)
+		t.Logf("%v after SIGTERM the others run its feeds (goal 3s)", ended.Round(10*time.Millisecond))
+		stop()
+		f.grow()
+		f.awaitOwners("two copies share the feeds")
+		f.checkTopics()
+	})
+}
+
+func TestFleetCopyThatWasFrozenJoinsAgain(t *testing.T) {
+	onEachBus(t, func(t *testing.T, bus fleetBus) {
+		f, before := startThree(t, bus, someFeeds())
+		frozen := f.copies[1]
+		feeds := f.running(frozen)
+		f.grow()
+		if err := frozen.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		all := f.copies
+		f.remove(frozen)
+		began := time.Now()
+		f.awaitFeeds(fmt.Sprintf("the others run the %d feeds of a frozen copy", len(feeds)), feeds)
+		f.grow()
+		f.checkTopics() // the others have committed
+		if !testing.Short() {
+			waitFor(t, time.Minute-time.Since(began))
+		}
+		f.copies = all
+		if err := frozen.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		f.grow()
+		after := f.awaitOwners("the copy is a member again")
+		// A consumer group gives the copy other partitions than it had.
+		if _, ok := bus.(*fleetNATS); ok && !maps.Equal(before, after) {
+			t.Error("the feeds are not where they were before")
+		}
+		f.checkTopics()
+	})
+}
+
+func TestFleetMovesNothingWhenTheBusRestarts(t *testing.T) {
+	// Longer than the time limits of members on both buses.
+	const outage = 15 * time.Second
+	onEachBus(t, func(t *testing.T, bus fleetBus) {
+		f, before := startThree(t, bus, someFeeds())
+		bus.kill()
+		f.grow()
+		waitFor(t, outage)
+		bus.start()
+		began := time.Now()
+		f.await(fleetPatience, "all feeds run again", func() bool {
+			owners, ok := f.owners()
+			for feed, c := range owners {
+				if c != before[feed] {
+					t.Errorf("%v after the start of the bus copy %d runs %s, which copy %d had", time.Since(began), c, feed, before[feed])
+				}
+			}
+			return t.Failed() || ok && time.Since(began) > outage
+		})
+		f.checkTopics()
+	})
+}
+
+func TestFleetIsUpgradedCopyByCopy(t *testing.T) {
+	onEachBus(t, func(t *testing.T, bus fleetBus) {
+		f, _ := startThree(t, bus, someFeeds())
+		old := slices.Clone(f.copies)
+		maps.Copy(f.feeds, f.spare)
+		gone := f.feeds["feed-000"]
+		delete(f.feeds, "feed-000")
+		for _, c := range old {
+			f.grow()
+			if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			f.remove(c)
+			_ = c.cmd.Wait()
+			f.start("log: {level: debug}\n")
+		}
+		f.awaitOwners("three new copies share the new feeds")
+		f.grow()
+		f.checkTopics()
+		gone.takePolls()
+		f.awaitPolls(2)
+		if polls := gone.takePolls(); len(polls) > 0 {
+			t.Errorf("a feed is polled that is not configured any more: %v", polls)
+		}
+	})
+}

@@ -1,0 +1,201 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/feedbridge/feedbridge/admin"
+	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/fleet"
+	"github.com/feedbridge/feedbridge/retry"
+)
+
+// membership decides which feeds this copy runs. A nil membership means all of them.
+type membership struct {
+	self string
+	cfg  config.Fleet
+	log  *slog.Logger
+	view *admin.Fleet
+	// topics are those of the configured feeds.
+	topics atomic.Pointer[fleet.Topics]
+	// assignment is the last one; nil before the first. It is guarded by daemon.mu.
+	assignment *fleet.Assignment
+}
+
+// newMembership returns nil if no fleet is configured.
+func newMembership(cfg *config.Config, self string, log *slog.Logger) *membership {
+	if cfg.Fleet == nil {
+		return nil
+	}
+	m := &membership{
+		self: self, cfg: *cfg.Fleet, log: log.With("fleet", cfg.Fleet.Name),
+		view: admin.NewFleet(cfg.Fleet.Name, cfg.Fleet.Bus),
+	}
+	m.configure(cfg)
+	return m
+}
+
+// configure takes the feeds of a configuration.
+func (m *membership) configure(cfg *config.Config) {
+	if m == nil {
+		return
+	}
+	var topics []string
+	for _, f := range cfg.Feeds {
+		topics = append(topics, f.To.Topic)
+	}
+	m.topics.Store(fleet.NewTopics(topics))
+}
+
+// isOwner reports whether this copy runs a feed. Before the first assignment it runs none.
+func (m *membership) isOwner(f config.Feed) bool {
+	return m == nil || m.assignment != nil && m.assignment.Owns(f.To.Topic)
+}
+
+// adminFleet returns the fleet as the admin server shows it; nil without a fleet.
+func (m *membership) adminFleet() *admin.Fleet {
+	if m == nil {
+		return nil
+	}
+	return m.view
+}
+
+// newMember returns the membership on a connection.
+func (m *membership) newMember(c *connection, cfg *config.Config) fleetMember {
+	o := fleetOptions{name: m.cfg.Name, self: m.self, topics: m.topics.Load}
+	for _, f := range cfg.Feeds {
+		if f.To.Bus == m.cfg.Bus {
+			o.feeds = append(o.feeds, f.To)
+		}
+	}
+	return c.member(o)
+}
+
+const (
+	// Waits after errors of the membership double from the first to the second.
+	minFleetRetry = 5 * time.Second
+	maxFleetRetry = time.Minute
+	// fleetLeave limits how long a stop waits until this copy has left the fleet.
+	fleetLeave = 4 * time.Second
+)
+
+// joinFleet takes part in the fleet, if there is one, until leave is called, which returns
+// when this copy has left, or after a few seconds.
+func (d *daemon) joinFleet(ctx context.Context) (leave func()) {
+	if d.membership == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		d.takePart(ctx)
+	}()
+	return func() {
+		cancel()
+		select {
+		case <-left:
+		case <-time.After(fleetLeave):
+		}
+	}
+}
+
+// takePart takes part in the fleet until ctx ends. A reload may replace the connection.
+func (d *daemon) takePart(ctx context.Context) {
+	m := d.membership
+	backoff := retry.Backoff{Min: minFleetRetry, Max: maxFleetRetry}
+	var member fleetMember
+	var using *connection // of member
+	for ctx.Err() == nil {
+		began := time.Now()
+		conn, err := d.buses.Load().byName[m.cfg.Bus].open(ctx)
+		if err == nil && (member == nil || conn != using) {
+			using = conn
+			member = m.newMember(conn, d.config())
+		}
+		if err == nil {
+			err = member.Run(ctx, d.assign)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		wait := time.Second
+		if errors.Is(err, feed.ErrPermanent) {
+			if time.Since(began) > maxFleetRetry {
+				backoff = retry.Backoff{Min: minFleetRetry, Max: maxFleetRetry}
+			}
+			wait = backoff.Next()
+			m.view.Failed(err)
+			m.log.Error("this copy cannot take part in the fleet", "error", err, "retry_in", wait)
+		}
+		_ = retry.Sleep(ctx, wait)
+	}
+}
+
+// config returns the configuration in use.
+func (d *daemon) config() *config.Config {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.cfg
+}
+
+// feedElsewhere returns a configured feed that this copy does not run, the member that does, if it
+// is known, and the feed's bus.
+func (d *daemon) feedElsewhere(name string) (f config.Feed, owner string, b *bus, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f, ok = d.cfg.Feeds[name]
+	if !ok || d.feeds.running[name] != nil {
+		return f, "", nil, false
+	}
+	if a := d.membership.assignment; a != nil {
+		owner = a.Owner(f.To.Topic)
+	}
+	return f, owner, d.buses.Load().byName[f.To.Bus], true
+}
+
+// handOver limits how long an assignment waits for the commits in flight of feeds that this copy
+// runs no longer.
+const handOver = 5 * time.Second
+
+// assign starts the feeds that this copy owns, and stops the others. It returns when their commits
+// in flight have ended, or after handOver. A commit that hangs, as on another bus that does not
+// answer, keeps neither a reload nor the next assignment waiting.
+func (d *daemon) assign(a fleet.Assignment) {
+	timer := time.NewTimer(handOver)
+	defer timer.Stop()
+	select {
+	case <-d.changeFeeds(a):
+	case <-timer.C:
+		d.membership.log.Warn("feeds that another member of the fleet runs now still commit; the fence keeps their topics exact", "waited", handOver)
+	}
+}
+
+// changeFeeds is assign, and closes ended when the commits in flight have ended.
+func (d *daemon) changeFeeds(a fleet.Assignment) (ended <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ctx.Err() != nil {
+		return d.feeds.release(nil) // all feeds are being stopped
+	}
+	gained := map[string]*runningFeed{}
+	var lost []string
+	for name, f := range d.cfg.Feeds {
+		switch owned, running := a.Owns(f.To.Topic), d.feeds.running[name] != nil; {
+		case owned && !running:
+			// Before the new assignment is shown: it follows another member.
+			gained[name] = d.feeds.prepare(name, f, d.buses.Load().byName[f.To.Bus])
+		case !owned && running:
+			lost = append(lost, name)
+		}
+	}
+	d.membership.assignment = &a
+	d.membership.view.Assigned(a)
+	d.feeds.startAll(d.ctx, gained)
+	d.membership.log.Info("the feeds of the fleet were assigned", "members", len(a.Members), "feeds", len(d.feeds.running)-len(lost), "gained", len(gained), "lost", len(lost))
+	return d.feeds.release(lost)
+}

@@ -1,0 +1,73 @@
+package sinktest
+
+import (
+	"fmt"
+	"testing"
+	"unsafe"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// memoryReused writes to the memory of entities as soon as their commit has succeeded, as a
+// source does that reads the next page into it. Nothing that the sink keeps, or still sends, may
+// refer to it.
+func memoryReused(t *testing.T, topic Topic) {
+	s := topic.Open()
+	resume(t, s)
+	const n = 20
+	entities, overwrite := sharingMemory(0, n)
+	for from := 0; from < 5*n; from += n {
+		next, overwriteNext := sharingMemory(from+n, n)
+		if err := s.Commit(t.Context(), entities, At(from+n), func() []feed.Entity { return next }); err != nil {
+			t.Fatal(err)
+		}
+		overwrite()
+		entities, overwrite = next, overwriteNext
+	}
+	wantFeed(t, topic, 5*n)
+	for i := range 5 * n {
+		id := fmt.Sprintf("<%d@feed.example.com>", i)
+		if mark, _ := s.IDs().Mark(id); mark != markOf(i) {
+			t.Errorf("the mark of %s is %q", id, mark)
+		}
+		if markOf(i) == "" && i >= 5*n-min(topic.Window, n) && s.IDs().Add(id) {
+			t.Errorf("the sink does not know %s", id)
+		}
+	}
+	s.IDs().Rollback()
+}
+
+func markOf(i int) string {
+	if i%3 == 0 {
+		return fmt.Sprintf("v1;%d", i)
+	}
+	return ""
+}
+
+// sharingMemory returns n entities of the feed of [Entities], every third with a mark, and a
+// function that overwrites the memory of all of them.
+func sharingMemory(from, n int) (entities []feed.Entity, overwrite func()) {
+	var memory [][]byte
+	share := func(text string) string {
+		b := []byte(text)
+		memory = append(memory, b)
+		return unsafe.String(unsafe.SliceData(b), len(b))
+	}
+	entities = Entities(from, n)
+	for i := range entities {
+		e := &entities[i]
+		e.ID, e.Page, e.Mark = share(e.ID), share(e.Page), share(markOf(from+i))
+		memory = append(memory, e.Body)
+		for k := range e.Header {
+			e.Header[k] = feed.Field{Name: share(e.Header[k].Name), Value: share(e.Header[k].Value)}
+		}
+	}
+	return entities, func() {
+		for _, b := range memory {
+			for i := range b {
+				b[i] = '#'
+			}
+		}
+		clear(entities)
+	}
+}

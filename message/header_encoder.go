@@ -1,0 +1,57 @@
+package message
+
+import (
+	"slices"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// HeaderEncoder returns the headers of one message after the other. The entities of a feed mostly
+// have the same header names in the same order, so it keeps the headers of the last message and
+// replaces the values in them. That takes a third of the processor time of [AppendHeader].
+//
+// It refers to the headers of the last entity, so the memory of an entity must not be used again
+// between two calls. It is for one goroutine at a time.
+type HeaderEncoder struct {
+	feedName string
+	fields   feed.Header // of the last message
+	// own are the headers of the last entity, with which fields begins. They are nil if fields
+	// cannot be used again.
+	own feed.Header
+}
+
+// NewHeaderEncoder returns an encoder for entities of a feed.
+func NewHeaderEncoder(feedName string) *HeaderEncoder { return &HeaderEncoder{feedName: feedName} }
+
+// Encode returns what [Header] does. The slice is valid until the next call, and its fields must not
+// be changed. sameNames reports that the message before had the same names in the same order.
+func (h *HeaderEncoder) Encode(e *feed.Entity) (header feed.Header, sameNames bool) {
+	isUnmarked := h.feedName != "" && e.Page != "" && e.Mark == "" && e.Trace == ""
+	if isUnmarked && h.own != nil && haveSameNames(h.own, e.Header) {
+		for i := range e.Header {
+			h.fields[i].Value = e.Header[i].Value
+		}
+		h.fields[len(e.Header)+1].Value = e.Page
+		h.own = e.Header
+		return h.fields, true
+	}
+	var isComplete bool
+	h.fields, isComplete = appendHeader(slices.Grow(h.fields[:0], len(e.Header)+6), h.feedName, e)
+	h.own = nil
+	if isUnmarked && isComplete {
+		h.own = e.Header
+	}
+	return h.fields, false
+}
+
+func haveSameNames(a, b feed.Header) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].Name != b[i].Name {
+			return false
+		}
+	}
+	return true
+}

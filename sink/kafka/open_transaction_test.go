@@ -1,0 +1,155 @@
+package kafka_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
+	"github.com/feedbridge/feedbridge/sink/kafka"
+)
+
+// begin leaves a transaction open that has a record on a partition.
+func begin(t testing.TB, c *kfake.Cluster, id string, records ...*kgo.Record) *kgo.Client {
+	t.Helper()
+	cl, _ := admin(t, c, kgo.TransactionalID(id), kgo.TransactionTimeout(time.Minute))
+	if err := cl.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cl.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	return cl
+}
+
+// beside is a record beside the checkpoint of orders.
+func beside(t testing.TB, c *kfake.Cluster) *kgo.Record {
+	t.Helper()
+	for _, p := range c.PartitionInfos("feedbridge.checkpoints") {
+		if p.HighWatermark > 0 {
+			return &kgo.Record{Topic: "feedbridge.checkpoints", Partition: p.Partition, Key: []byte("shop.others/others"), Value: checkpoint.Encode(sinktest.At(1))}
+		}
+	}
+	t.Fatal("there is no checkpoint")
+	return nil
+}
+
+func TestCopyDiedWithinATransaction(t *testing.T) {
+	t.Parallel()
+	for name, records := range map[string]func(*kgo.Record) []*kgo.Record{
+		"with entities alone": func(*kgo.Record) []*kgo.Record {
+			return []*kgo.Record{{Topic: "shop.orders", Value: []byte("torn")}}
+		},
+		"with its checkpoint": func(cp *kgo.Record) []*kgo.Record {
+			cp.Key = []byte("shop.orders/orders")
+			return []*kgo.Record{{Topic: "shop.orders", Value: []byte("torn")}, cp}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				c := startCluster(t)
+				cfg := configFor(c)
+				s := connect(t, cfg).Sink(orders())
+				resume(t, s)
+				commit(t, s, 0, 2)
+				begin(t, c, transactionalID, records(beside(t, c))...)
+				if cp := resume(t, s); cp.Count != 2 {
+					t.Errorf("checkpoint %+v, want that of the commit", cp)
+				}
+				commit(t, s, 2, 3)
+				wantFeed(t, s, 3)
+			})
+		})
+	}
+}
+
+func TestTransactionOfAnotherProgramHoldsTheCheckpointsBack(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t)
+		cfg := configFor(c)
+		cfg.Timeout = 5 * time.Second
+		living, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
+		resume(t, living)
+		commit(t, living, 0, 2)
+		resume(t, idle)
+		theirs := begin(t, c, "someone's", beside(t, c))
+		// Nobody can see this commit until theirs has ended.
+		commit(t, living, 2, 4)
+		wantError(t, idle.Commit(t.Context(), sinktest.Entities(900, 2), sinktest.At(4), nil), false, nil,
+			"of feedbridge.checkpoints is held back by a transaction of \"someone's\"")
+		_, err := idle.Resume(t.Context())
+		wantError(t, err, false, nil, "is held back by a transaction of \"someone's\"", "at its transaction timeout")
+		if err := theirs.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+			t.Fatal(err)
+		}
+		if cp := resume(t, idle); cp.Count != 4 {
+			t.Errorf("checkpoint %+v, want the newest", cp)
+		}
+		commit(t, idle, 4, 5)
+		wantFeed(t, idle, 5)
+	})
+}
+
+func TestResumeLeavesALivingCopyAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t)
+		cfg := configFor(c)
+		living, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
+		resume(t, living)
+		ids := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Observe: true, Count: -1})
+		for n := range 10 {
+			commit(t, living, n, n+1)
+			if cp := resume(t, idle); cp.Count != uint64(n+1) {
+				t.Errorf("checkpoint %+v, want the newest", cp)
+			}
+			if idle.IDs().Len() != n+1 {
+				t.Errorf("%d IDs, want %d", idle.IDs().Len(), n+1)
+			}
+			resume(t, living)
+		}
+		// Another feed's transaction that hangs is no reason either.
+		theirs := begin(t, c, "someone's", beside(t, c))
+		before := ids.Hits()
+		short := cfg
+		short.Timeout = 3 * time.Second
+		_, err := connect(t, short).Sink(orders()).Resume(t.Context())
+		wantError(t, err, false, nil, "is held back")
+		if got := ids.Hits(); got != before {
+			t.Errorf("%d producers came while another's transaction hung", got-before)
+		}
+		_ = theirs.EndTransaction(t.Context(), kgo.TryAbort)
+		commit(t, living, 10, 11)
+		// One for all commits, and one for the transaction that hung.
+		if got := ids.Hits(); got != 2 {
+			t.Errorf("%d producers came, want 2", got)
+		}
+		wantFeed(t, idle, 11)
+	})
+}
+
+func TestBrokerRestartsWithATransactionPending(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		dir := t.TempDir()
+		port := freePort(t)
+		c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+		cfg := configFor(c)
+		cfg.Timeout = 15 * time.Second
+		s := connect(t, cfg).Sink(orders())
+		resume(t, s)
+		commit(t, s, 0, 2)
+		begin(t, c, transactionalID, &kgo.Record{Topic: "shop.orders", Value: []byte("torn")}, beside(t, c))
+		c.Close()
+		_, err := s.Resume(t.Context())
+		wantError(t, err, false, nil, "no Kafka broker answers at 127.0.0.1:", "connection refused; is it running?")
+		startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+		for _, s := range []*kafka.Sink{s, connect(t, cfg).Sink(orders())} {
+			cp := resume(t, s)
+			commit(t, s, int(cp.Count), int(cp.Count)+1)
+		}
+		wantFeed(t, s, 4)
+	})
+}

@@ -1,0 +1,67 @@
+package nats
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// newSlotSink returns a sink of a stream that takes one batch at a time.
+func newSlotSink() *Sink {
+	return &Sink{
+		client:  &client{cfg: Config{Timeout: 10 * time.Second}},
+		topic:   &Topic{Stream: Stream{Name: "feeds"}},
+		batches: make(chan struct{}, 1),
+	}
+}
+
+// A commit that has waited for its slot has as much time for its own requests as any other. Otherwise
+// commits that waited long would be sent and given up, and the server would keep each of them for 10 s.
+func TestCommitThatWaitedForItsSlotHasItsFullTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlotSink()
+		_, free, err := s.commitContext(t.Context(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(29*time.Second, free)
+		ctx, free, err := s.commitContext(t.Context(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if deadline, _ := ctx.Deadline(); time.Until(deadline) != 30*time.Second {
+			t.Errorf("the commit has %v, want 30s", time.Until(deadline))
+		}
+		free()
+		if ctx.Err() == nil {
+			t.Error("the context outlives the commit")
+		}
+	})
+}
+
+// Only a batch needs a slot, and no commit waits for one forever.
+func TestCommitWaitsForItsSlotForSomeTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlotSink()
+		_, free, err := s.commitContext(t.Context(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if _, _, err := s.commitContext(t.Context(), true); err == nil || time.Since(began) != 30*time.Second {
+			t.Errorf("after %v: %v, want an error after 30s", time.Since(began), err)
+		}
+		_, release, err := s.commitContext(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release()
+		if len(s.batches) != 1 {
+			t.Error("a commit without entities has freed a slot that it did not have")
+		}
+		free()
+		if len(s.batches) != 0 {
+			t.Error("the slot is not free")
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package datareplication
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
+	"github.com/feedbridge/feedbridge/source"
+)
+
+func TestBadSnapshotIndexes(t *testing.T) {
+	t.Parallel()
+	page := `"http://feed.example/snapshot/s1/0"`
+	for name, tt := range map[string]struct{ index, words string }{
+		"case 130: no id":           {`{"createdAt": "2023-10-05T03:04:50Z", "pages": []}`, "no id"},
+		"case 130: null id":         {`{"id": null, "createdAt": "2023-10-05T03:04:50Z", "pages": []}`, "no id"},
+		"case 130: an id of 0":      {`{"id": 0, "createdAt": "2023-10-05T03:04:50Z", "pages": []}`, "not the index"},
+		"case 130: no createdAt":    {`{"id": "s1", "pages": []}`, "no createdAt"},
+		"case 130: null createdAt":  {`{"id": "s1", "createdAt": null, "pages": []}`, "no createdAt"},
+		"case 130: a date alone":    {`{"id": "s1", "createdAt": "2023-10-05", "pages": []}`, `"2023-10-05", which is not like`},
+		"case 130: no pages":        {`{"id": "s1", "createdAt": "2023-10-05T03:04:50Z"}`, "no pages"},
+		"case 130: null pages":      {`{"id": "s1", "createdAt": "2023-10-05T03:04:50Z", "pages": null}`, "no pages"},
+		"case 130: pages no array":  {`{"id": "s1", "createdAt": "2023-10-05T03:04:50Z", "pages": {}}`, "not the index"},
+		"case 130: a null page":     {`{"id": "s1", "createdAt": "2023-10-05T03:04:50Z", "pages": [null]}`, "page 0"},
+		"case 130: malformed":       {`{"id": "s1"`, "not the index"},
+		"case 130: garbage behind":  {`{"id": "s1", "createdAt": "2023-10-05T03:04:50Z", "pages": []} x`, "not the index"},
+		"case 130: nothing":         {``, "not the index"},
+		"case 130: null":            {`null`, "no id"},
+		"a page twice":              {`{"id": "s1", "createdAt": "2023-10-05T03:04:50Z", "pages": [` + page + `, ` + page + `]}`, "twice"},
+		"a page that is no URL":     {`{"id": "s1", "createdAt": "2023-10-05T03:04:50Z", "pages": ["http://a b/"]}`, "not a URL"},
+		"HTML":                      {`<html><body>Please log in.</body></html>`, `"text/html"`},
+		"case 130: an array":        {`[]`, "not the index"},
+		"case 130: the pages alone": {`[` + page + `]`, "check that the URL after snapshot:"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStill()
+			spoil := httpfault.Edit(func(h http.Header, _ []byte) []byte {
+				if name == "HTML" {
+					h.Set("Content-Type", "text/html")
+				}
+				return []byte(tt.index)
+			})
+			s.Add("GET", "/snapshot", spoil)
+			src := s.source(t, fromSnapshot(t))
+			r := readOn(t, src, nil)
+			r.wantIDs(t, "")
+			r.wantError(t, true, BadIndex, tt.words, snapshotIndex)
+			readOn(t, src, r.cursor).want(t, "a c e f g")
+		})
+	}
+}
+
+// The URLs of the pages of an index are not held resolved: a small index behind a
+// long URL became gigabytes.
+func TestMemoryOfSnapshotIndexes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		path  int
+		words string
+	}{
+		"behind a redirect to a long URL":         {50_000, "has a URL of 50"},
+		"behind a redirect to the longest URL":    {longestAddress - 1000, ""},
+		"with pages of URLs that become too long": {longestAddress - 100, "page 0 in the index"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var index strings.Builder
+			first := strings.Repeat("p", 200)
+			index.WriteString(`{"id": "s1", "createdAt": "2023-10-05T03:04:50Z", "pages": ["` + first + `"`)
+			for i := range 20_000 {
+				fmt.Fprintf(&index, `,"%d"`, i)
+			}
+			index.WriteString(`]}`)
+			long := "/" + strings.Repeat("x", tt.path) + "/"
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != long {
+					http.Redirect(w, r, long, http.StatusFound)
+					return
+				}
+				_, _ = io.WriteString(w, index.String())
+			}))
+			defer server.Close()
+			cfg := Config{Config: source.Defaults()}
+			cfg.URL = server.URL + "/latest"
+			client, err := source.NewClient(cfg.Config, source.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.CloseIdle()
+			src := New(cfg, client, slog.New(slog.DiscardHandler))
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			ix, err := readIndex(t.Context(), src.reader.pages.client, server.URL+"/snapshot", &sightings{})
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 16<<20 {
+				t.Errorf("an index of %d bytes takes %d", index.Len(), grown)
+			}
+			switch {
+			case tt.words != "" && (err == nil || !strings.Contains(err.Error(), tt.words)):
+				t.Errorf("got the error %.300v", err)
+			case tt.words == "" && err != nil:
+				t.Errorf("got the error %.300v", err)
+			case tt.words == "":
+				if at, err := ix.pageURL(0); at != server.URL+long+first || err != nil {
+					t.Errorf("page 0 is %.50s, %v", at, err)
+				}
+			}
+			runtime.KeepAlive(ix)
+		})
+	}
+}
+
+func TestSnapshotIndexWithoutEnd(t *testing.T) {
+	t.Parallel()
+	s := newStill()
+	s.Add("GET", "/snapshot", httpfault.Edit(func(http.Header, []byte) []byte {
+		return append(append([]byte(`{"id": "`), bytes.Repeat([]byte("x"), maxIndex)...), `"}`...)
+	}))
+	r := readOn(t, s.source(t, fromSnapshot(t)), nil)
+	r.wantIDs(t, "")
+	r.wantError(t, true, BadIndex, "more than")
+}

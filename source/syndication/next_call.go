@@ -1,0 +1,78 @@
+package syndication
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
+)
+
+// feedState is the state of a Source between calls. It only saves requests: without it,
+// the same entries are published.
+type feedState struct {
+	documentReader
+	newest instant
+	// unread counts the consecutive polls whose subscription document could not be
+	// read.
+	unread int
+	// search is how far the search for the oldest document of the present call has come; nil
+	// if there is none.
+	search atomic.Pointer[search]
+	// tailPages has the pages that were read in mode tail since the last pause.
+	tailPages map[hashedKey]bool
+}
+
+// nextCall is one call of Next.
+type nextCall struct {
+	s    *feedState
+	cur  cursor
+	seen violationSet
+	// asked reports that the subscription document was received. noted reports that the
+	// cursor has changed although the call fails.
+	asked, noted bool
+}
+
+// dropReported drops violations that were already reported with the first part of a document.
+func (c *nextCall) dropReported(d *document) {
+	if p := c.cur.Doc; p != nil && p.URL == hashOf(d.url) && p.Hash == d.hash {
+		d.seen = violationSet{}
+	}
+}
+
+// isRecheckDue reports whether the published archives, or all pages, have to be read
+// again.
+func (c *nextCall) isRecheckDue(now time.Time) bool {
+	every := c.s.cfg.RecheckArchives.Every
+	switch c.cur.Dialect {
+	case Paged:
+		every = c.s.cfg.FullEvery
+	case Archived, ArchivedElement:
+		if c.s.cfg.RecheckArchives.Newest == 0 {
+			return false
+		}
+	default:
+		return false
+	}
+	return c.cur.Walked != 0 && now.Sub(time.Unix(c.cur.Walked, 0)) >= every
+}
+
+// expectedOrder returns the order in which the entries of a document are expected.
+func (c *nextCall) expectedOrder() feedxml.Order {
+	switch {
+	case c.s.profile.order != feedxml.NoOrder:
+		return c.s.profile.order
+	case c.cur.Order != feedxml.NoOrder:
+		return c.cur.Order
+	}
+	return feedxml.NewestFirst
+}
+
+// recordMissingLink reports a page that may lack the link to the older one.
+func (c *nextCall) recordMissingLink(d *document) {
+	pending := c.s.pending
+	if !d.unsure || pending.dialect != Paged && c.cur.Dialect != Paged {
+		return
+	}
+	pending.linkMissing, pending.lacking, pending.shared = true, true, true
+	c.seen.addViolation(Incomplete, d.url, "the page is broken, and its link to the older page may be missing")
+}

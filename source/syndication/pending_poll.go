@@ -1,0 +1,221 @@
+package syndication
+
+import (
+	"fmt"
+	"time"
+)
+
+// pendingPoll is a poll that has entries to publish: those of older documents, and then those
+// of the subscription document. It is in memory only. After a crash the walk is
+// repeated, and ends at the archives that the cursor has.
+type pendingPoll struct {
+	// steps are the documents to publish, newest first: the last comes next.
+	steps []*step
+	// frontier is the URL of the next older document; "" when the walk is done.
+	frontier string
+	visited  map[hashedKey]bool
+	// weight is the estimated memory of steps and visited without the documents, in
+	// bytes.
+	weight  int64
+	dialect Dialect
+	// topicVersions has the IDs that the topic had when the walk began.
+	topicVersions map[hashedKey]topicVersion
+	// sub is the subscription document, while it is in memory. Its url, its hash, its
+	// update time (believe), deletes and withheld are kept longer.
+	sub               *document
+	url, hash         string
+	believe           instant
+	deletes, withheld bool
+	// late and gapURL are set while the documents behind a gap are read.
+	late   bool
+	gapURL string
+	// recheck is the number of published archives that are still to be read again. full
+	// reports that all pages of a paged feed are read.
+	recheck int
+	full    bool
+	again   bool // a paged feed has changed during the walk once
+	// shifted reports that it has changed while its pages were published, and walked is
+	// the time at which all of them were last read.
+	shifted bool
+	walked  int64
+	// permanent reports that frontier is an archive of a paged feed. lacking reports
+	// that a page of the walk is missing, so that no archive may end the next walk.
+	permanent, lacking bool
+	// linkMissing reports that a page may lack its link to the next older one.
+	linkMissing bool
+	// shared reports that a document has an entry that the topic has, or that the walk
+	// has reached a published document or a gap. fresh counts the entries that the
+	// topic lacks, and watched reports that a poll without a shared entry is to be
+	// reported.
+	shared, watched bool
+	fresh           int
+	// at is the document that is being published.
+	at *document
+	// found are the documents in memory while bridgeGap looks for more.
+	found []*document
+}
+
+// search is a walk back with the number of documents that were read, and the time of the
+// last of them, which is zero if that is not known.
+type search struct {
+	documents int
+	back      time.Time
+}
+
+func (s *search) String() string {
+	text := fmt.Sprintf("the oldest document; %d documents are read", s.documents)
+	if s.documents == 1 {
+		text = "the oldest document; 1 document is read"
+	}
+	if !s.back.IsZero() {
+		text += ", back to " + s.back.UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+// leastWalk is the memory that the URLs of a walk may always use, in bytes.
+const leastWalk = 1 << 20
+
+// step is a document to publish. It is requested again if neither its entries (doc) nor its
+// copy were kept.
+type step struct {
+	url string
+	// key is the URL under which the cursor remembers it.
+	key  string
+	doc  *document
+	copy *responseCopy
+	old  bool
+	// permanent reports that it is an archive of a paged feed.
+	permanent bool
+}
+
+func isOld(st *step) bool { return st.old }
+
+// bufferedBytes returns the estimated memory of the entries and the copies of its
+// documents, in bytes.
+func (p *pendingPoll) bufferedBytes() int64 {
+	if p == nil {
+		return 0
+	}
+	n, at := int64(0), p.at
+	for _, st := range p.steps {
+		n += st.copy.memorySize()
+		if st.doc != nil {
+			n += st.doc.bufferedBytes()
+		}
+		if st.doc == at {
+			at = nil // do not count it twice
+		}
+	}
+	for _, d := range append([]*document{p.sub, at}, p.found...) {
+		if d != nil {
+			n += d.bufferedBytes()
+		}
+	}
+	return n
+}
+
+// dropToLimit drops documents until the others take at most limit bytes.
+func (p *pendingPoll) dropToLimit(limit int64) {
+	if p.sub != nil && (!p.sub.buffer.whole || int64(p.sub.memorySize()) > limit) {
+		p.sub = nil
+	}
+	for i, st := range p.steps {
+		if st.doc != nil && !st.doc.buffer.whole && i < len(p.steps)-1 {
+			// It has only the entries that the topic lacked. The topic will have changed when
+			// the document is published.
+			st.doc = nil
+		}
+	}
+	for p.keptBytes() > limit && p.dropDocument() {
+	}
+}
+
+// keptBytes returns the estimated memory of the documents and copies that wait to be
+// published, in bytes. A document that is read in parts does not count: it is the next one.
+func (p *pendingPoll) keptBytes() (size int64) {
+	if p.sub != nil {
+		size += int64(p.sub.memorySize())
+	}
+	for _, st := range p.steps {
+		if size += st.copy.memorySize(); st.doc != nil && st.doc.buffer.whole {
+			size += int64(st.doc.memorySize())
+		}
+	}
+	return size
+}
+
+// dropDocument drops the entries, or if there are none the copy, of the document that is
+// published last. It keeps the entries of the document that is published next. It reports
+// whether there was anything to drop.
+func (p *pendingPoll) dropDocument() bool {
+	if p == nil || len(p.steps) == 0 {
+		return false
+	}
+	for _, st := range p.steps[:len(p.steps)-1] {
+		if st.doc != nil {
+			st.doc = nil
+			return true
+		}
+	}
+	for _, st := range p.steps {
+		if st.copy != nil {
+			st.copy = nil
+			return true
+		}
+	}
+	return false
+}
+
+// dialectOf returns the dialect that applies to a document. An archive has the dialect
+// of the feed, even if it is marked as complete.
+func (p *pendingPoll) dialectOf(d *document) Dialect {
+	if d.archive {
+		return p.dialect
+	}
+	return d.dialect
+}
+
+// topicVersion is the version of an ID in the documents of a walk that corresponds to
+// the topic's version when the walk began: the newest version that is equal, or else
+// the last of all. Older versions are in the topic already, or were replaced there.
+type topicVersion struct {
+	depth             int
+	same              bool
+	updated, document instant
+}
+
+// recordVersions records the entries of a document that the topic has. Documents come
+// from the newest on, and before anything of the walk is published.
+func (p *pendingPoll) recordVersions(d *document) {
+	for id, in := range d.versions.ids {
+		had, ok := p.topicVersions[id]
+		if !in.inTopic || had.same {
+			continue
+		}
+		is := topicVersion{depth: d.depth, same: in.same, updated: in.updated, document: d.updated}
+		if in.deleted() {
+			is.updated = in.when
+		}
+		if ok && !is.same && had.supersedes(is.updated, is.document, p.dialect) {
+			continue
+		}
+		if p.topicVersions == nil {
+			p.topicVersions = map[hashedKey]topicVersion{}
+		}
+		p.topicVersions[id] = is
+	}
+}
+
+// supersedes reports whether a version is newer than one of an older document.
+func (t topicVersion) supersedes(updated, document instant, dialect Dialect) bool {
+	switch {
+	case dialect == Snapshots:
+		return true
+	case t.updated != 0 && updated != 0 && t.updated != updated:
+		return t.updated > updated
+	case t.document != 0 && document != 0 && t.document != document:
+		return t.document > document
+	}
+	return true
+}
