@@ -215,7 +215,7 @@ func (f *Feed) Exchanged(method string, status int, err error, took time.Duratio
 	f.requestSeconds.Observe(took.Seconds())
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.record.requests.add(requestOf(method, status, err))
+	f.record.requests.add(labelsOf(method, status, err))
 }
 
 // violated records a violation. f.mu is held.

@@ -33,7 +33,7 @@ type feedRecord struct {
 	readTo   feed.Cursor
 	stuckOn  breachAt // what ends every poll at present
 
-	requests tally[request]
+	requests tally[requestLabels]
 
 	commits, published, publishedBytes uint64 // by this process
 	committedAt                        time.Time
@@ -91,18 +91,19 @@ type breach struct {
 // breachAt identifies a violation.
 type breachAt struct{ kind, page string }
 
-// request is the key by which HTTP requests are counted. Both fields have few values.
-type request struct{ method, code string }
+// requestLabels is the key by which HTTP requests are counted. Both fields have few values.
+type requestLabels struct{ method, code string }
 
-func requestOf(method string, status int, err error) request {
+// labelsOf returns the labels of a request.
+func labelsOf(method string, status int, err error) requestLabels {
 	if method != "GET" && method != "HEAD" {
 		method = "other"
 	}
 	class := status / 100
 	if err != nil || class < 2 || class > 5 {
-		return request{method, "error"}
+		return requestLabels{method, "error"}
 	}
-	return request{method, fmt.Sprintf("%dxx", class)}
+	return requestLabels{method, fmt.Sprintf("%dxx", class)}
 }
 
 // The keys by which events are counted.
@@ -113,10 +114,10 @@ var (
 	requests  = allRequests()
 )
 
-func allRequests() (all []request) {
+func allRequests() (all []requestLabels) {
 	for _, method := range []string{"GET", "HEAD", "other"} {
 		for _, code := range []string{"2xx", "3xx", "4xx", "5xx", "error"} {
-			all = append(all, request{method, code})
+			all = append(all, requestLabels{method, code})
 		}
 	}
 	return all
