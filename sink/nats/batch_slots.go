@@ -1,10 +1,6 @@
 package nats
 
-import (
-	"context"
-	"fmt"
-	"sync"
-)
+import "sync"
 
 // maxBatches limits the batches that one connection sends to a stream at a time. A server has at
 // most 50 incomplete batches in a stream, and drops those beyond: their commits fail. So five copies
@@ -31,26 +27,4 @@ func (b *batchSlots) ofStream(stream string) chan struct{} {
 		b.byStream[stream] = slots
 	}
 	return slots
-}
-
-// commitContext returns the context of a commit. One with a batch first waits for a slot of the
-// stream, as long as a commit may take. The commit's own time begins after that: a batch that is sent
-// and given up stays with the server for 10 s, without a slot. release must be called when the commit
-// is stored or has failed. After an error nothing was sent.
-func (s *Sink) commitContext(ctx context.Context, batch bool) (_ context.Context, release func(), err error) {
-	limit := 3 * s.client.cfg.Timeout
-	free := func() {}
-	if batch {
-		waiting, cancel := contextWithTimeout(ctx, limit)
-		defer cancel()
-		select {
-		case s.batches <- struct{}{}:
-			free = func() { <-s.batches }
-		case <-waiting.Done():
-			return nil, nil, fmt.Errorf("waiting for other commits to stream %s, of which %d are made at a time: %w; if this persists, divide the feeds among several streams",
-				s.topic.Stream.Name, maxBatches, causeOf(waiting, waiting.Err()))
-		}
-	}
-	ctx, cancel := contextWithTimeout(ctx, limit)
-	return ctx, func() { cancel(); free() }, nil
 }

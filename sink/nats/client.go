@@ -64,6 +64,14 @@ func (c *client) runSession(ctx context.Context, requests scope, f func(context.
 	return nil
 }
 
+// newExplainer returns an explainer for the errors of requests that are made after this call.
+func (c *client) newExplainer(requests scope) explainer {
+	return explainer{
+		cfg: &c.cfg, servers: c.servers, violations: &c.sessions.violations, lastError: c.nc.LastError, requests: requests,
+		before: c.nc.LastError(), counted: c.sessions.violations.counted(),
+	}
+}
+
 // checkJetStream returns an error unless there is a connection, to a server that is new
 // enough, whose JetStream this account may use.
 func (c *client) checkJetStream(ctx context.Context) error {

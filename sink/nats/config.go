@@ -104,6 +104,9 @@ type Topic struct {
 	Window int `yaml:"-"`
 }
 
+// bucketPrefix begins the names of the buckets of fleets.
+const bucketPrefix = "feedbridge-fleet-"
+
 // checkpointPrefix precedes a topic's subject in the subject of its checkpoint.
 const checkpointPrefix = "_feedbridge."
 

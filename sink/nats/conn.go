@@ -49,7 +49,8 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 		shown[i] = redactURL(u)
 	}
 	servers := strings.Join(shown, ", ")
-	sessions := newSessionTracker(servers, cfg.credentialKeys(), log)
+	watch := &watch{log: log}
+	sessions := newSessionTracker(servers, cfg.credentialKeys(), log, watch)
 	opts = slices.Concat(opts, sessions.handlers(), connectionOptions(cfg.Timeout))
 	nc, err := connectServer(ctx, cfg.URL, opts)
 	switch {
@@ -72,7 +73,7 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 			consumerTTL: max(time.Minute, 3*cfg.Timeout),
 		},
 		sinks: newSinkCounts(),
-		watch: &watch{},
+		watch: watch,
 	}, nil
 }
 
@@ -144,7 +145,7 @@ func (c *Conn) WatchCheckpoints(ctx context.Context, committed func(topic, write
 	if c.client.cfg.Domain != "" || c.client.cfg.APIPrefix != "" {
 		return
 	}
-	c.watch.subscribe(ctx, c.client, committed, missed)
+	c.watch.subscribe(ctx, c.client.nc, c.client.cfg.Timeout, c.client.sessions.nextConnection, committed, missed)
 }
 
 // WatchesCheckpoints reports whether the commits of other copies are seen at present.

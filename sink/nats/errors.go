@@ -110,23 +110,22 @@ func apiError(e *jetstream.APIError, stream string, cfg Config) error {
 // before the requests: the server reports a missing permission to the connection, and does
 // not answer the request.
 type explainer struct {
-	client   *client
-	requests scope
+	cfg        *Config
+	servers    string // without user names and passwords
+	violations *violations
+	lastError  func() error // of the connection
+	requests   scope
 	// before is the connection's last error when the explainer was made, and counted the number
 	// of its violations.
 	before  error
 	counted int
 }
 
-func (c *client) newExplainer(requests scope) explainer {
-	return explainer{c, requests, c.nc.LastError(), c.sessions.violations.counted()}
-}
-
 // violation returns the permissions violation because of which a request may have failed; nil if
 // there is none. The last error of the connection may not be among the violations yet.
 func (e explainer) violation() error {
-	for _, err := range append(e.client.sessions.violations.after(e.counted), e.client.nc.LastError()) {
-		if errors.Is(err, nats.ErrPermissionViolation) && !isSameError(err, e.before) && e.requests.includes(err, e.client.cfg.apiPrefix()) {
+	for _, err := range append(e.violations.after(e.counted), e.lastError()) {
+		if errors.Is(err, nats.ErrPermissionViolation) && !isSameError(err, e.before) && e.requests.includes(err, e.cfg.apiPrefix()) {
 			return err
 		}
 	}
@@ -145,12 +144,12 @@ func (e explainer) explainError(ctx context.Context, err error) error {
 	var api jetstream.JetStreamError
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return feed.Permanent(fmt.Errorf("JetStream is off for this account on NATS at %s; enable it in the server's configuration", e.client.servers))
+		return feed.Permanent(fmt.Errorf("JetStream is off for this account on NATS at %s; enable it in the server's configuration", e.servers))
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
 		// A cluster that has no leader yet answers like that, too.
-		return fmt.Errorf("JetStream does not answer on NATS at %s: it is off, or has no leader; %s", e.client.servers, e.cureForNoJetStream())
+		return fmt.Errorf("JetStream does not answer on NATS at %s: it is off, or has no leader; %s", e.servers, e.cureForNoJetStream())
 	case errors.As(err, &api) && api.APIError() != nil:
-		return apiError(api.APIError(), "", e.client.cfg)
+		return apiError(api.APIError(), "", *e.cfg)
 	}
 	return causeOf(ctx, err)
 }
@@ -169,10 +168,10 @@ func isConflict(err error) bool {
 // cureForNoJetStream returns what to do if JetStream does not answer.
 func (e explainer) cureForNoJetStream() string {
 	switch {
-	case e.client.cfg.Domain != "":
-		return fmt.Sprintf("is there a JetStream domain %s?", e.client.cfg.Domain)
-	case e.client.cfg.APIPrefix != "":
-		return fmt.Sprintf("is api_prefix %s right?", e.client.cfg.APIPrefix)
+	case e.cfg.Domain != "":
+		return fmt.Sprintf("is there a JetStream domain %s?", e.cfg.Domain)
+	case e.cfg.APIPrefix != "":
+		return fmt.Sprintf("is api_prefix %s right?", e.cfg.APIPrefix)
 	}
 	return "start the server with --jetstream, or, if this is a leaf node and its hub has the streams, set the bus's domain"
 }

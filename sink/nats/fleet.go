@@ -50,9 +50,6 @@ type Fleet struct {
 	joined bool
 }
 
-// bucketPrefix begins the names of the buckets of fleets.
-const bucketPrefix = "feedbridge-fleet-"
-
 // Fleet returns the membership of this copy in a fleet. It makes no request; [Fleet.Run] does.
 func (c *Conn) Fleet(opts FleetOptions) *Fleet {
 	key := memberKey(opts.Self)

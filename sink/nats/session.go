@@ -46,6 +46,7 @@ type sessionTracker struct {
 	servers     string // for errors and logs: without user names and passwords
 	credentials string // the configuration keys of the credentials, for errors
 	log         *slog.Logger
+	watch       *watch // learns that the server has refused it
 	// nc is set before current is called.
 	nc *nats.Conn
 
@@ -60,15 +61,11 @@ type sessionTracker struct {
 	// reconnected is closed, and replaced, when there is a connection again.
 	reconnected chan struct{}
 	violations  violations
-	// noWatch reports that the server has refused the subscription to the checkpoints; refused
-	// is called then, unless it is nil.
-	noWatch bool
-	refused func()
 }
 
-func newSessionTracker(servers, credentials string, log *slog.Logger) *sessionTracker {
+func newSessionTracker(servers, credentials string, log *slog.Logger, watch *watch) *sessionTracker {
 	return &sessionTracker{
-		servers: servers, credentials: credentials, log: log,
+		servers: servers, credentials: credentials, log: log, watch: watch,
 		attempted: make(chan struct{}), reconnected: make(chan struct{}),
 	}
 }
@@ -141,7 +138,7 @@ func sameIfRefused(err error) error {
 
 func (t *sessionTracker) onAsyncError(nc *nats.Conn, err error) {
 	if isRefusedWatch(err) {
-		t.refuseWatch(err)
+		t.watch.refuse(err)
 		return
 	}
 	if errors.Is(err, nats.ErrPermissionViolation) {

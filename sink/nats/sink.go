@@ -134,8 +134,9 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 }
 
 // Commit appends entities, at most [MaxEntities], and stores cp in one atomic
-// batch. Dead letters go to their own subject of the same stream. It waits for the acknowledgement for three times the configured
-// timeout, after it has waited as long at most for other commits to the stream.
+// batch. Dead letters go to their own subject of the same stream. It waits for the
+// acknowledgement for three times the configured timeout, after it has waited as long at
+// most for other commits to the stream.
 //
 // While the server stores the batch, Commit sends it the entities that next returns, as the
 // beginning of another batch. The server stages them, and the commit that follows only adds
@@ -182,6 +183,28 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	s.dedupe.recordCommit(entities, cp, done)
 	s.session, s.fence, s.staged = ses, done.fence, ahead
 	return nil
+}
+
+// commitContext returns the context of a commit. One with a batch first waits for a slot of the
+// stream, as long as a commit may take. The commit's own time begins after that: a batch that is sent
+// and given up stays with the server for 10 s, without a slot. release must be called when the commit
+// is stored or has failed. After an error nothing was sent.
+func (s *Sink) commitContext(ctx context.Context, batch bool) (_ context.Context, release func(), err error) {
+	limit := 3 * s.client.cfg.Timeout
+	free := func() {}
+	if batch {
+		waiting, cancel := contextWithTimeout(ctx, limit)
+		defer cancel()
+		select {
+		case s.batches <- struct{}{}:
+			free = func() { <-s.batches }
+		case <-waiting.Done():
+			return nil, nil, fmt.Errorf("waiting for other commits to stream %s, of which %d are made at a time: %w; if this persists, divide the feeds among several streams",
+				s.topic.Stream.Name, maxBatches, causeOf(waiting, waiting.Err()))
+		}
+	}
+	ctx, cancel := contextWithTimeout(ctx, limit)
+	return ctx, func() { cancel(); free() }, nil
 }
 
 // Overwrite stores the checkpoint that next returns for the stored one, which is the zero
