@@ -56,8 +56,9 @@
 // # Goroutines
 //
 // One goroutine at a time runs a step, so the state of the steps needs no lock: the stepper's mutex
-// orders a step before the next one. During a step the prefetcher has a goroutine that calls the
-// source; the copier waits for its end before the step ends.
+// orders a step before the next one. The step calls the source for the first batch of a read. If
+// there are more, the prefetcher has a goroutine that calls it; the copier waits for its end before
+// the step ends.
 //
 // Other goroutines reach a bridge through commandQueue, hints and stepper only. What they hand over
 // is stored before the stepper is woken, by a hint itself and by a command through the end of the

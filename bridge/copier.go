@@ -41,7 +41,8 @@ func (c *copier) begin(ctx context.Context, cp checkpoint.Checkpoint) error {
 // because the checkpoint was read long ago: batches that were read and not committed are dropped
 // only if the sink resumes before the next read, or their IDs would count as duplicates.
 //
-// A prefetcher reads, and this goroutine commits. The reading has ended when copyAll returns.
+// After the first batch a prefetcher reads, and this goroutine commits. The reading has ended when
+// copyAll returns.
 func (c *copier) copyAll(ctx context.Context) (caughtUp bool, fresh time.Duration, err error) {
 	p := startPrefetching(ctx, c.source.source, c.known.newestCursor(), c.prefetch)
 	defer p.stop()

@@ -20,8 +20,8 @@ const maxQueue = 1024
 const maxWait = time.Second
 
 // prefetcher reads ahead of the commits within one read: while the sink commits a batch, it
-// reads the next ones. It ends when upstream has no more. So a feed that waits for its next
-// poll has no prefetcher.
+// reads the next ones on a goroutine. It ends when upstream has no more. So a feed that waits for
+// its next poll has no prefetcher.
 //
 // A batch that is read while the prefetcher holds no other starts without budget. Any other
 // batch needs budget before it is read. The budget of a batch is returned when the batch is
@@ -52,7 +52,7 @@ type prefetcher struct {
 	spare   []feed.Entity
 	current joined // the batch that nextBatch returned last
 
-	// Owned by the reading goroutine.
+	// Owned by readBatch and reserve, which one goroutine calls at a time.
 	largest int64              // size of the largest batch of the read
 	request *readahead.Request // for the budget of the next batch, or nil
 }
@@ -85,7 +85,8 @@ type prefetchOptions struct {
 	share     *readahead.Share
 }
 
-// startPrefetching starts to read from the cursor on. The caller stops the prefetcher.
+// startPrefetching reads the first batch after the cursor, and starts to read those that follow it.
+// So a poll that finds nothing new needs no other goroutine. The caller stops the prefetcher.
 func startPrefetching(ctx context.Context, source Source, after feed.Cursor, o prefetchOptions) *prefetcher {
 	ctx, cancel := context.WithCancel(ctx)
 	if o.share == nil {
@@ -99,57 +100,69 @@ func startPrefetching(ctx context.Context, source Source, after feed.Cursor, o p
 		budget:   o.share.Budget(),
 		most:     int64(max(o.readAhead, 1)),
 		cancel:   cancel,
+		held:     1, // a poll does not wait for budget
 		done:     make(chan struct{}),
 		arrived:  make(chan struct{}, 1),
 		freed:    make(chan struct{}, 1),
 	}
+	next, more := p.readBatch(ctx, after, 0, true)
+	if !more {
+		close(p.done)
+		return p
+	}
 	go func() {
 		defer close(p.done)
-		p.readSource(ctx, after)
+		p.readAhead(ctx, next)
 	}()
 	return p
 }
 
-// readSource calls the source until it has no more or fails, or ctx ends.
-func (p *prefetcher) readSource(ctx context.Context, after feed.Cursor) {
+// readAhead calls the source until it has no more or fails, or ctx ends.
+func (p *prefetcher) readAhead(ctx context.Context, after feed.Cursor) {
 	defer p.cancelRequest()
-	for poll := true; ; poll = false {
-		reserved, first, err := p.reserve(ctx, poll)
+	for more := true; more; {
+		reserved, first, err := p.reserve(ctx)
 		if err != nil {
 			return
 		}
-		free := int64(0)
-		if first {
-			free = readahead.Unreserved
-		}
-		p.share.BeginBatch(reserved, free, p.largest, p.endRequest)
-		start := time.Now()
-		batch, err := callNext(ctx, p.source, after)
-		taken, used := p.share.EndBatch()
-		if ctx.Err() != nil {
-			taken.Bytes -= reserved // which stop returns
-			p.budget.Return(taken)
-			return
-		}
-		p.observer.Polled(batch, err, time.Since(start))
-		// A batch with More set that does not move the cursor ends the reading for now.
-		// The next call would return the same.
-		if len(batch.Entities) == 0 && bytes.Equal(batch.Cursor, after) {
-			batch.More = false
-		}
-		p.enqueue(batch, err, reserved, taken, used)
-		if err != nil || !batch.More {
-			return
-		}
-		after = batch.Cursor
+		after, more = p.readBatch(ctx, after, reserved, first)
 	}
+}
+
+// readBatch calls the source, and puts its result into the queue unless ctx has ended. Of the
+// budget, reserved bytes were acquired for the batch. first reports that it starts without budget.
+// readBatch returns the next cursor, and whether to go on.
+func (p *prefetcher) readBatch(ctx context.Context, after feed.Cursor, reserved int64, first bool) (next feed.Cursor, more bool) {
+	if ctx.Err() != nil {
+		return nil, false
+	}
+	free := int64(0)
+	if first {
+		free = readahead.Unreserved
+	}
+	p.share.BeginBatch(reserved, free, p.largest, p.endRequest)
+	start := time.Now()
+	batch, err := callNext(ctx, p.source, after)
+	taken, used := p.share.EndBatch()
+	if ctx.Err() != nil {
+		taken.Bytes -= reserved // which stop returns
+		p.budget.Return(taken)
+		return nil, false
+	}
+	p.observer.Polled(batch, err, time.Since(start))
+	// A batch with More set that does not move the cursor ends the reading for now.
+	// The next call would return the same.
+	if len(batch.Entities) == 0 && bytes.Equal(batch.Cursor, after) {
+		batch.More = false
+	}
+	p.enqueue(batch, err, reserved, taken, used)
+	return batch.Cursor, err == nil && batch.More
 }
 
 // reserve acquires budget for another batch and returns the number of bytes. It waits while
 // the feed holds as much as ReadAhead, or all feeds as much as the budget. If the feed holds
-// no batch, a poll does not wait, and any other read waits for maxWait at most: then
-// nothing is acquired, and first is true.
-func (p *prefetcher) reserve(ctx context.Context, poll bool) (taken int64, first bool, err error) {
+// no batch, it waits for maxWait at most: then nothing is acquired, and first is true.
+func (p *prefetcher) reserve(ctx context.Context) (taken int64, first bool, err error) {
 	timer := time.NewTimer(maxWait)
 	defer timer.Stop()
 	for {
@@ -158,11 +171,6 @@ func (p *prefetcher) reserve(ctx context.Context, poll bool) (taken int64, first
 		}
 		p.mu.Lock()
 		empty, want := p.held == 0, max(1, min(p.largest, p.most))
-		if empty && poll {
-			p.held = 1
-			p.mu.Unlock()
-			return 0, true, nil
-		}
 		full := !empty && (p.taken.Bytes+want > p.most || len(p.queue) >= maxQueue)
 		p.mu.Unlock()
 		var acquired <-chan struct{}

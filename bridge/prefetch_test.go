@@ -1,8 +1,10 @@
 package bridge_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"testing"
@@ -126,5 +128,45 @@ func TestWhatCameBeforeAnErrorIsPublished(t *testing.T) {
 		if got := len(topic.Entities()); got != 7 {
 			t.Errorf("the topic has %d entities, want the 7 before the error", got)
 		}
+	})
+}
+
+// A poll of ten thousand feeds that have nothing new is made often, and another goroutine for each
+// costs more than what the bridge does in it.
+func TestAPollThatFindsNothingNewHasNoOtherGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic sinktest.Memory
+		polls := 0
+		stop := start(t, newBridge(sourceFunc(func(_ context.Context, after feed.Cursor) (feed.Batch, error) {
+			if polls++; !bytes.Contains(debug.Stack(), []byte("bridge.(*Bridge).step(")) {
+				t.Error("a poll is not made by the goroutine of its step")
+			}
+			return feed.Batch{Cursor: after}, nil
+		}), topic.Open(sinktest.Faults{})))
+		time.Sleep(time.Minute)
+		stop()
+		if polls < 5 {
+			t.Errorf("there were %d polls in a minute", polls)
+		}
+	})
+}
+
+// slowResume is a sink whose Resume does not notice that it was cancelled.
+type slowResume struct{ bridge.Sink }
+
+func (s slowResume) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
+	time.Sleep(time.Second)
+	return s.Sink.Resume(context.WithoutCancel(ctx))
+}
+
+func TestNothingIsReadAfterAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic sinktest.Memory
+		stop := start(t, newBridge(sourceFunc(func(_ context.Context, after feed.Cursor) (feed.Batch, error) {
+			t.Error("the feed is read after the stop")
+			return feed.Batch{Cursor: after}, nil
+		}), slowResume{topic.Open(sinktest.Faults{})}))
+		time.Sleep(time.Millisecond)
+		stop()
 	})
 }

@@ -76,9 +76,7 @@ func (b *body) Close() error {
 		b.wire.drainRest()
 		b.err = fmt.Errorf("%s: %w", b.request, http.ErrBodyReadAfterClose)
 	}
-	err := b.wire.raw.Close()
-	b.wire.deadline.endRequest()
-	return err
+	return b.wire.close()
 }
 
 // wire is the body as it comes from the connection.
@@ -103,13 +101,20 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// drainRest reads the rest, unless there is none or too much of it.
 func (w *wire) drainRest() {
-	if w.size-w.n > drainBytes {
+	if w.raw == http.NoBody || w.size-w.n > drainBytes {
 		return
 	}
 	w.deadline.startWait(drainTimeout)
 	_, _ = io.CopyN(io.Discard, w.raw, drainBytes)
 	w.deadline.stopWait()
+}
+
+func (w *wire) close() error {
+	err := w.raw.Close()
+	w.deadline.endRequest()
+	return err
 }
 
 // gunzip unpacks a body. Unlike [gzip.Reader] it reads nothing before the

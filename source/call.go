@@ -39,7 +39,9 @@ func (c *call) String() string {
 
 // closeCall drops the rest of the call, and its connection if necessary.
 func (c *call) closeCall() {
-	_ = c.newBody(false, nil).Close()
+	w := wire{raw: c.response.Body, deadline: c.deadline, size: c.response.ContentLength}
+	w.drainRest()
+	_ = w.close()
 }
 
 // newBody returns the body of the response. idle limits the wait for each read; see [newBody].

@@ -291,7 +291,7 @@ func (c *Client) checkHost(from, to *url.URL) error {
 }
 
 func (c *Client) atOrigin(u *url.URL) bool {
-	return u.Scheme == c.origin.Scheme && hostPort(u) == hostPort(c.origin)
+	return u.Scheme == c.origin.Scheme && (u.Host == c.origin.Host || hostPort(u) == hostPort(c.origin))
 }
 
 func (c *Client) allowsHost(u *url.URL) bool {

@@ -1,10 +1,12 @@
 package source_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -256,8 +258,12 @@ func TestConnectionIsReusedAfterAnUnreadRest(t *testing.T) {
 	var peers []string
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		peers = append(peers, r.RemoteAddr)
-		if r.URL.Path == "/error" {
+		switch r.URL.Path {
+		case "/error":
 			w.WriteHeader(500)
+		case "/moved":
+			w.Header().Set("Location", "/")
+			w.WriteHeader(302)
 		}
 		_, _ = io.WriteString(w, strings.Repeat("x", 20<<10))
 	})
@@ -279,10 +285,41 @@ func TestConnectionIsReusedAfterAnUnreadRest(t *testing.T) {
 		if _, _, err := get(t, c, url+"/error"); err == nil {
 			t.Error("500 was no error")
 		}
+		if _, _, err := get(t, c, url+"/moved"); err != nil {
+			t.Error(err)
+		}
 	}
 	for _, peer := range peers {
 		if peer != peers[0] {
 			t.Errorf("connections: %v, want a single one", peers)
+		}
+	}
+}
+
+// A context that does not end stays in memory with that of the feed.
+func TestContextsOfRequestsEnd(t *testing.T) {
+	t.Parallel()
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "/200")
+		status, _ := strconv.Atoi(r.URL.Path[1:])
+		w.WriteHeader(status)
+	})
+	for _, status := range []string{"200", "204", "302", "304", "500"} {
+		var contexts []context.Context
+		c := newClientWith(t, source.Options{Wrap: func(via http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				contexts = append(contexts, r.Context())
+				return via.RoundTrip(r)
+			})
+		}}, url)
+		_, _, err := do(t, c, source.Request{Method: http.MethodGet, URL: url + "/" + status, IfNoneMatch: `"1"`})
+		if (err != nil) != (status == "500") {
+			t.Errorf("%s: %v", status, err)
+		}
+		for i, ctx := range contexts {
+			if ctx.Err() == nil {
+				t.Errorf("%s: the context of request %d has not ended", status, i+1)
+			}
 		}
 	}
 }

@@ -101,6 +101,27 @@ func decodeCursor(c feed.Cursor) (cursor, error) {
 	return cur, cur.validate()
 }
 
+// decodedCursor caches the cursor that was decoded last. An idle feed gets the same one at each poll.
+type decodedCursor struct {
+	stored feed.Cursor
+	cursor cursor
+}
+
+// decode is [decodeCursor].
+func (d *decodedCursor) decode(c feed.Cursor) (cursor, error) {
+	if len(c) == 0 || !bytes.Equal(c, d.stored) {
+		*d = decodedCursor{}
+		cur, err := decodeCursor(c)
+		if err != nil || cur.Search != nil || cur.Owed != nil {
+			return cur, err // the caller may change what these point to; a Snapshot has a Search
+		}
+		*d = decodedCursor{c, cur}
+	}
+	cur := d.cursor
+	cur.Ties = slices.Clone(cur.Ties) // see [cursor.advance]
+	return cur, nil
+}
+
 // validate returns an error unless the cursor has a known version and names a position.
 func (cur cursor) validate() error {
 	switch sr, sn := cur.Search, cur.Snapshot; {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -58,6 +59,47 @@ func TestStoredCursors(t *testing.T) {
 		}
 		if diff := gocmp.Diff(was, is); diff != "" {
 			t.Errorf("%s: -stored +stored again:\n%s", name, diff)
+		}
+	}
+}
+
+// Whatever a caller does with a decoded cursor, the next one gets what is stored.
+func TestCachedCursorIsTheStoredOne(t *testing.T) {
+	ties := cursor{Page: "/1", Index: 3, Last: "c", Modified: dawn.Unix(), Ties: hashIDs([]string{"a", "b"})}
+	stored := map[string]string{
+		"ties": string(ties.encodeCursor()),
+		"owed": `{"v":1,"page":"/1","index":1,"last":"a","owed":{"id":"b","modified":1696474900}}`,
+	}
+	maps.Copy(stored, storedCursors)
+	var cache decodedCursor
+	for name, text := range stored {
+		for range 3 {
+			want, err := decodeCursor(feed.Cursor(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := cache.decode(feed.Cursor(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := gocmp.Diff(want, got, gocmp.AllowUnexported(cursor{}, seek{}), cmpopts.EquateEmpty()); diff != "" {
+				t.Fatalf("%s: -stored +decoded:\n%s", name, diff)
+			}
+			if sr := got.Search; sr != nil {
+				*sr = seek{}
+			}
+			if sn := got.Snapshot; sn != nil {
+				*sn = snapshotPosition{}
+			}
+			if o := got.Owed; o != nil {
+				*o = owed{}
+			}
+			for _, at := range []time.Time{dawn.Add(time.Hour), dawn.Add(time.Hour)} {
+				got.advance(&feed.Entity{ID: "z", Modified: at})
+			}
+		}
+		if _, err := cache.decode(feed.Cursor("{")); err == nil {
+			t.Error("half a cursor is no error")
 		}
 	}
 }

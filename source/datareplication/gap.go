@@ -58,7 +58,7 @@ func (g *gapHandler) recoverPosition(ctx context.Context, cur cursor, l *lostPos
 	}
 	g.r.trail = *w.trail
 	w.seen.addAll(l.violation)
-	return w.toBatch(), nil
+	return w.toBatch(w.encodeCursor()), nil
 }
 
 // findPosition searches for the position of cur from the entry point back, and reads on to

@@ -52,16 +52,20 @@ func (w *pageWalk) readBatch(ctx context.Context, after feed.Cursor) (feed.Batch
 		w.r.proven = pageEnd{}
 		w.more = true
 	}
-	batch := w.toBatch()
-	if !w.moved {
-		batch.Cursor = after
+	if w.moved {
+		after = w.encodeCursor()
 	}
-	return batch, nil
+	return w.toBatch(after), nil
 }
 
-func (w *pageWalk) toBatch() feed.Batch {
+// toBatch returns what was read, with the cursor after it.
+func (w *pageWalk) toBatch(after feed.Cursor) feed.Batch {
+	return w.memory.batch(feed.Batch{Entities: w.entities, Cursor: after, More: w.more, Violations: w.seen})
+}
+
+func (w *pageWalk) encodeCursor() feed.Cursor {
 	w.cur.trimFields()
-	return w.memory.batch(feed.Batch{Entities: w.entities, Cursor: w.cur.encodeCursor(), More: w.more, Violations: w.seen})
+	return w.cur.encodeCursor()
 }
 
 // readPages reads pages until there are new entities, the batch is full, or the feed ends. It

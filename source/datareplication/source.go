@@ -58,7 +58,8 @@ type Source struct {
 	reader *feedReader
 	gaps   gapHandler
 	// expect is the cursor that was returned last, or for which the last call failed.
-	expect feed.Cursor
+	expect  feed.Cursor
+	decoded decodedCursor
 }
 
 // New returns a Source for the feed that cfg names.
@@ -112,7 +113,7 @@ func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 }
 
 func (s *Source) readNext(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
-	cur, err := decodeCursor(after)
+	cur, err := s.decoded.decode(after)
 	if err != nil {
 		return feed.Batch{}, err
 	}
