@@ -186,7 +186,7 @@ func (b *Bridge) SetPaused(ctx context.Context, pause bool) (PauseResult, error)
 //
 // A hint only saves time, and any may be lost. It keeps an idle copy up to date about two things:
 // that the feed was paused, or its position moved. Without it the copy learns that within 30
-// seconds, or within 10 minutes if Watched reports that hints come, or at its next commit, which
+// seconds, or within 20 minutes if Watched reports that hints come, or at its next commit, which
 // the fence refuses. So a lost hint costs polls of a paused feed, and never an entity.
 func (b *Bridge) Hint(writer string) {
 	if writer == b.Writer {

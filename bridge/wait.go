@@ -17,8 +17,8 @@ const (
 	// The largest interval between two reads of the checkpoint by an idle copy, and the bounds
 	// of that interval while the checkpoint is watched. See [Bridge.Hint].
 	recheck           = 30 * time.Second
-	minWatchedRecheck = 5 * time.Minute
-	maxWatchedRecheck = 10 * time.Minute
+	minWatchedRecheck = 10 * time.Minute
+	maxWatchedRecheck = 20 * time.Minute
 	// The time from a hint to the read of the checkpoint. A hint may come before the commit is
 	// stored, and several commits in this time need one read.
 	hintDelay = time.Second
@@ -191,17 +191,25 @@ func (w *waiter) takeHint(h hint) {
 // it need not be read before a poll.
 func (w *waiter) isKnown() bool {
 	limit := recheck
-	if w.watched != nil && w.watched() {
-		limit = maxWatchedRecheck
+	if w.isWatched() {
+		limit = watchedRecheck()
 	}
 	return w.known.isConfirmed(limit)
+}
+
+func (w *waiter) isWatched() bool { return w.watched != nil && w.watched() }
+
+// watchedRecheck returns a random interval, so that feeds that start together do not read their
+// checkpoints together.
+func watchedRecheck() time.Duration {
+	return minWatchedRecheck + rand.N(maxWatchedRecheck-minWatchedRecheck)
 }
 
 // recheckAfter returns the time until the checkpoint is read again in a state. After an error
 // that shows whether the topic works again, of which there is no hint.
 func (w *waiter) recheckAfter(s State) time.Duration {
-	if (s == Idle || s == Paused) && w.watched != nil && w.watched() {
-		return minWatchedRecheck + rand.N(maxWatchedRecheck-minWatchedRecheck)
+	if (s == Idle || s == Paused) && w.isWatched() {
+		return watchedRecheck()
 	}
 	return retry.Jitter(recheck)
 }
