@@ -47,6 +47,9 @@ func TestMemoryOfWalks(t *testing.T) {
 		r.wantRequests("/feed")
 	})
 	t.Run("heads of archives", func(t *testing.T) {
+		if !isOwnProcess(t) {
+			return
+		}
 		u := newUpstream("/feed", atom(prev("/0"), "s@1:a"))
 		links := strings.Repeat(link("x", longPath(1, 4000)), 200)
 		const n = 60
@@ -62,7 +65,7 @@ func TestMemoryOfWalks(t *testing.T) {
 		}
 		grown := heap.grown()
 		t.Logf("%d MB of heap", grown>>20)
-		if grown <= 0 || grown > 16<<20 {
+		if heap.most.Load() == 0 || grown > 16<<20 {
 			t.Errorf("the heap has grown by %d bytes", grown)
 		}
 		if len(r.last) != n+2 {
