@@ -453,38 +453,47 @@ func TestMemoryCountsWhatIsDroppedAndHeld(t *testing.T) {
 
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
-	topic := newTopic()
-	topic.numbered(1)
-	url := start(t, ServerOptions{Connections: 2}, serveTopic(t, topic).Feed)
-	addr := strings.TrimPrefix(url, "http://")
-	var conns []net.Conn
-	for range 3 {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		topic := newTopic()
+		topic.numbered(1)
+		l := newPipes()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- NewServer(ServerOptions{Connections: 2}, serveTopic(t, topic).Feed).Serve(ctx, l) }()
+		var conns []net.Conn
+		for range 3 { // the third one is accepted, too, and waits for its slot
+			conns = append(conns, l.dial())
 		}
-		defer conn.Close()
-		conns = append(conns, conn)
-	}
-	answered := make(chan int, 3)
-	for i, conn := range conns {
-		go func() {
-			fmt.Fprint(conn, "GET /feeds/orders/latest HTTP/1.1\r\nHost: x\r\n\r\n")
-			if _, err := bufio.NewReader(conn).ReadString('\n'); err == nil {
-				answered <- i
-			}
-		}()
-	}
-	one, two := <-answered, <-answered
-	select {
-	case i := <-answered:
-		t.Errorf("all three were answered, the last one was %d", i)
-	case <-time.After(50 * time.Millisecond):
-	}
-	conns[one].Close()
-	if three := <-answered; three+one+two != 3 {
-		t.Errorf("%d was answered twice", three)
-	}
+		answered := make(chan int, 3)
+		for i, conn := range conns {
+			go func() {
+				fmt.Fprint(conn, "GET /feeds/orders/latest HTTP/1.1\r\nHost: x\r\n\r\n")
+				if _, err := bufio.NewReader(conn).ReadString('\n'); err == nil {
+					answered <- i
+				}
+			}()
+		}
+		synctest.Wait() // the time stands still, so nobody is idle for too long
+		if n := len(answered); n != 2 {
+			t.Fatalf("%d were answered, want 2", n)
+		}
+		one, two := <-answered, <-answered
+		conns[one].Close()
+		synctest.Wait()
+		if n := len(answered); n != 1 {
+			t.Fatalf("%d more were answered, want 1", n)
+		}
+		if three := <-answered; three+one+two != 3 {
+			t.Errorf("%d was answered twice", three)
+		}
+		for _, conn := range conns {
+			conn.Close()
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestTLS(t *testing.T) {

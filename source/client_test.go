@@ -255,9 +255,7 @@ func TestUserAgentAndExchanges(t *testing.T) {
 // cost the connection.
 func TestConnectionIsReusedAfterAnUnreadRest(t *testing.T) {
 	t.Parallel()
-	var peers []string
-	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		peers = append(peers, r.RemoteAddr)
+	answer := func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/error":
 			w.WriteHeader(500)
@@ -266,34 +264,36 @@ func TestConnectionIsReusedAfterAnUnreadRest(t *testing.T) {
 			w.WriteHeader(302)
 		}
 		_, _ = io.WriteString(w, strings.Repeat("x", 20<<10))
+	}
+	bubble(t, answer, func(t *testing.T, hosts *source.Hosts) {
+		connections := countConnections(hosts)
+		c := newClientWith(t, source.Options{Hosts: hosts}, feedURL)
+		defer c.CloseIdle()
+		for range 2 {
+			res, err := c.Do(t.Context(), source.Request{Method: "GET", URL: feedURL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(res.Body, make([]byte, 10)); err != nil {
+				t.Error(err)
+			}
+			if err := res.Body.Close(); err != nil {
+				t.Error(err)
+			}
+			if _, err := res.Body.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
+				t.Errorf("a read after Close returned %v", err)
+			}
+			if _, _, err := get(t, c, "http://shop.example.com/error"); err == nil {
+				t.Error("500 was no error")
+			}
+			if _, _, err := get(t, c, "http://shop.example.com/moved"); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := connections.Load(); n != 1 {
+			t.Errorf("%d connections, want a single one", n)
+		}
 	})
-	c := newClient(t, url)
-	for range 2 {
-		res, err := c.Do(t.Context(), source.Request{Method: "GET", URL: url})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(res.Body, make([]byte, 10)); err != nil {
-			t.Error(err)
-		}
-		if err := res.Body.Close(); err != nil {
-			t.Error(err)
-		}
-		if _, err := res.Body.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
-			t.Errorf("a read after Close returned %v", err)
-		}
-		if _, _, err := get(t, c, url+"/error"); err == nil {
-			t.Error("500 was no error")
-		}
-		if _, _, err := get(t, c, url+"/moved"); err != nil {
-			t.Error(err)
-		}
-	}
-	for _, peer := range peers {
-		if peer != peers[0] {
-			t.Errorf("connections: %v, want a single one", peers)
-		}
-	}
 }
 
 // A context that does not end stays in memory with that of the feed.

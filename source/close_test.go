@@ -36,32 +36,36 @@ func TestUnreadBodyIsClosed(t *testing.T) {
 	} {
 		t.Run(strconv.Itoa(test.size), func(t *testing.T) {
 			t.Parallel()
-			url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			answer := func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Length", strconv.Itoa(test.size))
 				_, _ = w.Write(make([]byte, test.size)) // the client may have closed the connection
+			}
+			bubble(t, answer, func(t *testing.T, hosts *source.Hosts) {
+				var read atomic.Int64
+				dial := hosts.Dial
+				hosts.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					conn, err := dial(ctx, network, addr)
+					return countedConn{conn, &read}, err
+				}
+				connections := countConnections(hosts)
+				c := newClientWith(t, source.Options{Hosts: hosts}, feedURL)
+				defer c.CloseIdle()
+				res, err := c.Do(t.Context(), source.Request{Method: http.MethodGet, URL: feedURL})
+				if err != nil {
+					t.Fatal(err)
+				}
+				res.Body.Close()
+				if n := read.Load(); n > int64(test.most) {
+					t.Errorf("%d bytes of %d were read, want %d at most", n, test.size, test.most)
+				}
+				if res, err = c.Do(t.Context(), source.Request{Method: http.MethodHead, URL: feedURL}); err != nil {
+					t.Fatal(err)
+				}
+				res.Body.Close()
+				if n := connections.Load(); n != test.connections {
+					t.Errorf("%d connections, want %d", n, test.connections)
+				}
 			})
-			var read, connections atomic.Int64
-			hosts := &source.Hosts{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				connections.Add(1)
-				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-				return countedConn{conn, &read}, err
-			}}
-			c := newClientWith(t, source.Options{Hosts: hosts}, url)
-			res, err := c.Do(t.Context(), source.Request{Method: http.MethodGet, URL: url})
-			if err != nil {
-				t.Fatal(err)
-			}
-			res.Body.Close()
-			if n := read.Load(); n > int64(test.most) {
-				t.Errorf("%d bytes of %d were read, want %d at most", n, test.size, test.most)
-			}
-			if res, err = c.Do(t.Context(), source.Request{Method: http.MethodHead, URL: url}); err != nil {
-				t.Fatal(err)
-			}
-			res.Body.Close()
-			if n := connections.Load(); n != test.connections {
-				t.Errorf("%d connections, want %d", n, test.connections)
-			}
 		})
 	}
 }

@@ -159,25 +159,26 @@ func TestRate(t *testing.T) {
 // Idle feeds must not hold a connection each.
 func TestClientsShareConnections(t *testing.T) {
 	t.Parallel()
-	peers := make(map[string]bool)
-	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		peers[r.RemoteAddr] = true
-		_, _ = io.WriteString(w, "page")
-	})
-	hosts := new(source.Hosts)
-	for range 50 {
-		if _, _, err := get(t, newClientWith(t, source.Options{Hosts: hosts}, url), url); err != nil {
+	page := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") }
+	bubble(t, page, func(t *testing.T, hosts *source.Hosts) {
+		connections := countConnections(hosts)
+		for range 50 {
+			c := newClientWith(t, source.Options{Hosts: hosts}, feedURL)
+			defer c.CloseIdle()
+			if _, _, err := get(t, c, feedURL); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := connections.Load(); n != 1 {
+			t.Errorf("50 clients, one after the other, made %d connections", n)
+		}
+		other := newClientWith(t, source.Options{Hosts: hosts}, feedURL, func(c *source.Config) { c.Limits.Header++ })
+		defer other.CloseIdle()
+		if _, _, err := get(t, other, feedURL); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if len(peers) != 1 {
-		t.Errorf("50 clients, one after the other, made %d connections", len(peers))
-	}
-	other := func(c *source.Config) { c.Limits.Header++ }
-	if _, _, err := get(t, newClientWith(t, source.Options{Hosts: hosts}, url, other), url); err != nil {
-		t.Fatal(err)
-	}
-	if len(peers) != 2 {
-		t.Error("a client with other limits was given a connection that does not keep them")
-	}
+		if connections.Load() != 2 {
+			t.Error("a client with other limits was given a connection that does not keep them")
+		}
+	})
 }

@@ -7,9 +7,9 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/readahead"
@@ -148,18 +148,21 @@ func TestPagesAheadOfAContextThatHasEnded(t *testing.T) {
 func TestPagesAheadOfOneHostAreLimited(t *testing.T) {
 	t.Parallel()
 	const feeds, limit = 3, 16
-	var requests, most atomic.Int32
+	var mu sync.Mutex // guards requests and most
+	var requests, most int
 	reached, proceed := make(chan struct{}), make(chan struct{})
+	reach := sync.OnceFunc(func() { close(reached) })
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		n := requests.Add(1)
-		defer requests.Add(-1)
-		if n > most.Load() {
-			most.Store(n)
+		mu.Lock()
+		requests++
+		if most = max(most, requests); requests == limit {
+			reach()
 		}
-		if n == limit {
-			close(reached)
-		}
+		mu.Unlock()
 		<-proceed
+		mu.Lock()
+		requests-- // before the answer, which may let another request begin
+		mu.Unlock()
 		_, _ = io.WriteString(w, r.URL.Path)
 	})
 	hosts := &source.Hosts{}
@@ -188,8 +191,10 @@ func TestPagesAheadOfOneHostAreLimited(t *testing.T) {
 			}
 		}
 	}
-	if n := most.Load(); n != limit {
-		t.Errorf("%d requests at a time, want %d", n, limit)
+	mu.Lock()
+	defer mu.Unlock()
+	if most != limit {
+		t.Errorf("%d requests at a time, want %d", most, limit)
 	}
 	if n := source.AheadOfHost(hosts, strings.TrimPrefix(url, "http://")); n != 0 {
 		t.Errorf("%d pages still count as requested ahead", n)
@@ -256,6 +261,18 @@ func (b *recordedReads) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// wrap records the reads of the body of the next response.
+func (b *recordedReads) wrap(transport http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		response, err := transport.RoundTrip(r)
+		if err == nil {
+			b.ReadCloser = response.Body
+			response.Body = b
+		}
+		return response, err
+	})
+}
+
 // A page ahead is read in large pieces only if it is known to be long and there is memory for them.
 // All of the memory is returned.
 func TestLongPagesAheadAreReadInLargePieces(t *testing.T) {
@@ -284,16 +301,7 @@ func TestLongPagesAheadAreReadInLargePieces(t *testing.T) {
 			})
 			reads := &recordedReads{most: c.ahead, reached: make(chan int, 1)}
 			hosts := &source.Hosts{PageBudget: readahead.NewBudget(c.budget)}
-			client := newClientWith(t, source.Options{Hosts: hosts, Wrap: func(transport http.RoundTripper) http.RoundTripper {
-				return roundTripper(func(r *http.Request) (*http.Response, error) {
-					response, err := transport.RoundTrip(r)
-					if err == nil {
-						reads.ReadCloser = response.Body
-						response.Body = reads
-					}
-					return response, err
-				})
-			}}, url)
+			client := newClientWith(t, source.Options{Hosts: hosts, Wrap: reads.wrap}, url)
 			ahead := client.PagesAhead()
 			defer ahead.Close()
 			ahead.Expect(t.Context(), url)
@@ -318,14 +326,11 @@ func TestDroppedLongPageReturnsItsMemory(t *testing.T) {
 		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 		_, _ = io.WriteString(w, body)
 	})
-	const all = 16 << 20
-	hosts := &source.Hosts{PageBudget: readahead.NewBudget(all)}
-	ahead := newClientWith(t, source.Options{Hosts: hosts}, url).PagesAhead()
+	hosts := &source.Hosts{PageBudget: readahead.NewBudget(16 << 20)}
+	reads := &recordedReads{most: 1<<20 + 1, reached: make(chan int, 1)}
+	ahead := newClientWith(t, source.Options{Hosts: hosts, Wrap: reads.wrap}, url).PagesAhead()
 	ahead.Expect(t.Context(), url)
-	for hosts.PageBudget.TryAcquire(all - 1<<20) { // until it has more than 1 MiB
-		hosts.PageBudget.Release(all - 1<<20)
-		time.Sleep(time.Millisecond)
-	}
+	<-reads.reached // it has more than 1 MiB
 	ahead.Close()
 	if !hosts.PageBudget.Unused() {
 		t.Error("some of the budget is not returned")

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,17 +117,18 @@ func TestPingOfABrokerThatTheClusterDoesNotHave(t *testing.T) {
 // A broker to which a connection fails is probed. No request was ever sent to it.
 func TestBrokerThatIsNotReachedIsProbed(t *testing.T) {
 	t.Parallel()
-	c, err := Connect(t.Context(), Config{Brokers: []string{"127.0.0.1:1"}, Timeout: time.Second}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if err := c.Check(t.Context()); err == nil {
-		t.Fatal("a broker answers at port 1")
-	}
-	if n := c.Suspects(); n != 1 {
-		t.Errorf("%d brokers are probed, want 1", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		refuse := func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+		}
+		c := ConnectVia(t, Config{Brokers: []string{"127.0.0.1:1"}, Timeout: time.Second}, slog.New(slog.DiscardHandler), refuse)
+		if err := c.Check(t.Context()); err == nil {
+			t.Fatal("a broker answers that refuses connections")
+		}
+		if n := c.Suspects(); n != 1 {
+			t.Errorf("%d brokers are probed, want 1", n)
+		}
+	})
 }
 
 // Suspects returns how many brokers are probed.

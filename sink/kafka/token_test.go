@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -61,7 +60,6 @@ func TestTokenFile(t *testing.T) {
 	bearer(c, "OAUTHBEARER", func(shown string) bool { return strings.Contains(shown, "auth=Bearer good\x01") })
 	file := writeFile(t, "bad")
 	cfg := configFor(c)
-	cfg.Timeout = 5 * time.Second
 	cfg.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, TokenFile: file}
 	conn := connect(t, cfg)
 	wantError(t, conn.Check(t.Context()), true, nil, "refuses the token (sasl, OAUTHBEARER)")
@@ -100,7 +98,6 @@ func TestClientCredentials(t *testing.T) {
 	c := startCluster(t)
 	bearer(c, "OAUTHBEARER", func(shown string) bool { return strings.Contains(shown, "auth=Bearer good\x01") })
 	cfg := configFor(c)
-	cfg.Timeout = 5 * time.Second
 	cfg.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, OAuth2: kafka.OAuth2{TokenURL: login.URL + "/token", ClientID: "me", ClientSecret: "hunter2", Scopes: []string{"a", "b"}}}
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
@@ -124,7 +121,6 @@ func TestAWSKeys(t *testing.T) {
 	c := startCluster(t, kfake.TLS(&tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}))
 	shown := bearer(c, "AWS_MSK_IAM", func(shown string) bool { return strings.Contains(shown, "AKIAENV") })
 	cfg := configFor(c)
-	cfg.Timeout = 5 * time.Second
 	cfg.TLS.CAFile = writeFile(t, ca)
 	cfg.SASL = kafka.SASL{Mechanism: kafka.MSKIAM}
 	if err := connect(t, cfg).Check(t.Context()); err != nil {

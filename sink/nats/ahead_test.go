@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -53,12 +54,13 @@ func commitAhead(t *testing.T, s *nats.Sink, entities []feed.Entity, to, ahead i
 
 func TestEntitiesThatWereSentAheadAreNotSentAgain(t *testing.T) {
 	t.Parallel()
-	server := startServer(t, t.TempDir(), "127.0.0.1:0")
-	conn := connect(t, nats.Config{URL: server.URL()})
+	url := runServer(t, &server.Options{JetStream: true, JetStreamLimits: server.JSLimitOpts{MaxBatchTimeout: time.Hour}}).ClientURL()
+	conn := connect(t, nats.Config{URL: url})
 	s := conn.Sink(orders())
 	resume(t, s)
-	messages := sent(t, server.URL())
+	messages := sent(t, url)
 	next := commitAhead(t, s, sinktest.Entities(0, 3), 3, 10)
+	s.Hurry() // after a pause it would send them again
 	if err := s.Commit(t.Context(), next, sinktest.At(10), nil); err != nil {
 		t.Fatal(err)
 	}

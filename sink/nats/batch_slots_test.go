@@ -21,7 +21,7 @@ import (
 func TestCommitsOfManyTopicsAreNotDropped(t *testing.T) {
 	t.Parallel()
 	const topics = 200
-	srv := runServer(t, &server.Options{JetStream: true, JetStreamLimits: server.JSLimitOpts{MaxBatchInflightPerStream: 20}})
+	srv := runServer(t, &server.Options{JetStream: true, JetStreamLimits: server.JSLimitOpts{MaxBatchInflightPerStream: 20, MaxBatchTimeout: time.Hour}})
 	nc, err := natsgo.Connect(srv.ClientURL(), natsgo.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)

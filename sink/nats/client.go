@@ -23,9 +23,12 @@ type client struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	sessions *sessionTracker
+	// repeatAfter is the time after which a request without an answer is repeated, if the timeout
+	// is long enough.
+	repeatAfter time.Duration
 	// consumerTTL is the time for which the server keeps the consumer of a reader that is
-	// gone.
-	consumerTTL time.Duration
+	// gone, and keptLifetime the time for which a reader is kept for the next Read of its Log.
+	consumerTTL, keptLifetime time.Duration
 }
 
 // withSession is runSession for requests about a topic, which is named in errors. stream is empty if
@@ -102,14 +105,18 @@ func (c *client) checkVersion() error {
 		c.servers, version, minor))
 }
 
+// defaultRepeatAfter is the time after which a request without an answer is repeated.
+const defaultRepeatAfter = time.Second
+
 // retryRequest repeats a request that changes nothing until it is answered or the timeout
 // of the configuration is over. A server that is not the leader of a stream drops requests
-// about the stream, and during an election all servers drop them.
+// about the stream, and during an election all servers drop them. Each attempt has twice the time
+// of the one before, because a server that is slow answers none in a time that is too short.
 func (c *client) retryRequest(ctx context.Context, request func(context.Context) error) error {
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
-	for {
-		attempt, cancel := context.WithTimeout(ctx, min(time.Second, c.cfg.Timeout/4))
+	for wait := c.repeatAfter; ; wait *= 2 {
+		attempt, cancel := context.WithTimeout(ctx, min(wait, c.cfg.Timeout/4))
 		err := request(attempt)
 		timeout := attempt.Err()
 		cancel()
@@ -158,17 +165,40 @@ func (c *client) streamInfo(ctx context.Context, stream string) (*streamInfo, er
 }
 
 // requestJSON sends a request that changes nothing to the JetStream API, and decodes the
-// answer.
+// answer. It repeats the request like retryRequest, but the first answer counts, whichever request
+// it is to: an answer with a message of megabytes may take longer than a second, and the answers to
+// the repeated requests come after it.
 func (c *client) requestJSON(ctx context.Context, subject string, request []byte, answer any) error {
-	var reply *nats.Msg
-	err := c.retryRequest(ctx, func(ctx context.Context) (err error) {
-		reply, err = c.nc.RequestWithContext(ctx, c.cfg.apiPrefix()+subject, request)
-		return err
-	})
-	if err != nil {
-		return err
+	ctx, cancel := c.withTimeout(ctx)
+	defer cancel()
+	type result struct {
+		reply *nats.Msg
+		err   error
 	}
-	if err := json.Unmarshal(reply.Data, answer); err != nil {
+	results := make(chan result)
+	send := func() {
+		reply, err := c.nc.RequestWithContext(ctx, c.cfg.apiPrefix()+subject, request)
+		select {
+		case results <- result{reply, err}:
+		case <-ctx.Done():
+		}
+	}
+	var first result
+	for wait := min(c.repeatAfter, c.cfg.Timeout/4); first == (result{}); wait *= 2 {
+		go send()
+		repeat := time.NewTimer(wait)
+		select {
+		case first = <-results:
+		case <-repeat.C:
+		case <-ctx.Done():
+			first.err = ctx.Err()
+		}
+		repeat.Stop()
+	}
+	if first.err != nil {
+		return causeOf(ctx, first.err)
+	}
+	if err := json.Unmarshal(first.reply.Data, answer); err != nil {
 		return fmt.Errorf("NATS answered with invalid JSON: %w", err)
 	}
 	return nil

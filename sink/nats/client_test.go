@@ -20,7 +20,7 @@ func TestRequestIsRepeatedUntilItIsAnswered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c := &client{cfg: Config{Timeout: 10 * time.Second}}
+				c := &client{cfg: Config{Timeout: 10 * time.Second}, repeatAfter: defaultRepeatAfter}
 				requests := 0
 				err := c.retryRequest(t.Context(), func(ctx context.Context) error {
 					if requests++; requests > test.dropped {

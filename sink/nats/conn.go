@@ -70,7 +70,8 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	return &Conn{
 		client: &client{
 			cfg: cfg, servers: servers, log: log, nc: nc, js: js, sessions: sessions,
-			consumerTTL: max(time.Minute, 3*cfg.Timeout),
+			repeatAfter: defaultRepeatAfter,
+			consumerTTL: max(time.Minute, 3*cfg.Timeout), keptLifetime: defaultKeptLifetime,
 		},
 		sinks: newSinkCounts(),
 		watch: watch,

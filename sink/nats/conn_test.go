@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -311,7 +310,8 @@ func TestCommitFailsWhileAnotherFeedLacksAPermission(t *testing.T) {
 					Publish: &server.SubjectPermission{Deny: []string{denied}},
 				}}},
 			})
-			c := connect(t, nats.Config{URL: s.ClientURL(), Username: "me", Password: "right"})
+			refusal := refusalOf(denied)
+			c := connectLogging(t, nats.Config{URL: s.ClientURL(), Username: "me", Password: "right"}, refusal)
 			sink := c.Sink(orders())
 			parcels := c.Sink(nats.Topic{Feed: "parcels", Subject: "shop.parcels", Stream: nats.Stream{Create: true}})
 			resume(t, sink)
@@ -322,10 +322,11 @@ func TestCommitFailsWhileAnotherFeedLacksAPermission(t *testing.T) {
 			refused := false
 			err := sink.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), func() []feed.Entity {
 				refused = true
-				c.SetTimeout(5 * time.Second) // the refused request gets no answer
-				_, err := parcels.Resume(t.Context())
+				ctx, cancel := refusal.bindContext(t.Context()) // the refused request gets no answer
+				defer cancel()
+				_, err := parcels.Resume(ctx)
 				if err == nil {
-					err = parcels.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil)
+					err = parcels.Commit(ctx, sinktest.Entities(0, 2), sinktest.At(2), nil)
 				}
 				wantError(t, err, true, nil, `Permissions Violation for Publish to "`+denied+`"`)
 				return nil
@@ -348,16 +349,12 @@ func TestTwoFeedsLackPermissions(t *testing.T) {
 		}}},
 	})
 	logged := make(chan string, 10)
-	c, err := nats.Connect(t.Context(), nats.Config{URL: s.ClientURL(), Username: "me", Password: "right"}, slog.New(slog.NewTextHandler(sendLines(logged), nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
+	c := connectLogging(t, nats.Config{URL: s.ClientURL(), Username: "me", Password: "right"}, sendLines(logged))
 	sink := c.Sink(orders())
 	parcels := c.Sink(nats.Topic{Feed: "parcels", Subject: "shop.parcels", Stream: nats.Stream{Create: true}})
 	resume(t, sink)
 	resume(t, parcels)
-	err = sink.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), func() []feed.Entity {
+	err := sink.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), func() []feed.Entity {
 		for line := range logged { // the server refuses the messages while the commit waits
 			if strings.Contains(line, "shop.orders") {
 				break

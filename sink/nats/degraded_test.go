@@ -14,6 +14,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -66,6 +67,32 @@ func TestAnotherMakesTheFirstCommitWhileThisOneLooks(t *testing.T) {
 	}
 }
 
+// A server takes longer for an answer than a client waits before it repeats its request, and the
+// answers to repeated requests come after those to all earlier ones.
+func TestAnswerToAnEarlierRequestCounts(t *testing.T) {
+	t.Parallel()
+	s := runServer(t, &server.Options{})
+	nc, err := natsgo.Connect(s.ClientURL(), natsgo.Timeout(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	var before *natsgo.Msg
+	if _, err := nc.Subscribe("$JS.API.STREAM.INFO.shop_orders", func(m *natsgo.Msg) {
+		if before != nil {
+			_ = before.Respond([]byte(`{"error": {"code": 404, "err_code": 10059, "description": "stream not found"}}`))
+		}
+		before = m
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = connect(t, nats.Config{URL: s.ClientURL(), Timeout: 20 * time.Second}).Log("shop.orders", "shop_orders").Span(t.Context())
+	wantError(t, err, false, feed.ErrNoTopic)
+}
+
 // TestServerAcknowledgesWithoutBatch has a stream whose configuration allows
 // atomic batches and whose leader knows none, as while a cluster is upgraded.
 func TestServerAcknowledgesWithoutBatch(t *testing.T) {
@@ -106,7 +133,8 @@ func TestServerIsTooOld(t *testing.T) {
 	_, err = c.Sink(orders()).Resume(t.Context())
 	wantError(t, err, true, nil, want)
 	// The streams of a domain are on another server, which does not answer here.
-	c = connect(t, nats.Config{URL: "nats://" + l.Addr().String(), Domain: "hub", Timeout: 5 * time.Second})
+	c = connect(t, nats.Config{URL: "nats://" + l.Addr().String(), Domain: "hub"})
+	c.SetTimeout(50 * time.Millisecond)
 	wantError(t, c.Check(t.Context()), false, nil, "no answer from NATS")
 }
 

@@ -13,6 +13,13 @@ func (s *Sink) Log() *Log { return (&Conn{client: s.client}).Log(s.topic.Subject
 // SetConsumerTTL sets how long the server keeps the consumer of a reader that is gone.
 func (c *Conn) SetConsumerTTL(d time.Duration) { c.client.consumerTTL = d }
 
+// RequestOnce makes c send each request once, however slow the machine is, for tests that count
+// requests.
+func (c *Conn) RequestOnce() { c.client.repeatAfter = time.Hour }
+
+// KeepReaders makes the logs of c keep a reader for the next Read, however long the machine takes.
+func (c *Conn) KeepReaders() { c.client.keptLifetime = time.Hour }
+
 // Received returns how many bytes the server has sent.
 func (c *Conn) Received() uint64 { return c.client.nc.Stats().InBytes }
 
@@ -67,11 +74,19 @@ func (l *Log) LimitAfterNone(ctx context.Context, end uint64) (limit int64, err 
 	return limit, err
 }
 
+// SetInterval sets the time after which the key of f is renewed.
+func (f *Fleet) SetInterval(d time.Duration) { f.interval = d }
+
 // Rest makes the sink's next commit one after a pause.
 func (s *Sink) Rest() { s.fence.proved = time.Time{} }
 
 // Hurry makes the sink's next commit one without a pause, however slow the machine is.
-func (s *Sink) Hurry() { s.fence.proved = time.Now().Add(time.Hour) }
+func (s *Sink) Hurry() {
+	s.fence.proved = time.Now().Add(time.Hour)
+	if s.staged != nil {
+		s.staged.at = s.fence.proved
+	}
+}
 
 // SetTimeout sets the timeout of the requests of c that begin from now on.
 func (c *Conn) SetTimeout(d time.Duration) { c.client.cfg.Timeout = d }

@@ -40,6 +40,8 @@ type Fleet struct {
 	// key is the name of this copy as the bucket has it.
 	key    string
 	roster roster
+	// interval is the time after which the key is renewed.
+	interval time.Duration
 	// assignments has the newest assignment that has not been passed on yet.
 	assignments chan fleet.Assignment
 	// strange are the keys that are no member's and were logged.
@@ -55,7 +57,7 @@ func (c *Conn) Fleet(opts FleetOptions) *Fleet {
 	key := memberKey(opts.Self)
 	return &Fleet{
 		client: c.client, opts: opts, bucket: bucketPrefix + opts.Name, key: key,
-		roster: roster{self: key}, strange: map[string]bool{}, assignments: make(chan fleet.Assignment, 1),
+		roster: roster{self: key}, interval: fleetBeat, strange: map[string]bool{}, assignments: make(chan fleet.Assignment, 1),
 	}
 }
 
@@ -159,7 +161,7 @@ func (f *Fleet) takePart(ctx context.Context, _ *session) error {
 		f.roster.hold(time.Now())
 	}
 	listed := false // all keys that there were at the start
-	beat := time.NewTicker(fleetBeat)
+	beat := time.NewTicker(f.interval)
 	defer beat.Stop()
 	echoed := time.Now() // when the watch last had a key of this copy
 	for {

@@ -3,7 +3,6 @@ package nats_test
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
@@ -17,7 +16,11 @@ const fleetBucket = "feedbridge-fleet-shop"
 // checkFleet is Check of a copy of the fleet shop.
 func checkFleet(t *testing.T, cfg nats.Config) (int, error) {
 	t.Helper()
-	return connect(t, cfg).Fleet(nats.FleetOptions{Name: "shop", Self: "checker", Topics: func() *fleet.Topics { return fleet.NewTopics(nil) }}).Check(t.Context())
+	refusal := refusalOf("")
+	member := connectLogging(t, cfg, refusal).Fleet(nats.FleetOptions{Name: "shop", Self: "checker", Topics: func() *fleet.Topics { return fleet.NewTopics(nil) }})
+	ctx, cancel := refusal.bindContext(t.Context()) // a refused request gets no answer
+	defer cancel()
+	return member.Check(ctx)
 }
 
 func TestCheckOfAFleetChangesNothing(t *testing.T) {
@@ -92,14 +95,13 @@ func TestCheckOfAFleetNeedsThePermissionsOfRun(t *testing.T) {
 			if test.exists {
 				joinFleet(t, url, "a").await(t, "a")
 			}
-			cfg := nats.Config{URL: url, Username: "fb", Password: "secret", Timeout: time.Minute}
+			cfg := nats.Config{URL: url, Username: "fb", Password: "secret"}
 			if test.without < 0 || test.without == 2 && test.exists {
 				if _, err := checkFleet(t, cfg); err != nil {
 					t.Error(err)
 				}
 				return
 			}
-			cfg.Timeout = 10 * time.Second // the refused request gets no answer
 			_, err := checkFleet(t, cfg)
 			wantError(t, err, true, nil, "Permissions Violation for Publish", "grant this user the permissions that docs/fleet.md#nats lists")
 		})

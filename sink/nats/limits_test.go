@@ -118,10 +118,13 @@ func TestAccountLimitTearsABatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	// There is no answer.
+	s.Hurry() // after a pause it would wait for an answer before it sends the end of the batch
 	conn.SetTimeout(3 * time.Second)
 	err := s.Commit(t.Context(), withBodies(first, more), sinktest.At(more), nil)
 	conn.SetTimeout(time.Minute)
 	wantError(t, err, false, nil, "no answer from NATS")
+	log := s.Log()
+	eventually(t, "the server has stored a part of the batch", func() bool { return spanOf(t, log).End > first+2 })
 	if cp := resume(t, s); cp.Count != first {
 		t.Fatalf("checkpoint %+v, want count %d", cp, first)
 	}
@@ -170,9 +173,12 @@ func TestAccountLimitTearsTheFirstBatch(t *testing.T) {
 		entities[i].Body = make([]byte, 500)
 	}
 	resume(t, s)
+	s.Hurry() // as in the test before this one
 	conn.SetTimeout(3 * time.Second)
 	wantError(t, s.Commit(t.Context(), entities, sinktest.At(n), nil), false, nil, "no answer from NATS")
 	conn.SetTimeout(time.Minute)
+	log := s.Log()
+	eventually(t, "the server has stored a part of the batch", func() bool { return spanOf(t, log).End > 1 })
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrMissing, "'feedbridge checkpoint reset orders'")
 

@@ -319,10 +319,10 @@ func (p *logRead) releaseReader() {
 }
 
 const (
-	// keptLifetime is how long a reader is kept for the next Read, and
+	// defaultKeptLifetime is how long a reader is kept for the next Read, and
 	// maxKeptBytes the limit of the messages that it may have received by then.
-	keptLifetime = 2 * time.Second
-	maxKeptBytes = 256 << 10
+	defaultKeptLifetime = 2 * time.Second
+	maxKeptBytes        = 256 << 10
 )
 
 // keepReader keeps a reader for the next Read, in place of the one that was kept before. An
@@ -333,7 +333,7 @@ func (l *Log) keepReader(r *reader) {
 		r.close()
 		return
 	}
-	l.kept.Put(r, min(keptLifetime, r.consumerTTL/2), (*reader).close)
+	l.kept.Put(r, min(l.client.keptLifetime, r.consumerTTL/2), (*reader).close)
 }
 
 // takeReader returns the kept reader if it is positioned at from and the stream was not

@@ -187,6 +187,7 @@ func TestOldestMessageIsAskedForWhenSomethingIsGone(t *testing.T) {
 	publish(t, js, "shop.carts", "x")
 	publish(t, js, "shop.orders", "a", "b")
 	log := connect(t, nats.Config{URL: server.URL()}).Log("shop.orders", "SHOP")
+	log.Conn().RequestOnce()
 	asked := counted(t, js, "$JS.API.STREAM.MSG.GET.>")
 	for range 5 {
 		if got := spanOf(t, log); got.First != 2 {

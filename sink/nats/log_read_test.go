@@ -150,6 +150,7 @@ func TestLogAsksForNoMoreThanAPage(t *testing.T) {
 		commit(t, s, n, n+500)
 	}
 	log := s.Log()
+	log.Conn().RequestOnce()
 	before := log.Conn().Received()
 	if n := len(records(t, log, 1, 11)); n != 10 {
 		t.Fatalf("%d records, want 10", n)
@@ -206,6 +207,7 @@ func TestMessageIsLostOnItsWay(t *testing.T) {
 	s, js, _ := open(t, orders())
 	commit(t, s, 0, 100)
 	log := s.Log()
+	log.Conn().KeepReaders()
 	end := spanOf(t, log).End
 	readPage(t, log, 1, 11, end)
 	stream, err := js.Stream(t.Context(), "shop_orders")

@@ -63,6 +63,8 @@ func TestReaderGoesOnWithItsConsumer(t *testing.T) {
 		commit(t, s, n, n+30) // there are gaps where the checkpoints were
 	}
 	log := s.Log()
+	log.Conn().KeepReaders()
+	log.Conn().RequestOnce()
 	end := spanOf(t, log).End
 	all := records(t, s.Log(), 1, end)
 	created := counted(t, js, "$JS.API.CONSUMER.CREATE.>")
@@ -105,6 +107,7 @@ func between(all []feed.Record, from, to uint64) (some []feed.Record) {
 func TestReaderDoesNotGoOnInAnotherStream(t *testing.T) {
 	t.Parallel()
 	js, conn := shop(t)
+	conn.KeepReaders()
 	log := conn.Log("shop.orders", "SHOP")
 	for _, body := range []string{"old", "new"} {
 		for i := range 20 {
@@ -138,6 +141,7 @@ func TestReaderGoesOnWithoutItsConsumer(t *testing.T) {
 	s, js, _ := open(t, orders())
 	commit(t, s, 0, 100)
 	log := s.Log()
+	log.Conn().KeepReaders()
 	end := spanOf(t, log).End
 	n := len(readPage(t, log, 1, 11, end))
 	stream, err := js.Stream(t.Context(), "shop_orders")
@@ -163,6 +167,7 @@ func TestReaderDoesNotGoOnOverAnotherConnection(t *testing.T) {
 	commit(t, s, 0, 500)
 	p := runProxy(t, strings.TrimPrefix(server.URL(), "nats://"))
 	log := connect(t, nats.Config{URL: p.url()}).Log("shop.orders", "shop_orders")
+	log.Conn().KeepReaders()
 	end := spanOf(t, log).End
 	p.muteAfter(30_000) // of some 150,000
 	n := 0

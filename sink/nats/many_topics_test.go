@@ -53,7 +53,7 @@ func TestManyTopicsInOneStream(t *testing.T) {
 		return nats.Topic{Feed: subject, Subject: subject, Stream: nats.Stream{Name: "feeds"}}
 	}
 	cfg := nats.Config{URL: srv.ClientURL()}
-	c := watchConn(t, cfg)
+	c := connect(t, cfg)
 	publish := func(n int) error {
 		snk := c.Sink(topic(n))
 		defer snk.Close()
@@ -66,7 +66,8 @@ func TestManyTopicsInOneStream(t *testing.T) {
 	}
 	// received returns the bytes that a new process needs to resume a topic.
 	received := func(n int) uint64 {
-		c := watchConn(t, cfg)
+		c := connect(t, cfg)
+		c.RequestOnce()
 		before := c.Received()
 		snk := c.Sink(topic(n))
 		defer snk.Close()
@@ -124,11 +125,16 @@ func subjectsOfIDs(t *testing.T, urls string, topic nats.Topic, entities int) []
 		t.Fatal(err)
 	}
 	var got []string
+	seen := map[string]bool{} // a request that is repeated names the same consumer
 	for {
 		msg, err := asked.NextMsg(time.Millisecond)
 		if err != nil {
 			break
 		}
+		if seen[msg.Subject] {
+			continue
+		}
+		seen[msg.Subject] = true
 		var request struct{ Config jetstream.ConsumerConfig }
 		if err := json.Unmarshal(msg.Data, &request); err != nil {
 			t.Fatal(err)

@@ -31,6 +31,7 @@ func starts(t *testing.T, url string) (next func() []uint64) {
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
+	seen := map[string]bool{} // a request that is repeated names the same consumer
 	return func() (all []uint64) {
 		t.Helper()
 		// Earlier requests have arrived when this one is answered.
@@ -42,6 +43,10 @@ func starts(t *testing.T, url string) (next func() []uint64) {
 			if err != nil {
 				return all
 			}
+			if seen[msg.Subject] {
+				continue
+			}
+			seen[msg.Subject] = true
 			var request struct {
 				Config struct {
 					Start uint64 `json:"opt_start_seq"`

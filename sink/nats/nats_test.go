@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -44,8 +45,14 @@ func startServer(t testing.TB, dir, listen string) *embedded.Server {
 // connect connects to a server. Unless cfg has a timeout, it is for a busy machine.
 func connect(t testing.TB, cfg nats.Config) *nats.Conn {
 	t.Helper()
+	return connectLogging(t, cfg, io.Discard)
+}
+
+// connectLogging is connect with a log.
+func connectLogging(t testing.TB, cfg nats.Config, log io.Writer) *nats.Conn {
+	t.Helper()
 	cfg.Timeout = cmp.Or(cfg.Timeout, 3*time.Minute)
-	c, err := nats.Connect(t.Context(), cfg, silent)
+	c, err := nats.Connect(t.Context(), cfg, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package nats_test
 
 import (
 	"bytes"
-	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -127,12 +126,7 @@ func TestLostTailIsFilledInSmallerCommits(t *testing.T) {
 			commit(t, first, 0, 10) // 1 to 10, and the checkpoint
 			r.save()
 			var log logbuffer.Buffer
-			conn, err := nats.Connect(t.Context(), nats.Config{URL: r.server.URL()}, slog.New(slog.NewTextHandler(&log, nil)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			s := conn.Sink(orders())
+			s := connectLogging(t, nats.Config{URL: r.server.URL()}, &log).Sink(orders())
 			test.remember(s, r.open())
 			before := lastSequence(t, admin(t, r.server.URL()))
 

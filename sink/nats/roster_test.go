@@ -85,6 +85,10 @@ func TestAMemberThatComesBackAtOnceChangesNothing(t *testing.T) {
 	r.expire("b")
 	r.put("b")
 	r.wantNothing(time.Hour)
+	r.roster.leave("b", r.now) // a person has deleted its key
+	r.wantNothing(fleetDelay / 2)
+	r.put("b")
+	r.wantNothing(time.Hour)
 }
 
 func TestNothingIsAssignedBeforeThisCopyIsAMember(t *testing.T) {

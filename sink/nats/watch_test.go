@@ -2,7 +2,7 @@ package nats_test
 
 import (
 	"bytes"
-	"log/slog"
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -25,16 +25,6 @@ func watchCheckpoints(t *testing.T, c *nats.Conn) seenCommits {
 	s := seenCommits{make(chan [2]string, 100), make(chan struct{}, 100)}
 	c.WatchCheckpoints(t.Context(), func(topic, writer string) { s.commits <- [2]string{topic, writer} }, func() { s.missed <- struct{}{} })
 	return s
-}
-
-func watchConn(t *testing.T, cfg nats.Config) *nats.Conn {
-	t.Helper()
-	c, err := nats.Connect(t.Context(), cfg, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
 }
 
 // waitUntilWatched waits until the watch works, or does not.
@@ -63,11 +53,11 @@ func commitAs(t *testing.T, c *nats.Conn, topic, writer string) {
 
 func TestTheWatchSeesCommitsOfAllTopics(t *testing.T) {
 	srv := runServer(t, &server.Options{JetStream: true})
-	idle := watchConn(t, nats.Config{URL: srv.ClientURL()})
+	idle := connect(t, nats.Config{URL: srv.ClientURL()})
 	seen := watchCheckpoints(t, idle)
 	waitUntilWatched(t, idle, true)
 	for _, topic := range []string{"orders", "shop.customers"} {
-		commitAs(t, watchConn(t, nats.Config{URL: srv.ClientURL()}), topic, "another copy")
+		commitAs(t, connect(t, nats.Config{URL: srv.ClientURL()}), topic, "another copy")
 		select {
 		case got := <-seen.commits:
 			if got != [2]string{topic, "another copy"} {
@@ -85,11 +75,7 @@ func TestTheWatchIsNotTrustedWithoutPermission(t *testing.T) {
 		Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}},
 	}}})
 	refused := &loggedLine{text: "cannot watch the checkpoints", logged: make(chan struct{})}
-	c, err := nats.Connect(t.Context(), nats.Config{URL: srv.ClientURL(), Username: "bridge", Password: "secret"}, slog.New(slog.NewTextHandler(refused, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
+	c := connectLogging(t, nats.Config{URL: srv.ClientURL(), Username: "bridge", Password: "secret"}, refused)
 	seen := watchCheckpoints(t, c)
 	refused.await(t)
 	waitUntilWatched(t, c, false)
@@ -118,6 +104,25 @@ func (l *loggedLine) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
+// refusalOf waits until the log has the refusal of a message or a request. Only the log of the
+// connection has it: there is no answer.
+func refusalOf(subject string) *loggedLine {
+	return &loggedLine{text: `Publish to \"` + subject, logged: make(chan struct{})}
+}
+
+// bindContext returns a context that ends when the line was logged.
+func (l *loggedLine) bindContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		select {
+		case <-l.logged:
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
 func (l *loggedLine) await(t *testing.T) {
 	t.Helper()
 	select {
@@ -131,7 +136,7 @@ func TestTheWatchReportsThatCommitsWereMissed(t *testing.T) {
 	dir := t.TempDir()
 	port := freePort(t)
 	srv := runServer(t, &server.Options{JetStream: true, StoreDir: dir, Port: port})
-	c := watchConn(t, nats.Config{URL: srv.ClientURL()})
+	c := connect(t, nats.Config{URL: srv.ClientURL()})
 	seen := watchCheckpoints(t, c)
 	waitUntilWatched(t, c, true)
 	srv.Shutdown()
@@ -156,7 +161,7 @@ func TestTheWatchReportsThatCommitsWereMissed(t *testing.T) {
 func TestStreamsElsewhereAreNotWatched(t *testing.T) {
 	srv := runServer(t, &server.Options{JetStream: true, JetStreamDomain: "hub"})
 	for _, cfg := range []nats.Config{{URL: srv.ClientURL(), Domain: "hub"}, {URL: srv.ClientURL(), APIPrefix: "$JS.hub.API"}} {
-		c := watchConn(t, cfg)
+		c := connect(t, cfg)
 		watchCheckpoints(t, c)
 		commitAs(t, c, "orders", "this copy")
 		if c.WatchesCheckpoints() {

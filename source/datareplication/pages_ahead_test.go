@@ -37,8 +37,10 @@ func newFarSite(n int) (*farSite, []string) {
 	f := &farSite{site: newSite(pages...)}
 	f.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
-			f.most.Store(max(f.most.Load(), f.getting.Add(1)))
+			n := f.getting.Add(1)
 			defer f.getting.Add(-1)
+			for most := f.most.Load(); n > most && !f.most.CompareAndSwap(most, n); most = f.most.Load() {
+			}
 		}
 		select {
 		case <-time.After(farAway):

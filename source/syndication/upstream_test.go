@@ -43,6 +43,8 @@ type upstream struct {
 	log    []string
 	asked  []http.Header
 	noETag bool
+	// onRequest is called at each request, if it is set.
+	onRequest func()
 
 	conns chan net.Conn
 	done  chan struct{}
@@ -112,6 +114,9 @@ func body(code int, contentType, text string) http.HandlerFunc {
 var htmlPage = body(200, "text/html", "<!DOCTYPE html><html><body>Sorry</body></html>")
 
 func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if u.onRequest != nil {
+		u.onRequest()
+	}
 	u.mu.Lock()
 	path := r.URL.RequestURI()
 	line := path
