@@ -48,12 +48,13 @@ var layers = map[string][]string{
 
 	"sink":                       {"feed", "checkpoint", "message", "safetext"},
 	"internal/testkit/sinktest":  {"sink", "feed", "checkpoint", "message"},
+	"internal/testkit/freeport":  {},
 	"internal/testkit/httpfault": {},
 	"internal/testkit/logbuffer": {},
 	"sink/nats":                  {"fleet", "sink", "feed", "checkpoint", "credential", "message", "retry"},
 	"sink/kafka":                 {"fleet", "sink", "feed", "checkpoint", "credential", "message", "retry"},
 	"sink/nats/embedded":         {},
-	"internal/testkit/kafkatest": {},
+	"internal/testkit/kafkatest": {"internal/testkit/freeport"},
 	"internal/testkit/floor":     {"checkpoint", "feed", "sink/kafka", "sink/nats"},
 
 	"serve":          {"serve/snapshot", "connlimit", "feed", "message", "safetext"},

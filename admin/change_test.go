@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/feedbridge/feedbridge/admin"
@@ -185,7 +186,11 @@ func TestSocketNeedsNoToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	stale.SetUnlinkOnClose(false)
-	if err := stale.Close(); err != nil {
+	// A process that is being forked would still listen.
+	syscall.ForkLock.RLock()
+	err = stale.Close()
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(path); err != nil {

@@ -108,9 +108,9 @@ func TestAdminClientExplainsErrors(t *testing.T) {
 	if err := client.get(t.Context(), "/answers", &answer); err != nil || answer.Token != "" {
 		t.Errorf("a look sends the token: %+v, %v", answer, err)
 	}
-	server.Close()
+	const unused = "http://127.0.0.1:1" // never given to a listener that asks for any port
 	for at, want := range map[string]string{
-		server.URL: "no daemon answers at " + server.URL + ": ",
+		unused: "no daemon answers at " + unused + ": ",
 		"unix:" + filepath.Join(t.TempDir(), "none"): "no daemon answers at unix:",
 	} {
 		gone, err := newAdminClient(at, "")

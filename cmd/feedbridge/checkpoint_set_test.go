@@ -43,7 +43,7 @@ func TestCheckpointIsMovedWhileTheFeedIsPublished(t *testing.T) {
 		},
 		"Kafka": func(t *testing.T) (bridge.Sink, []string) {
 			addr, _ := startServer(t, "kafka", t.TempDir(), "127.0.0.1:0")
-			c, err := kafka.Connect(t.Context(), kafka.Config{Brokers: []string{addr}, Timeout: 20 * time.Second}, slog.New(slog.DiscardHandler))
+			c, err := kafka.Connect(t.Context(), kafka.Config{Brokers: []string{addr}, Timeout: time.Minute, TransactionTimeout: 3 * time.Minute}, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}

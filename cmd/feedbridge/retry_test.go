@@ -82,7 +82,12 @@ func TestVerifyGoesOn(t *testing.T) {
 	verify := func(more ...string) (comparison, int, string) {
 		t.Helper()
 		var out, errs bytes.Buffer
-		code := runProgram(append([]string{"verify", "--json", "--feed", first.URL + "/feed/latest", "--feed", second.URL + "/feed/latest"}, more...), nil, nil, &out, &errs)
+		code := runProgram(append([]string{"verify", "--json", "--feed", "first", "--feed", "second"}, more...), []string{
+			"FEEDBRIDGE_BUSES_HERE_EMBEDDED_LISTEN=127.0.0.1:0",
+			"FEEDBRIDGE_FEEDS_FIRST_URL=" + first.URL + "/feed/latest", "FEEDBRIDGE_FEEDS_SECOND_URL=" + second.URL + "/feed/latest",
+			// A fault of a request ahead may pass before it is the page's turn, or not.
+			"FEEDBRIDGE_FEEDS_FIRST_PAGES_AHEAD=0",
+		}, nil, &out, &errs)
 		var r comparison
 		if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 			t.Fatal(err)
@@ -93,11 +98,11 @@ func TestVerifyGoesOn(t *testing.T) {
 	if code != 0 || r.First != n || r.Equal != n || !r.Complete || faults.Left() > 0 {
 		t.Errorf("exit code %d, %+v, and %d faults are left\n%s", code, r, faults.Left(), told)
 	}
-	// The first fault of each page meets a request ahead of its turn, which is repeated without a word.
-	if strings.Count(told, "cannot continue reading; trying again") != 1 {
+	// Page 3 fails twice. The entities of page 7 before its break count, so that is no failure.
+	if strings.Count(told, "cannot continue reading; trying again") != 2 {
 		t.Errorf("it says\n%s", told)
 	}
-	faults.Add(http.MethodGet, "/feed/pages/3", httpfault.Status(http.StatusServiceUnavailable), httpfault.Status(http.StatusServiceUnavailable))
+	faults.Add(http.MethodGet, "/feed/pages/3", httpfault.Status(http.StatusServiceUnavailable))
 	if r, code, told = verify("--retry-for", "0s"); code != 1 || r.Complete || !strings.Contains(r.Error, "503") {
 		t.Errorf("exit code %d, %+v\n%s", code, r, told)
 	}

@@ -1,19 +1,17 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"regexp"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/freeport"
 )
 
 // TestScripts runs the scripts in testdata/script, which use the program on the command line. A
@@ -103,13 +101,6 @@ func want(ts *testscript.TestScript, neg bool, args []string, least, most int) {
 	}
 }
 
-// firstPort is the first port to try. The system does not assign ports below 32768, so a port
-// stays free between the time that it is found and the time that a test uses it. The brokers of
-// kafkatest have those from 25000 on.
-var firstPort atomic.Int64
-
-func init() { firstPort.Store(20_000 + rand.Int64N(4_000)) }
-
 func port(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, neg, args, 1, 1)
 	addr, err := freePort()
@@ -117,16 +108,10 @@ func port(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], addr)
 }
 
-// freePort returns 127.0.0.1 and a port.
+// freePort returns 127.0.0.1 and a port that is reserved, also while its server is stopped.
 func freePort() (string, error) {
-	for range 1000 {
-		addr := fmt.Sprintf("127.0.0.1:%d", firstPort.Add(1))
-		if l, err := net.Listen("tcp", addr); err == nil {
-			l.Close()
-			return addr, nil
-		}
-	}
-	return "", errors.New("no port is free")
+	port, err := freeport.Reserve()
+	return fmt.Sprintf("127.0.0.1:%d", port), err
 }
 
 func await(ts *testscript.TestScript, neg bool, args []string) {

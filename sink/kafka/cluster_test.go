@@ -3,12 +3,8 @@ package kafka_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +17,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/freeport"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/kafka"
@@ -233,28 +230,17 @@ func TestSink(t *testing.T) {
 	})
 }
 
-// nextPort is the next port to try. The system does not assign ports below 32768, so a port
-// stays free while its broker is down: no other listener gets it, and no client that tries to
-// reach the broker.
-var nextPort atomic.Int64
-
-func init() { nextPort.Store(15_000 + rand.Int64N(4_000)) }
-
-// freePort returns a port for a broker that is stopped for a time.
+// freePort returns a port that is reserved, also while its broker is stopped.
 func freePort(t testing.TB) int {
 	t.Helper()
 	if isInBubble() {
 		return int(lastVirtualPort.Add(1))
 	}
-	for range 1000 {
-		port := int(nextPort.Add(1))
-		if l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			l.Close()
-			return port
-		}
+	port, err := freeport.Reserve()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no port is free")
-	return 0
+	return port
 }
 
 func until(t testing.TB, done func() bool) {

@@ -2,15 +2,14 @@ package nats_test
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/freeport"
 )
 
 // runServer runs a server that is configured otherwise than the embedded one.
@@ -61,24 +60,14 @@ func runCluster(t testing.TB) (servers []*server.Server, urls string) {
 	return servers, strings.Join(clients, ",")
 }
 
-// nextPort is the next port to try. The system does not assign ports below 32768, so no
-// other program gets one while no server has it: no other listener, and no client that
-// tries to reach the server.
-var nextPort atomic.Int64
-
-func init() { nextPort.Store(10_000 + rand.Int64N(4_000)) }
-
+// freePort returns a port that is reserved, also while its server is stopped.
 func freePort(t testing.TB) int {
 	t.Helper()
-	for range 1000 {
-		port := int(nextPort.Add(1))
-		if l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			l.Close()
-			return port
-		}
+	port, err := freeport.Reserve()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no port is free")
-	return 0
+	return port
 }
 
 // freeAddress returns an address for a server that is stopped for a time.

@@ -2,11 +2,9 @@ package kafkatest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -63,30 +61,22 @@ func launch(ctx context.Context, k kit, dir string, s settings) (*Broker, error)
 	if err := os.CopyFS(store, os.DirFS(k.store)); err != nil {
 		return nil, err
 	}
-	// Another process may take a port before the broker does.
-	for {
-		var err error
-		if b.ports, err = freePorts(ctx); err != nil {
-			return nil, err
-		}
-		text := properties(store, b.ports, s)
-		if err := os.WriteFile(b.file("server.properties"), []byte(text), 0o600); err != nil {
-			return nil, err
-		}
-		err = b.Restart(ctx)
-		if errors.Is(err, errPortTaken) {
-			_ = os.Remove(b.file("log")) // or the next failure looks like this one
-			continue
-		}
-		if err == nil {
-			err = b.addUsers(ctx, s.users)
-		}
-		if err != nil {
-			b.Kill()
-			return nil, err
-		}
-		return b, nil
+	var err error
+	if b.ports, err = reservePorts(); err != nil {
+		return nil, err
 	}
+	text := properties(store, b.ports, s)
+	if err := os.WriteFile(b.file("server.properties"), []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	if err = b.Restart(ctx); err == nil {
+		err = b.addUsers(ctx, s.users)
+	}
+	if err != nil {
+		b.Kill()
+		return nil, err
+	}
+	return b, nil
 }
 
 // Addr is the host and port where everyone may do everything.
@@ -122,9 +112,6 @@ func (b *Broker) Stop() error {
 	return nil
 }
 
-// errPortTaken reports that another process uses a port of the broker.
-var errPortTaken = errors.New("another process has the port")
-
 // Restart runs the broker again, on the same ports and the same store, and
 // returns when it answers. One that still runs is stopped before.
 func (b *Broker) Restart(ctx context.Context) error {
@@ -150,9 +137,6 @@ func (b *Broker) Restart(ctx context.Context) error {
 	if err := b.answers(ctx); err != nil {
 		b.run.kill()
 		b.run = nil
-		if tail := b.tail(); strings.Contains(tail, "Address already in use") {
-			err = errors.Join(errPortTaken, err)
-		}
 		return fmt.Errorf("start Kafka: %w\n%s", err, b.tail())
 	}
 	return nil
