@@ -77,6 +77,9 @@ func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("there is no signal %s", args[1])
 	}
 	ts.Check(p.cmd.Process.Signal(sig))
+	if sig == syscall.SIGSTOP {
+		ts.Check(waitUntilStopped(p.cmd.Process.Pid))
+	}
 	if len(args) == 2 {
 		return
 	}
@@ -88,6 +91,17 @@ func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
 			return
 		default:
 			_ = p.cmd.Process.Signal(sig) // it may have ended meanwhile
+		}
+	}
+}
+
+// waitUntilStopped waits until all threads of a child are stopped. While the thread that handles
+// the signal waits for a processor, the others go on, so a server could still answer a request.
+func waitUntilStopped(pid int) error {
+	for {
+		_, err := syscall.Wait4(pid, nil, syscall.WUNTRACED, nil)
+		if !errors.Is(err, syscall.EINTR) {
+			return err
 		}
 	}
 }
