@@ -66,17 +66,18 @@ type checkpointReader struct {
 }
 
 // confirm returns an error that matches [checkpoint.ErrConflict] unless the newest checkpoint
-// is that of f, compared by content. It makes no request if f was proved within confirmAfter.
+// is that of f, compared by content. It makes no request if f was proved within confirmAfter. An
+// answer that has taken longer than that proves nothing, and the checkpoint is read again.
 func (r *checkpointReader) confirm(ctx context.Context, f fence) error {
-	if time.Since(f.proved) < confirmAfter {
-		return nil
-	}
-	last, err := r.readLast(ctx)
-	if err != nil {
-		return err
-	}
-	if !last.equals(f.checkpoint) {
-		return fmt.Errorf("%w: its checkpoint differs from the one that was read", checkpoint.ErrConflict)
+	for time.Since(f.proved) >= confirmAfter {
+		f.proved = time.Now()
+		last, err := r.readLast(ctx)
+		if err != nil {
+			return err
+		}
+		if !last.equals(f.checkpoint) {
+			return fmt.Errorf("%w: its checkpoint differs from the one that was read", checkpoint.ErrConflict)
+		}
 	}
 	return nil
 }
