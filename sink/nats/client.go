@@ -110,13 +110,12 @@ const defaultRepeatAfter = time.Second
 
 // retryRequest repeats a request that changes nothing until it is answered or the timeout
 // of the configuration is over. A server that is not the leader of a stream drops requests
-// about the stream, and during an election all servers drop them. Each attempt has twice the time
-// of the one before, because a server that is slow answers none in a time that is too short.
+// about the stream, and during an election all servers drop them.
 func (c *client) retryRequest(ctx context.Context, request func(context.Context) error) error {
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
-	for wait := c.repeatAfter; ; wait *= 2 {
-		attempt, cancel := context.WithTimeout(ctx, min(wait, c.cfg.Timeout/4))
+	for n := 0; ; n++ {
+		attempt, cancel := context.WithTimeout(ctx, c.waitForAnswer(n))
 		err := request(attempt)
 		timeout := attempt.Err()
 		cancel()
@@ -124,6 +123,13 @@ func (c *client) retryRequest(ctx context.Context, request func(context.Context)
 			return causeOf(ctx, err)
 		}
 	}
+}
+
+// waitForAnswer returns how long to wait before a request is repeated that was repeated n times: each
+// time twice as long, because a slow server answers none in a time that is too short, up to a
+// quarter of the timeout.
+func (c *client) waitForAnswer(n int) time.Duration {
+	return min(c.repeatAfter<<n, c.cfg.Timeout/4)
 }
 
 // withTimeout returns a context that bounds one request by the timeout of the
@@ -184,9 +190,9 @@ func (c *client) requestJSON(ctx context.Context, subject string, request []byte
 		}
 	}
 	var first result
-	for wait := min(c.repeatAfter, c.cfg.Timeout/4); first == (result{}); wait *= 2 {
+	for n := 0; first == (result{}); n++ {
 		go send()
-		repeat := time.NewTimer(wait)
+		repeat := time.NewTimer(c.waitForAnswer(n))
 		select {
 		case first = <-results:
 		case <-repeat.C:

@@ -21,8 +21,12 @@ func TestRequestIsRepeatedUntilItIsAnswered(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				c := &client{cfg: Config{Timeout: 10 * time.Second}, repeatAfter: defaultRepeatAfter}
-				requests := 0
+				begin, requests := time.Now(), 0
+				at := []time.Duration{0, 1000, 3000, 5500, 8000} // ms
 				err := c.retryRequest(t.Context(), func(ctx context.Context) error {
+					if since := time.Since(begin); requests >= len(at) || since != at[requests]*time.Millisecond {
+						t.Errorf("request %d after %v", requests+1, since)
+					}
 					if requests++; requests > test.dropped {
 						return nil
 					}
