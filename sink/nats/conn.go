@@ -136,7 +136,7 @@ func (c *Conn) Check(ctx context.Context) error { return c.client.checkJetStream
 // no consumer, whatever the number of topics. committed is called with the topic of each commit
 // and the writer of its checkpoint. The commit may not be stored yet, or never. missed is called
 // when commits may have gone unseen: after a reconnect, and when the server refuses the
-// subscription. Both are called from one goroutine at a time, and must not block.
+// subscription. Both are called from any goroutine, also at the same time, and must not block.
 //
 // Any call may be missing: the server drops messages for a client that is too slow. A user without
 // permission to subscribe can work without; [Conn.WatchesCheckpoints] reports it. With a domain or

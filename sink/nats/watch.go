@@ -21,8 +21,8 @@ const allCheckpoints = checkpointPrefix + ">"
 // use.
 type watch struct {
 	log *slog.Logger
-	// working is false before the server has accepted the subscription, after it has refused
-	// it, and while there is no connection.
+	// working is false before the server has accepted the subscription and after it has refused
+	// it. While there is no connection it says nothing.
 	working atomic.Bool
 
 	mu sync.Mutex
@@ -53,7 +53,9 @@ func (w *watch) subscribe(ctx context.Context, nc *nats.Conn, timeout time.Durat
 				// A refusal comes before the answer to the flush, and its handler is called
 				// soon after that.
 				w.mu.Lock()
-				w.working.Store(!w.refused)
+				if !w.refused {
+					w.working.Store(true)
+				}
 				w.mu.Unlock()
 			}
 			select {
