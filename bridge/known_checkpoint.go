@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"time"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -24,23 +25,36 @@ type knownCheckpoint struct {
 	// if the checkpoint must be read before the feed: before a session, after an error and
 	// after a hint.
 	confirmed time.Time
+	// interval is how long that counts while the checkpoint is watched. It is random, so that
+	// feeds that start together do not read their checkpoints together.
+	interval time.Duration
 }
 
 // set records that the sink has just returned or stored the checkpoint.
 func (k *knownCheckpoint) set(cp checkpoint.Checkpoint) {
-	k.last, k.unstored, k.confirmed = cp, nil, time.Now()
+	k.last, k.unstored = cp, nil
+	k.confirmLast()
 }
 
 // confirmLast records that the sink has just returned the last checkpoint again.
-func (k *knownCheckpoint) confirmLast() { k.confirmed = time.Now() }
+func (k *knownCheckpoint) confirmLast() { k.confirmed, k.interval = time.Now(), watchedRecheck() }
 
 // doubt makes the checkpoint be read before the feed is.
 func (k *knownCheckpoint) doubt() { k.confirmed = time.Time{} }
 
-// isConfirmed reports whether the sink has proved within a time that the checkpoint is the newest
-// one, so that it need not be read before a poll.
-func (k *knownCheckpoint) isConfirmed(within time.Duration) bool {
-	return time.Since(k.confirmed) < within
+// isConfirmed reports whether the sink has proved so recently that the checkpoint is the newest one
+// that it need not be read before a poll. It counts for longer while the checkpoint is watched.
+func (k *knownCheckpoint) isConfirmed(watched bool) bool {
+	limit := recheck
+	if watched {
+		limit = k.interval
+	}
+	return time.Since(k.confirmed) < limit
+}
+
+// watchedRecheck returns a time from [minWatchedRecheck] to [maxWatchedRecheck].
+func watchedRecheck() time.Duration {
+	return minWatchedRecheck + rand.N(maxWatchedRecheck-minWatchedRecheck)
 }
 
 // newestCursor returns the newest cursor, stored or not.

@@ -187,23 +187,10 @@ func (w *waiter) takeHint(h hint) {
 	}
 }
 
-// isKnown reports whether the sink has proved so recently that its checkpoint is the last one that
-// it need not be read before a poll.
-func (w *waiter) isKnown() bool {
-	limit := recheck
-	if w.isWatched() {
-		limit = watchedRecheck()
-	}
-	return w.known.isConfirmed(limit)
-}
+// isKnown reports whether the checkpoint need not be read before a poll.
+func (w *waiter) isKnown() bool { return w.known.isConfirmed(w.isWatched()) }
 
 func (w *waiter) isWatched() bool { return w.watched != nil && w.watched() }
-
-// watchedRecheck returns a random interval, so that feeds that start together do not read their
-// checkpoints together.
-func watchedRecheck() time.Duration {
-	return minWatchedRecheck + rand.N(maxWatchedRecheck-minWatchedRecheck)
-}
 
 // recheckAfter returns the time until the checkpoint is read again in a state. After an error
 // that shows whether the topic works again, of which there is no hint.
