@@ -97,6 +97,7 @@ func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
 
 // waitUntilStopped waits until all threads of a child are stopped. While the thread that handles
 // the signal waits for a processor, the others go on, so a server could still answer a request.
+// The system reports each stop once, so a script stops a process that runs.
 func waitUntilStopped(pid int) error {
 	for {
 		_, err := syscall.Wait4(pid, nil, syscall.WUNTRACED, nil)

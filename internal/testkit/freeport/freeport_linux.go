@@ -19,15 +19,21 @@ import (
 // port does not listen, and Linux lets a server bind the same port if both sockets have
 // SO_REUSEADDR, which net.Listen and Java set.
 func Reserve() (int, error) {
-	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	_, port, err := reserve()
+	return port, err
+}
+
+// reserve is Reserve. The port is reserved until the socket is closed.
+func reserve() (socket, port int, err error) {
+	socket, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return 0, os.NewSyscallError("socket", err)
+		return 0, 0, os.NewSyscallError("socket", err)
 	}
-	port, err := bind(socket)
+	port, err = bind(socket)
 	if err != nil {
-		return 0, errors.Join(fmt.Errorf("reserve a port: %w", err), syscall.Close(socket))
+		return 0, 0, errors.Join(fmt.Errorf("reserve a port: %w", err), syscall.Close(socket))
 	}
-	return port, nil
+	return socket, port, nil
 }
 
 func bind(socket int) (int, error) {

@@ -1,4 +1,4 @@
-package freeport_test
+package freeport
 
 import (
 	"errors"
@@ -8,8 +8,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-
-	"github.com/feedbridge/feedbridge/internal/testkit/freeport"
 )
 
 // Each process that is forked meanwhile has copies of the descriptors of this one for a moment.
@@ -33,7 +31,7 @@ func TestReservedPortRefusesConnectionsUntilAServerListens(t *testing.T) {
 		}
 	})
 	for range 300 {
-		address := reserve(t)
+		address := reserveForTest(t)
 		if _, err := net.Dial("tcp", address); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Fatalf("connect before a server listens: %v", err)
 		}
@@ -55,7 +53,7 @@ func TestReservedPortIsGivenToNobodyElse(t *testing.T) {
 	t.Parallel()
 	reserved := map[string]bool{}
 	for range 200 {
-		address := reserve(t)
+		address := reserveForTest(t)
 		if reserved[address] {
 			t.Fatalf("%s is reserved twice", address)
 		}
@@ -80,11 +78,13 @@ func TestReservedPortIsGivenToNobodyElse(t *testing.T) {
 	}
 }
 
-func reserve(t *testing.T) string {
+// reserveForTest reserves an address until the test ends.
+func reserveForTest(t *testing.T) string {
 	t.Helper()
-	port, err := freeport.Reserve()
+	socket, port, err := reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = syscall.Close(socket) })
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
