@@ -122,16 +122,7 @@ func grant(t *testing.T, b *kafkatest.Broker, user, topic, store string, but rig
 		if r == but {
 			return
 		}
-		acl = acl.ResourcePatternType(kadm.ACLPatternLiteral).Allow("User:" + user).AllowHosts().Operations(op)
-		created, err := admin.CreateACLs(t.Context(), acl)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, c := range created {
-			if c.Err != nil {
-				t.Fatal(c.Err)
-			}
-		}
+		allowUser(t, admin, user, acl, op)
 	}
 	for r, op := range map[right]kadm.ACLOperation{readTopic: kadm.OpRead, writeTopic: kadm.OpWrite, createTopics: kadm.OpCreate, describeTopic: kadm.OpDescribeConfigs} {
 		allow(r, kadm.NewACLs().Topics(topic), op)
@@ -144,6 +135,28 @@ func grant(t *testing.T, b *kafkatest.Broker, user, topic, store string, but rig
 	allow(describeIDs, kadm.NewACLs().TransactionalIDs(id), kadm.OpDescribe)
 }
 
+// allowUser gives a user a right, and waits until the broker knows it: the controller answers before that.
+func allowUser(t *testing.T, admin *kadm.Client, user string, acl *kadm.ACLBuilder, op kadm.ACLOperation) {
+	t.Helper()
+	acl = acl.ResourcePatternType(kadm.ACLPatternLiteral).Allow("User:" + user).AllowHosts().Operations(op)
+	created, err := admin.CreateACLs(t.Context(), acl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range created {
+		if c.Err != nil {
+			t.Fatal(c.Err)
+		}
+	}
+	until(t, func() bool {
+		known, err := admin.DescribeACLs(t.Context(), acl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(known) == 1 && known[0].Err == nil && len(known[0].Described) == 1
+	})
+}
+
 // A broker refuses the check of a fleet without the right to join, also while the group does not
 // exist.
 func TestRealCheckOfAFleet(t *testing.T) {
@@ -152,14 +165,11 @@ func TestRealCheckOfAFleet(t *testing.T) {
 	admin := kadm.NewClient(kafkaClient(t, b.Addr()))
 	for user, want := range map[string][]string{"with": nil, "without": {`this user may not use the consumer group "feedbridge.shop-without"`, "--operation Read --group feedbridge.shop-without'"}} {
 		grant(t, b, user, "topic-"+user, "store-"+user, "")
-		ops := []kadm.ACLOperation{kadm.OpDescribe}
+		op := kadm.OpDescribe
 		if want == nil {
-			ops = []kadm.ACLOperation{kadm.OpRead}
+			op = kadm.OpRead
 		}
-		acl := kadm.NewACLs().Groups("feedbridge.shop-" + user).ResourcePatternType(kadm.ACLPatternLiteral).Allow("User:" + user).AllowHosts().Operations(ops...)
-		if _, err := admin.CreateACLs(t.Context(), acl); err != nil {
-			t.Fatal(err)
-		}
+		allowUser(t, admin, user, kadm.NewACLs().Groups("feedbridge.shop-"+user), op)
 		cfg := kafka.Config{
 			Brokers: []string{b.SASLAddr()}, Timeout: 30 * time.Second, TransactionTimeout: 2 * time.Minute, Checkpoints: "store-" + user,
 			SASL: kafka.SASL{Mechanism: kafka.ScramSHA512, Username: user, Password: "secret"},
