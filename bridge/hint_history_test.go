@@ -74,7 +74,7 @@ func drawHintHistory(t *rapid.T) hintHistory {
 	}
 }
 
-// hintedSink tells all copies of its commits, as far as the history allows.
+// hintedSink sends a hint of each commit to all copies, unless the history drops it.
 type hintedSink struct {
 	bridge.Sink
 	hint func(before bool, writer string)

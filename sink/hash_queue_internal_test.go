@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Hashes with the same tag, or with tags that begin their search at the same slot, are told apart.
+// Hashes with the same tag, or with tags whose search begins at the same slot, are distinguished.
 func TestHashQueueAgreesWithAList(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

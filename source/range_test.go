@@ -65,7 +65,7 @@ func TestRange(t *testing.T) {
 			for _, chunked = range []bool{false, true} {
 				res, body, err := do(t, c, source.Request{Method: http.MethodGet, URL: url, From: from})
 				switch {
-				case chunked && strings.Contains(name, "bytes than it names"): // nobody can know
+				case chunked && strings.Contains(name, "bytes than it names"): // the server has sent no length
 				case !test.valid:
 					wantError(t, err, true, "this is not the range of bytes that was requested")
 				case err != nil || res.Status != http.StatusPartialContent || body != page[from:] || res.Total != 10:
