@@ -35,7 +35,7 @@ func DeadLetter(feedName string, e feed.Entity, room Room) (feed.Header, []byte)
 	// The ID comes first: it keeps the entity from being put there again.
 	for _, name := range []string{ContentID, Mark, FeedName, DeadReason, DeadLength, Page} {
 		for i := range all {
-			if all[i].Name != name {
+			if all[i].Name != name || name == ContentID && all[i].Value == "" {
 				continue
 			}
 			if name == ContentID || name == DeadReason || name == Page {

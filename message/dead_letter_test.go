@@ -74,6 +74,17 @@ func TestDeadLetterKeepsWhatThereIsRoomFor(t *testing.T) {
 	}
 }
 
+// An empty Content-ID before the one that counts takes the room of neither.
+func TestDeadLetterKeepsTheIDThatIsNotEmpty(t *testing.T) {
+	t.Parallel()
+	e := dead()
+	e.Header = append(feed.Header{{Name: message.ContentID}}, e.Header...)
+	h, _ := message.DeadLetter("orders", e, room(20, 20))
+	if id := message.ID(h); id != e.ID {
+		t.Errorf("ID %q of %v, want %q", id, h, e.ID)
+	}
+}
+
 // Values that are too long lose their end, and line breaks.
 func TestDeadLetterClipsIDAndPage(t *testing.T) {
 	t.Parallel()

@@ -72,7 +72,7 @@ func AppendHeader(h feed.Header, feedName string, e feed.Entity) feed.Header {
 	return h
 }
 
-// appendHeader is [AppendHeader]. isComplete reports that the entity has a Content-ID, a
+// appendHeader is [AppendHeader]. isComplete reports that the entity has an [ID], a
 // Last-Modified and an Operation-Type of its own.
 func appendHeader(h feed.Header, feedName string, e *feed.Entity) (_ feed.Header, isComplete bool) {
 	renamed := false
@@ -80,7 +80,7 @@ func appendHeader(h feed.Header, feedName string, e *feed.Entity) (_ feed.Header
 	for _, f := range e.Header {
 		switch name := canonical(f.Name); {
 		case name != "":
-			hasID = hasID || name == ContentID
+			hasID = hasID || name == ContentID && f.Value != ""
 			hasModified = hasModified || name == LastModified
 			hasOperation = hasOperation || name == OperationType
 			renamed = renamed || name != f.Name
@@ -235,10 +235,9 @@ func Decode(h feed.Header, into feed.Header) Decoded {
 	if names != "" {
 		restoreNames(d.Header[len(into):], names)
 	}
+	d.ID = ID(d.Header[len(into):])
 	for _, f := range d.Header[len(into):] {
 		switch canonical(f.Name) {
-		case ContentID:
-			setIfEmpty(&d.ID, f.Value)
 		case LastModified:
 			setIfEmpty(&d.Modified, f.Value)
 		case OperationType:
@@ -246,6 +245,17 @@ func Decode(h feed.Header, into feed.Header) Decoded {
 		}
 	}
 	return d
+}
+
+// ID returns the ID of the entity of a part or a message with the header h: the first [ContentID] that
+// is not empty, or "" if there is none.
+func ID(h feed.Header) string {
+	for i := range h {
+		if h[i].Value != "" && equalFold(h[i].Name, ContentID) {
+			return h[i].Value
+		}
+	}
+	return ""
 }
 
 func setIfEmpty(at *string, value string) {

@@ -11,7 +11,7 @@ import (
 
 // NewEntity returns the entity of a part. The URL of the page and the index of the part on
 // it, from 0, are used in errors and violations; the entity has the URL, too. All headers
-// are kept unchanged. If a header is repeated, the first one counts.
+// are kept unchanged. If a header is repeated, the first one that is not empty counts.
 //
 // An entity without a Content-ID is refused: duplicates are detected by it, so it is never
 // generated. Content-Type, Last-Modified and Operation-Type are required, too. An error
@@ -74,6 +74,7 @@ type Fields struct {
 
 // ReadFields returns the fields of a part.
 func ReadFields(p Part) (f Fields) {
+	f.ID = message.ID(p.Header)
 	first := func(at *string, value string) {
 		if *at == "" {
 			*at = value
@@ -82,8 +83,6 @@ func ReadFields(p Part) (f Fields) {
 	for i := range p.Header {
 		field := &p.Header[i]
 		switch {
-		case isNamed(field.Name, message.ContentID):
-			first(&f.ID, field.Value)
 		case isNamed(field.Name, message.ContentType):
 			first(&f.ContentType, field.Value)
 		case isNamed(field.Name, message.LastModified):

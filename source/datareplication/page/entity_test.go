@@ -176,6 +176,13 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+	t.Run("case 65: an empty Content-ID before another one", func(t *testing.T) {
+		t.Parallel()
+		got, _, err := NewEntity(partOf(t, "hello", append([]string{"Content-ID: "}, lines()...)...), "page", 0)
+		if err != nil || got.ID != "<1-B@random-content-id>" {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
 	t.Run("case 66: Content-Length missing or right", func(t *testing.T) {
 		t.Parallel()
 		for _, with := range [][]string{lines(), append(lines(), "Content-Length: 5")} {
