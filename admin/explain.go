@@ -50,6 +50,10 @@ func (f *Feed) describeActivity(r *feedRecord, now time.Time) string {
 		if !r.due.IsZero() {
 			next += ", as the feed asks"
 		}
+		if age := r.unconfirmed(now); age > 0 {
+			return fmt.Sprintf("not confirmed: bus %s has not shown the checkpoint of topic %s for %s; %s, the next poll is in %s",
+				f.opts.Bus, f.opts.Topic, status.FormatDuration(age), f.published(r, now), next)
+		}
 		return fmt.Sprintf("caught up: %s, the next poll is in %s", f.published(r, now), next)
 	case bridge.Standby:
 		other := f.redact.Clip(r.status.Checkpoint.Writer, longestName)

@@ -14,6 +14,16 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
+// waiting is the status of a feed that waits for its next poll. The bus confirms its checkpoint up to a
+// time.
+func waiting(cp checkpoint.Checkpoint, next time.Duration, confirmed time.Time) bridge.Status {
+	now := time.Now()
+	return bridge.Status{
+		State: bridge.Idle, Since: now, Until: now.Add(next), Checkpoint: cp,
+		Confirmed: func() time.Time { return confirmed },
+	}
+}
+
 func TestExplanations(t *testing.T) {
 	t.Parallel()
 	lost := fmt.Errorf("publish 3 entities: %w", checkpoint.ErrConflict)
@@ -153,6 +163,24 @@ func TestExplanations(t *testing.T) {
 			func(f *admin.Feed) { enter(f, bridge.Idle, lacking("0 gaps, 30 deletes"), 7*time.Second, nil) },
 			0,
 			"idle", "caught up: 9 entities are published, the last commit was 5s ago, the next poll is in 7s; 30 deletes are held back because most of the feed has vanished",
+		},
+		{
+			"the bus does not confirm the checkpoint",
+			func(f *admin.Feed) {
+				idle(f)
+				f.Entered(waiting(at(20000, own, 5*time.Second), time.Hour, time.Now().Add(30*time.Second)))
+			},
+			91 * time.Second,
+			"idle", "not confirmed: bus main has not shown the checkpoint of topic orders.v1 for 1m1s; 20000 entities are published, the last commit was 1m36s ago, the next poll is in 58m29s, as the feed asks",
+		},
+		{
+			"the bus has confirmed the checkpoint",
+			func(f *admin.Feed) {
+				idle(f)
+				f.Entered(waiting(at(20000, own, 5*time.Second), time.Hour, time.Now().Add(31*time.Second)))
+			},
+			91 * time.Second,
+			"idle", "caught up: 20000 entities are published, the last commit was 1m36s ago, the next poll is in 58m29s, as the feed asks",
 		},
 		{
 			"the next poll hangs", idle, 27 * time.Second,

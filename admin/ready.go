@@ -72,7 +72,8 @@ func (p *probeHandler) serveReady(w http.ResponseWriter, req *http.Request) {
 
 // staleReason returns why the feed makes the process not ready, "" if it does not. A halted
 // feed is ready until its limit has passed, like any other. A paused feed is always ready, and so
-// is one that another member of the fleet runs.
+// is one that another member of the fleet runs. A feed that waits for its next poll is not ready
+// while it is unknown whether its topic still has what was published.
 func (f *Feed) staleReason(r *feedRecord, now time.Time) string {
 	if _, elsewhere := f.fleet.ownerElsewhere(f.opts.Topic); elsewhere {
 		return ""
@@ -87,6 +88,8 @@ func (f *Feed) staleReason(r *feedRecord, now time.Time) string {
 		return "stopping"
 	case r.status.State == bridge.Paused:
 		return ""
+	case r.unconfirmed(now) > 0:
+		return fmt.Sprintf("bus %s has not confirmed its checkpoint for %s", f.opts.Bus, status.FormatDuration(r.unconfirmed(now)))
 	case r.freshAt.IsZero() && r.goodPoll.IsZero():
 		what = "has not been read yet"
 	case r.freshAt.IsZero():

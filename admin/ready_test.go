@@ -87,6 +87,15 @@ func TestReadiness(t *testing.T) {
 		enter(f, bridge.Idle, cp, 10*time.Second, nil)
 		wantReasons(t, s)
 
+		// What the topic has is not known for ever.
+		f.Entered(waiting(cp, time.Hour, time.Now().Add(time.Minute)))
+		time.Sleep(2 * time.Minute)
+		wantReasons(t, s)
+		time.Sleep(10 * time.Second)
+		wantReasons(t, s, "feed orders: bus main has not confirmed its checkpoint for 1m10s")
+		f.Processed(feed.Batch{Cursor: cp.Cursor}, 0)
+		enter(f, bridge.Idle, cp, 10*time.Second, nil)
+
 		// A halt is tolerated for as long as any other silence.
 		halt := feed.Permanent(errors.New("the feed has no rel=\"next\""))
 		f.Polled(feed.Batch{}, halt, 0)

@@ -184,6 +184,22 @@ func (r *feedRecord) bridgeState(now time.Time) (bridge.State, time.Time) {
 	return s.State, s.Since
 }
 
+// confirmedWithin is how long a feed that waits for its next poll may go without a confirmation of its
+// checkpoint by the bus. The bridge asks for one before that time is over.
+const confirmedWithin = time.Minute
+
+// unconfirmed returns for how long a feed has waited for its next poll without a confirmation of its
+// checkpoint by the bus; 0 if that is not too long. Then it is unknown whether the topic has what this
+// process has published.
+func (r *feedRecord) unconfirmed(now time.Time) time.Duration {
+	if state, since := r.bridgeState(now); state == bridge.Idle && r.status.Confirmed != nil {
+		if age := min(now.Sub(since), now.Sub(r.status.Confirmed())); age > confirmedWithin {
+			return age
+		}
+	}
+	return 0
+}
+
 // publishLag returns the difference in time between the newest entity of upstream and the
 // last one published. It is zero when everything is published. It is not known before the
 // first poll, while another copy publishes the feed, and when it is uncertain whether

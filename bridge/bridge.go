@@ -47,9 +47,8 @@
 //	  command.go         commands of people, and the turns that they end
 //	  pause.go           the commit that pauses a feed
 //	  stepper.go         calls the steps, without a goroutine while it waits
-//	  hints.go, pacer.go, poll_schedule.go
-//	                     when: after commits of other copies, after starts and outages, after
-//	                     polls
+//	  pacer.go, poll_schedule.go
+//	                     when: after starts and outages, after polls
 //	  source.go, sink.go, status.go
 //	                     the interfaces Source, Sink and Observer, and their errors
 //
@@ -60,7 +59,7 @@
 // there are more, the prefetcher has a goroutine that calls it; the copier waits for its end before
 // the step ends.
 //
-// Other goroutines reach a bridge through commandQueue, hints and stepper only. What they hand over
+// Other goroutines reach a bridge through commandQueue, hinted and stepper only. What they hand over
 // is stored before the stepper is woken, by a hint itself and by a command through the end of the
 // turn's context, so the step that follows finds it. No source, sink or observer is called while
 // a mutex is held. The prefetcher's mutex may be held while that of the budget is acquired, and
@@ -71,6 +70,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -109,9 +109,11 @@ type Bridge struct {
 	// nil, waits take their full time.
 	Reconnected func() <-chan struct{}
 
-	// Watched reports whether [Bridge.Hint] is called at present when a copy has committed. Nil
-	// means that it is not.
-	Watched func() bool
+	// Unchanged returns when the bus last showed that the checkpoint that Sink last returned or
+	// stored is still the newest one; the zero time if that is not known. Such a confirmation
+	// replaces a read of the checkpoint. Any goroutine calls it. Nil means that only reads
+	// confirm.
+	Unchanged func() time.Time
 
 	// Pacer delays the start, and the next attempt after a reconnect of the bus. Feeds of a
 	// process share it. Nil means no delay.
@@ -122,7 +124,7 @@ type Bridge struct {
 
 	// Any goroutine uses these.
 	commands commandQueue
-	hints    pendingHints
+	hinted   atomic.Bool // Hint was called since the last step
 	stepper  stepper
 
 	// The rest is owned by the steps.
@@ -141,9 +143,10 @@ type Bridge struct {
 // retried without limit. A bridge that waits has no goroutine. Start is called once.
 func (b *Bridge) Start(ctx context.Context, stopped func()) {
 	b.ctx = ctx
-	b.report = reporter{log: b.Log, observer: b.Observer, commands: &b.commands, known: &b.known}
+	b.known.unchanged = b.Unchanged
+	b.report = reporter{log: b.Log, observer: b.Observer, commands: &b.commands, known: &b.known, confirmed: b.known.confirmedAt}
 	b.waiter = waiter{
-		schedule: b.schedule(), watched: b.Watched, paced: pacedFeed{pacer: b.Pacer}, wakeStep: b.stepper.wake,
+		schedule: b.schedule(), pacer: b.Pacer, wakeStep: b.stepper.wake,
 		known: &b.known, failures: &b.failures, report: &b.report,
 	}
 	b.copier = copier{
@@ -153,7 +156,7 @@ func (b *Bridge) Start(ctx context.Context, stopped func()) {
 	}
 	b.beginTurn()
 	starting := Status{State: Starting}
-	delay := b.waiter.paced.takePlace()
+	delay := b.Pacer.delay()
 	if delay > 0 && len(b.commands.turn.commands) == 0 {
 		starting.Until = time.Now().Add(delay)
 	}
@@ -180,19 +183,19 @@ func (b *Bridge) SetPaused(ctx context.Context, pause bool) (PauseResult, error)
 	return r.pause, err
 }
 
-// Hint reports to a running bridge that the copy writer has committed to the topic, or, if writer
-// is empty, that some copy may have committed. A bridge that waits reads the checkpoint about a
-// second later, unless it is the writer. It may be called from any goroutine.
+// Hint reports to a running bridge that the copy writer has committed to the topic. A bridge that
+// waits reads the checkpoint about a second later, unless it is the writer. It may be called from any
+// goroutine.
 //
 // A hint only saves time, and any may be lost. It keeps an idle copy up to date about two things:
-// that the feed was paused, or its position moved. Without it the copy learns that within 30
-// seconds, or within 20 minutes if Watched reports that hints come, or at its next commit, which
-// the fence refuses. So a lost hint costs polls of a paused feed, and never an entity.
+// that the feed was paused, or its position moved. Without it the copy learns that when it reads
+// the checkpoint, 30 to 45 seconds after Unchanged has confirmed it for the last time, or at its next
+// commit, which the fence refuses. So a lost hint costs polls, and never an entity.
 func (b *Bridge) Hint(writer string) {
 	if writer == b.Writer {
 		return
 	}
-	b.hints.addHint(writer)
+	b.hinted.Store(true)
 	b.stepper.wake()
 }
 
@@ -212,7 +215,7 @@ func (b *Bridge) schedule() pollSchedule {
 func (b *Bridge) beginTurn() {
 	b.commands.beginTurn(b.ctx)
 	context.AfterFunc(b.commands.turn.ctx, b.stepper.wake)
-	b.hints.takeHints() // the checkpoint is read in any case
+	b.hinted.Store(false) // the checkpoint is read in any case
 	b.known.doubt()
 }
 
@@ -227,7 +230,9 @@ func (b *Bridge) step() (wait time.Duration, more bool) {
 		}
 		b.beginTurn()
 	}
-	b.waiter.takeHint(b.hints.takeHints())
+	if b.hinted.Swap(false) {
+		b.waiter.takeHint()
+	}
 	if left := b.waiter.timeLeft(); left > 0 {
 		return left, true
 	}
@@ -275,7 +280,7 @@ func (b *Bridge) stop() {
 // wait, or copies until there is nothing new and waits for the next poll.
 func (b *Bridge) advance(ctx context.Context) (err error) {
 	defer recoverPanic(&err)
-	if !b.waiter.isKnown() || !b.waiter.isOver() {
+	if !b.known.isConfirmed() || !b.waiter.isOver() {
 		cp, err := resumeSink(ctx, b.Sink)
 		if again, err := b.waiter.continueWait(cp, err); again || err != nil {
 			return err

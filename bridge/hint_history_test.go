@@ -21,7 +21,7 @@ import (
 // A hint may come before the commit is stored. The copy waits a moment before it reads the checkpoint,
 // so the hint is not wasted.
 func TestAHintThatComesBeforeItsCommit(t *testing.T) {
-	for range 20 { // the delay is random
+	for range 1000 { // the delay is random, and now and then another step is due meanwhile
 		synctest.Test(t, func(t *testing.T) {
 			var topic sinktest.Memory
 			b, sink, seen := hintedBridge(&topic)
@@ -57,6 +57,8 @@ type hintHistory struct {
 	// commit, and do not name a writer. False ones come without a commit, so many per hour.
 	lost, early, all, invented int
 	saveFail                   int // of a thousand commits
+	// watched reports that the bus shows that a checkpoint is unchanged, so that it is read seldom.
+	watched bool
 	// paused is the time from the start to a pause of 10 minutes, or 0 for none.
 	paused time.Duration
 }
@@ -69,6 +71,7 @@ func drawHintHistory(t *rapid.T) hintHistory {
 		length: rapid.IntRange(0, 200).Draw(t, "length"),
 		lost:   perMille("lost"), early: perMille("early"), all: perMille("all"),
 		invented: rapid.IntRange(0, 300).Draw(t, "invented"),
+		watched:  rapid.Bool().Draw(t, "watched"),
 		saveFail: rapid.IntRange(0, 300).Draw(t, "saveFail"),
 		paused:   time.Duration(rapid.IntRange(0, 600).Draw(t, "paused")) * time.Second,
 	}
@@ -77,7 +80,8 @@ func drawHintHistory(t *rapid.T) hintHistory {
 // hintedSink sends a hint of each commit to all copies, unless the history drops it.
 type hintedSink struct {
 	bridge.Sink
-	hint func(before bool, writer string)
+	unchanged func() time.Time
+	hint      func(before bool, writer string)
 }
 
 func (s *hintedSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
@@ -91,7 +95,7 @@ func (s *hintedSink) Commit(ctx context.Context, entities []feed.Entity, cp chec
 
 const (
 	hintTrouble = 30 * time.Minute // the feed grows, and commits fail
-	hintCalm    = 30 * time.Minute // longer than the interval of reads of a watched checkpoint
+	hintCalm    = 5 * time.Minute  // longer than a poll interval and the age of a confirmation
 )
 
 // play runs the history, and returns an error if the topic is wrong at its end.
@@ -124,7 +128,10 @@ func (h hintHistory) play(t *testing.T) (wrong error) {
 			kinds := []sinktest.Kind{sinktest.FailBefore, sinktest.FailAfter, sinktest.Late}
 			return sinktest.Fault{Kind: kinds[dice.roll(len(kinds))], After: time.Duration(dice.roll(20_000)) * time.Millisecond}
 		}}
-		open := func() *hintedSink { return &hintedSink{topic.Open(faults), hint} }
+		open := func() *hintedSink {
+			memory := topic.Open(faults)
+			return &hintedSink{memory, memory.Unchanged, hint}
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), hintTrouble+hintCalm)
 		defer cancel()
 		growing := func(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
@@ -133,9 +140,12 @@ func (h hintHistory) play(t *testing.T) (wrong error) {
 		}
 		var running sync.WaitGroup
 		for i := range h.copies {
-			b := newBridge(sourceFunc(growing), open())
+			sink := open()
+			b := newBridge(sourceFunc(growing), sink)
 			b.Writer, b.Every = fmt.Sprintf("copy-%d", i), time.Minute
-			b.Watched = func() bool { return true }
+			if h.watched {
+				b.Unchanged = sink.unchanged
+			}
 			bridges[i].Store(b)
 			running.Add(1)
 			b.Start(ctx, running.Done)
@@ -191,8 +201,8 @@ func (h hintHistory) pause(topic *sinktest.Memory, open func() *hintedSink) erro
 }
 
 // Whatever happens to hints, they decide only when a copy reads the checkpoint. If all of them are
-// lost, each copy has published its part, and has noticed the end of a pause, within the interval of
-// its own reads.
+// lost, each copy has published its part, and has noticed the end of a pause, when its confirmation of
+// the checkpoint is too old.
 func TestTopicHoldsTheFeedExactlyWhateverHintsSay(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h := drawHintHistory(rt)

@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"math"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,50 +16,126 @@ import (
 	"github.com/feedbridge/feedbridge/sink"
 )
 
-// hintedBridge is an idle bridge whose checkpoint is watched.
+// hintedBridge is an idle bridge whose bus is looked at.
 func hintedBridge(topic *sinktest.Memory) (*bridge.Bridge, *countingSink, *diary) {
-	sink, seen := &countingSink{Sink: topic.Open(sinktest.Faults{})}, &diary{}
+	memory := topic.Open(sinktest.Faults{})
+	sink, seen := &countingSink{Sink: memory}, &diary{}
 	b := newBridge(upTo(3), sink)
-	b.Every, b.Observer, b.Writer = time.Minute, seen, "this copy"
-	b.Watched = func() bool { return true }
+	b.Every, b.Observer, b.Writer, b.Unchanged = time.Minute, seen, "this copy", memory.Unchanged
 	return b, sink, seen
 }
 
 // timedSink records when the checkpoint is read.
 type timedSink struct {
 	bridge.Sink
+	mu      sync.Mutex
 	resumes []time.Time
 }
 
 func (s *timedSink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
+	s.mu.Lock()
 	s.resumes = append(s.resumes, time.Now())
+	s.mu.Unlock()
 	return s.Sink.Resume(ctx)
 }
 
-// Feeds that started together do not read their checkpoints together ever after.
-func TestAWatchedCheckpointIsReadSeldom(t *testing.T) {
+// take returns the times since the last call.
+func (s *timedSink) take() (resumes []time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	resumes, s.resumes = s.resumes, nil
+	return resumes
+}
+
+// A checkpoint is read when the bus has not confirmed it for 30 seconds. Feeds that were confirmed
+// together, as those of a stream are, do not read their checkpoints together.
+func TestACheckpointIsReadUnlessItIsConfirmed(t *testing.T) {
 	least, most := time.Duration(math.MaxInt64), time.Duration(0)
-	for range 20 {
-		synctest.Test(t, func(t *testing.T) {
-			var topic sinktest.Memory
-			b, _, _ := hintedBridge(&topic)
-			b.Every = 5 * time.Second
-			sink := &timedSink{Sink: b.Sink}
-			b.Sink = sink
-			stop := start(t, b)
-			time.Sleep(2 * time.Hour)
-			stop()
-			if len(sink.resumes) < 5 {
-				t.Fatalf("the checkpoint was read %d times in two hours", len(sink.resumes))
-			}
-			for i, at := range sink.resumes[1:] {
-				interval := at.Sub(sink.resumes[i])
-				least, most = min(least, interval), max(most, interval)
-			}
-		})
+	for _, paused := range []bool{false, true} {
+		for range 20 {
+			synctest.Test(t, func(t *testing.T) {
+				var topic sinktest.Memory
+				b, _, seen := hintedBridge(&topic)
+				b.Every = 24 * time.Hour
+				sink := &timedSink{Sink: b.Sink}
+				b.Sink = sink
+				if paused {
+					if _, err := bridge.SetPaused(t.Context(), topic.Open(sinktest.Faults{}), b.Feed, "a person", true); err != nil {
+						t.Fatal(err)
+					}
+				}
+				looks := b.Unchanged
+				lastLook := time.Now().Add(time.Hour)
+				b.Unchanged = func() time.Time { // every 25 s
+					if last := lastLook.Sub(time.Now().Truncate(25 * time.Second)); last < 0 {
+						return lastLook
+					}
+					if looks().IsZero() {
+						return time.Time{}
+					}
+					return time.Now().Truncate(25 * time.Second)
+				}
+				stop := start(t, b)
+				time.Sleep(time.Until(lastLook))
+				if n := len(sink.take()); n != 1 {
+					t.Errorf("the checkpoint was read %d times in an hour of looks at the bus", n)
+				}
+				time.Sleep(10 * time.Minute)
+				if old := time.Since(seen.last().Confirmed()); old > 45*time.Second {
+					t.Errorf("the last confirmation is %v old", old)
+				}
+				stop()
+				before := lastLook
+				for _, at := range sink.take() {
+					least, most = min(least, at.Sub(before)), max(most, at.Sub(before))
+					before = at
+				}
+			})
+		}
 	}
-	if least < 10*time.Minute || most > 20*time.Minute+10*time.Second || most-least < 6*time.Minute {
-		t.Errorf("the checkpoint was read every %v to %v, want 10 to 20 minutes", least, most)
+	if least < 30*time.Second || most > 45*time.Second || most-least < 10*time.Second {
+		t.Errorf("the checkpoint was read every %v to %v, want 30 to 45 s", least, most)
+	}
+}
+
+// Whatever happens to a topic, a copy that waits does not claim for longer than a minute that it has
+// published all of the feed.
+func TestAnIdleCopyNoticesWhatHappensToItsTopic(t *testing.T) {
+	for name, happens := range map[string]func(topic *sinktest.Memory, restore func()){
+		"it is deleted":        func(topic *sinktest.Memory, _ func()) { topic.LoseCheckpoint(); topic.LoseMessages(3) },
+		"it is restored":       func(_ *sinktest.Memory, restore func()) { restore() },
+		"it is truncated":      func(topic *sinktest.Memory, _ func()) { topic.LoseMessages(1) },
+		"it has no checkpoint": func(topic *sinktest.Memory, _ func()) { topic.LoseCheckpoint() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var topic sinktest.Memory
+				b, _, seen := hintedBridge(&topic)
+				b.Every = 24 * time.Hour
+				other := topic.Open(sinktest.Faults{})
+				if _, err := other.Resume(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := other.Commit(t.Context(), entities(0, 1), checkpoint.Checkpoint{Feed: b.Feed, Source: "test", Cursor: cursorAt(1), Count: 1}, nil); err != nil {
+					t.Fatal(err)
+				}
+				restore := topic.Backup()
+				stop := start(t, b)
+				time.Sleep(time.Hour)
+				happens(&topic, restore)
+				for range 60 {
+					time.Sleep(time.Second)
+					synctest.Wait()
+					if s := seen.last(); s.State == bridge.Idle && time.Since(s.Confirmed()) > 46*time.Second {
+						t.Fatalf("the feed is idle, and its checkpoint was confirmed %v ago", time.Since(s.Confirmed()))
+					}
+				}
+				if s := seen.last(); s.State == bridge.Idle && len(topic.Entities()) < 3 {
+					t.Errorf("a minute later the feed is idle, and its topic has %d entities of 3", len(topic.Entities()))
+				}
+				stop()
+			})
+		})
 	}
 }
 
@@ -75,7 +152,7 @@ func TestAHintEndsTheWaitOfAnIdleCopy(t *testing.T) {
 					if _, err := bridge.SetPaused(t.Context(), topic.Open(sinktest.Faults{}), b.Feed, "a person", pause); err != nil {
 						t.Fatal(err)
 					}
-					most := 20*time.Minute + time.Second
+					most := 46 * time.Second
 					if !lost {
 						b.Hint("a person")
 						most = 2 * time.Second
@@ -184,13 +261,15 @@ func TestAWatchThatBeginsDuringAReadLosesNothing(t *testing.T) {
 		b := newBridge(&sink.Gate{Source: source, IDs: s.IDs(), Fits: func(e []feed.Entity) (int, error) { return len(e), nil }, Log: discard}, s)
 		b.Every = time.Minute
 		begin, watched := time.Now(), false
-		b.Watched = func() bool {
-			if time.Since(begin) < 40*time.Second || watched {
-				return watched
+		b.Unchanged = func() time.Time {
+			switch {
+			case watched:
+				return s.Unchanged()
+			case time.Since(begin) >= 40*time.Second:
+				time.Sleep(time.Second) // the next batch is read ahead
+				watched = true
 			}
-			time.Sleep(time.Second) // the next batch is read ahead
-			watched = true
-			return false
+			return time.Time{}
 		}
 		stop := start(t, b)
 		time.Sleep(10 * time.Minute)
@@ -204,7 +283,7 @@ func TestAWatchThatBeginsDuringAReadLosesNothing(t *testing.T) {
 // A copy that lost a race leaves the feed to the winner for twice the interval. A hint does not make
 // it compete earlier.
 func TestAHintDoesNotEndStandby(t *testing.T) {
-	for name, writer := range map[string]string{"commit of another copy": "another copy", "reconnect": ""} {
+	for name, writer := range map[string]string{"commit of another copy": "another copy", "checkpoint that cannot be read": ""} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var topic sinktest.Memory

@@ -3,6 +3,7 @@ package bridge
 import (
 	"bytes"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -15,19 +16,23 @@ import (
 const storeEquivalent = time.Minute
 
 // knownCheckpoint is what this copy knows of the checkpoint of its topic. It is owned by the
-// steps, and lost with the process: the sink's Resume finds it again.
+// steps, apart from confirmedAt, and lost with the process: the sink's Resume finds it again.
 type knownCheckpoint struct {
+	unchanged func() time.Time // [Bridge.Unchanged]; nil if there is none
+
 	// last is the newest checkpoint that this copy has seen.
 	last checkpoint.Checkpoint
 	// unstored is a newer cursor that is equivalent to that of last, or nil.
 	unstored feed.Cursor
-	// confirmed is when the sink last proved that last is the newest checkpoint. It is zero
-	// if the checkpoint must be read before the feed: before a session, after an error and
-	// after a hint.
-	confirmed time.Time
-	// interval is how long that counts while the checkpoint is watched. It is random, so that
-	// feeds that start together do not read their checkpoints together.
-	interval time.Duration
+	// confirmed is when the bus last confirmed that last is the newest checkpoint, as far as
+	// confirmedAt was called; nil before that.
+	confirmed atomic.Pointer[time.Time]
+	// doubted is set if the checkpoint must be read before the feed: before a session, after an
+	// error and after a hint.
+	doubted bool
+	// lifetime is how long a confirmation counts during a wait. It is random, so that the feeds of a
+	// stream, which are confirmed together, do not read their checkpoints together.
+	lifetime time.Duration
 }
 
 // set records that the sink has just returned or stored the checkpoint.
@@ -37,24 +42,35 @@ func (k *knownCheckpoint) set(cp checkpoint.Checkpoint) {
 }
 
 // confirmLast records that the sink has just returned the last checkpoint again.
-func (k *knownCheckpoint) confirmLast() { k.confirmed, k.interval = time.Now(), watchedRecheck() }
-
-// doubt makes the checkpoint be read before the feed is.
-func (k *knownCheckpoint) doubt() { k.confirmed = time.Time{} }
-
-// isConfirmed reports whether the sink has proved so recently that the checkpoint is the newest one
-// that it need not be read before a poll. It counts for longer while the checkpoint is watched.
-func (k *knownCheckpoint) isConfirmed(watched bool) bool {
-	limit := recheck
-	if watched {
-		limit = k.interval
-	}
-	return time.Since(k.confirmed) < limit
+func (k *knownCheckpoint) confirmLast() {
+	now := time.Now()
+	k.confirmed.Store(&now)
+	k.doubted, k.lifetime = false, recheck+rand.N(recheck/2)
 }
 
-// watchedRecheck returns a time from [minWatchedRecheck] to [maxWatchedRecheck].
-func watchedRecheck() time.Duration {
-	return minWatchedRecheck + rand.N(maxWatchedRecheck-minWatchedRecheck)
+// doubt makes the checkpoint be read before the feed is.
+func (k *knownCheckpoint) doubt() { k.doubted = true }
+
+// confirmedAt returns when the bus last confirmed that last is the newest checkpoint; the zero time
+// if it never did. It does not go back when the bus shows something else. Any goroutine may call it.
+func (k *knownCheckpoint) confirmedAt() (at time.Time) {
+	confirmed := k.confirmed.Load()
+	if confirmed != nil {
+		at = *confirmed
+	}
+	if k.unchanged != nil {
+		if seen := k.unchanged(); seen.After(at) {
+			k.confirmed.CompareAndSwap(confirmed, &seen)
+			at = seen
+		}
+	}
+	return at
+}
+
+// isConfirmed reports whether the checkpoint was confirmed so recently that it need not be read
+// before a poll.
+func (k *knownCheckpoint) isConfirmed() bool {
+	return !k.doubted && time.Since(k.confirmedAt()) < recheck
 }
 
 // newestCursor returns the newest cursor, stored or not.

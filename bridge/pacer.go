@@ -102,21 +102,3 @@ func (p *Pacer) begin() (s *feedStart, wait time.Duration) {
 	s.slow = time.AfterFunc(slowStart, s.release)
 	return s, 0
 }
-
-// pacedFeed has the place of one feed. It is owned by the feed's steps.
-type pacedFeed struct {
-	pacer *Pacer
-	at    time.Time // the time of the last place that was taken
-}
-
-// takePlace returns the time until the feed's place of the Pacer. It takes another one only after the
-// last one has passed. So a connection that fails again and again uses up one place of each feed, and
-// not the places of hours.
-func (f *pacedFeed) takePlace() time.Duration {
-	if left := time.Until(f.at); left > 0 {
-		return left
-	}
-	delay := f.pacer.delay()
-	f.at = time.Now().Add(delay)
-	return delay
-}

@@ -189,7 +189,6 @@ func TestManyReconnectsDelayNoFeedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const feeds = 1_500
 		bus := newFlakyBus()
-		var bridges []*bridge.Bridge
 		var failing sinktest.Faults
 		failing.Resume = func() error {
 			if bus.isDown() {
@@ -198,20 +197,14 @@ func TestManyReconnectsDelayNoFeedForLong(t *testing.T) {
 			return nil
 		}
 		polls, stop := startMany(t, feeds, func(b *bridge.Bridge) {
-			bridges = append(bridges, b)
-			b.Every = time.Hour
-			b.Watched = func() bool { return true }
-			if b.Feed == "feed-0" {
-				b.Every = time.Second
-				b.Sink, b.Reconnected = new(sinktest.Memory).Open(failing), bus.Reconnected
-			}
+			b.Every = time.Second
+			b.Sink, b.Reconnected = new(sinktest.Memory).Open(failing), bus.Reconnected
 		})
 		time.Sleep(20 * time.Second)
 		bus.set(true)
+		time.Sleep(time.Minute)
 		for range 100 {
-			for _, b := range bridges {
-				b.Hint("")
-			}
+			bus.announce()
 			time.Sleep(2 * time.Second)
 		}
 		bus.set(false)

@@ -21,6 +21,8 @@ type reporter struct {
 	observer Observer
 	commands *commandQueue
 	known    *knownCheckpoint
+	// confirmed is the method confirmedAt of known.
+	confirmed func() time.Time
 
 	// paused is the pause that was logged last, zero if the feed is not paused.
 	paused time.Time
@@ -34,6 +36,9 @@ type reporter struct {
 func (r *reporter) enterState(s Status) {
 	s.Since = time.Now()
 	s.Checkpoint = r.known.last
+	if s.State != Stopped { // an observer that keeps the last state does not keep the sink
+		s.Confirmed = r.confirmed
+	}
 	r.observer.Entered(s)
 	r.commands.answerPolls(s)
 }

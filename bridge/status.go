@@ -41,6 +41,12 @@ type Status struct {
 	// Checkpoint is the newest checkpoint that this copy has seen. Its Writer is the copy
 	// that published last.
 	Checkpoint checkpoint.Checkpoint
+	// Confirmed returns when the bus last confirmed the newest checkpoint that this copy has seen:
+	// the sink returned or stored it, or [Bridge.Unchanged] has shown it. A bridge that is Idle or
+	// Paused reads its checkpoint when that is 30 to 45 seconds ago, so an older time means that the
+	// bus does not answer. It is the zero time before the first answer. Any goroutine may call it. Nil if the bridge is
+	// Stopped.
+	Confirmed func() time.Time
 	// Err holds the error that made the bridge Standby, Retrying or Halted.
 	Err error
 	// Attempt is the number of failures in a row, if the bridge is Retrying or Halted.

@@ -14,11 +14,9 @@ const (
 	// within these bounds.
 	minStandby = time.Second
 	maxStandby = 30 * time.Second
-	// The largest interval between two reads of the checkpoint by an idle copy, and the bounds
-	// of that interval while the checkpoint is watched. See [Bridge.Hint].
-	recheck           = 30 * time.Second
-	minWatchedRecheck = 10 * time.Minute
-	maxWatchedRecheck = 20 * time.Minute
+	// The age of a confirmation of the checkpoint from which it is read before a poll. In a wait it is
+	// read up to half of that later, so a copy that waits has it confirmed within a minute.
+	recheck = 30 * time.Second
 	// The time from a hint to the read of the checkpoint. A hint may come before the commit is
 	// stored, and several commits in this time need one read.
 	hintDelay = time.Second
@@ -36,8 +34,7 @@ const (
 // moved it. What that read means is decided by continueWait, for each state.
 type waiter struct {
 	schedule pollSchedule
-	watched  func() bool // [Bridge.Watched]
-	paced    pacedFeed
+	pacer    *Pacer
 	wakeStep func() // makes the next step begin
 
 	known    *knownCheckpoint
@@ -52,8 +49,8 @@ type waiter struct {
 type wait struct {
 	status Status
 	// next is when the next step is due. If that is before status.Until, it reads the
-	// checkpoint, which may end the wait. In the states Standby and Paused only the checkpoint
-	// ends the wait.
+	// checkpoint, which may end the wait, unless the bus has confirmed it meanwhile. In the
+	// states Standby and Paused only the checkpoint ends the wait.
 	next time.Time
 	// reconnected ends a wait after an error of the sink when it is closed; nil for any other.
 	reconnected <-chan struct{}
@@ -75,11 +72,24 @@ func (w *waiter) timeLeft() time.Duration {
 		w.failures.restartBackoff()
 		w.wait.reconnected = nil
 		// Feeds that failed together would try again together, so all of them get a time.
-		w.wait.next = time.Now().Add(max(rand.N(spread), w.paced.takePlace()))
+		w.wait.next = time.Now().Add(max(rand.N(spread), w.pacer.delay()))
 		w.wait.status.Until = w.wait.next
 	default:
 	}
-	return time.Until(w.wait.next)
+	left := time.Until(w.wait.next)
+	if left <= 0 && !w.isOver() && w.isConfirmable() && !w.known.doubted {
+		w.continueFor(w.recheckAfter())
+		left = time.Until(w.wait.next)
+	}
+	return left
+}
+
+// continueFor makes the next step of the wait due after d, or at its end.
+func (w *waiter) continueFor(d time.Duration) {
+	w.wait.next = time.Now().Add(d)
+	if until := w.wait.status.Until; w.wait.status.State != Paused && until.Before(w.wait.next) {
+		w.wait.next = until
+	}
 }
 
 // beginStart returns the time until the feed may start, because too many others are starting. If
@@ -89,7 +99,7 @@ func (w *waiter) beginStart() (start *feedStart, left time.Duration) {
 	if w.wait.status.State != Starting {
 		return nil, 0
 	}
-	start, left = w.paced.pacer.begin()
+	start, left = w.pacer.begin()
 	if left > 0 {
 		until := time.Now().Add(left)
 		w.startWait(Status{State: Starting, Until: until}, until)
@@ -126,13 +136,11 @@ func (w *waiter) waitForPoll(fresh time.Duration) {
 // waitFor enters the state and waits for d. Meanwhile the checkpoint is read when it may have
 // changed.
 func (w *waiter) waitFor(s Status, d time.Duration) {
-	next := d
+	s.Until = time.Now().Add(d)
+	w.startWait(s, s.Until)
 	if d > recheck {
-		next = min(d, w.recheckAfter(s.State))
+		w.continueFor(w.recheckAfter())
 	}
-	now := time.Now()
-	s.Until = now.Add(d)
-	w.startWait(s, now.Add(next))
 }
 
 // waitAfterError reports the error and waits before the next attempt. After an error of the
@@ -168,35 +176,36 @@ func (w *waiter) waitInStandby(lost error) {
 // waitWhilePaused waits as long as the checkpoint is paused. The source has been released.
 func (w *waiter) waitWhilePaused(cp checkpoint.Checkpoint) {
 	w.known.set(cp)
-	w.startWait(Status{State: Paused}, time.Now().Add(w.recheckAfter(Paused)))
+	w.startWait(Status{State: Paused}, time.Now().Add(w.known.lifetime))
 }
 
-// takeHint moves the next read of the checkpoint forward if there was a hint. In Standby the
-// other copy is expected to commit.
-func (w *waiter) takeHint(h hint) {
-	delay := retry.Jitter(hintDelay)
-	switch state := w.wait.status.State; {
-	case h == hintNone || state == "" || state == Starting || state == Standby:
+// takeHint moves the next read of the checkpoint forward. In Standby the other copy is expected to
+// commit.
+func (w *waiter) takeHint() {
+	if state := w.wait.status.State; state == "" || state == Starting || state == Standby {
 		return
-	case h == hintAll:
-		delay = max(delay, w.paced.takePlace())
 	}
-	w.known.doubt()
-	if next := time.Now().Add(delay); next.Before(w.wait.next) {
+	delay := retry.Jitter(hintDelay)
+	if w.isConfirmable() && !w.known.doubted {
+		// Also if the next step was due sooner: it could read the checkpoint before the commit.
+		w.continueFor(delay)
+	} else if next := time.Now().Add(delay); next.Before(w.wait.next) {
 		w.wait.next = next
 	}
+	w.known.doubt()
 }
 
-// isKnown reports whether the checkpoint need not be read before a poll.
-func (w *waiter) isKnown() bool { return w.known.isConfirmed(w.isWatched()) }
+// isConfirmable reports whether the wait needs no read of the checkpoint as long as the bus confirms
+// it. After an error the read shows whether the topic works again.
+func (w *waiter) isConfirmable() bool {
+	return w.wait.status.State == Idle || w.wait.status.State == Paused
+}
 
-func (w *waiter) isWatched() bool { return w.watched != nil && w.watched() }
-
-// recheckAfter returns the time until the checkpoint is read again in a state. After an error
-// that shows whether the topic works again, of which there is no hint.
-func (w *waiter) recheckAfter(s State) time.Duration {
-	if (s == Idle || s == Paused) && w.isWatched() {
-		return watchedRecheck()
+// recheckAfter returns the time until the checkpoint is read again, unless the bus has confirmed it
+// by then.
+func (w *waiter) recheckAfter() time.Duration {
+	if w.isConfirmable() {
+		return w.known.lifetime - time.Since(w.known.confirmedAt())
 	}
 	return retry.Jitter(recheck)
 }
@@ -233,8 +242,7 @@ func (w *waiter) continueWait(cp checkpoint.Checkpoint, err error) (again bool, 
 			w.waitWhilePaused(cp)
 			return true, nil
 		}
-		now.next = time.Now().Add(w.recheckAfter(Paused))
-		return true, nil
+		w.known.confirmLast()
 	case changed && !w.known.isSuccessor(cp):
 		return false, nil
 	case changed:
@@ -244,10 +252,7 @@ func (w *waiter) continueWait(cp checkpoint.Checkpoint, err error) (again bool, 
 	default:
 		w.known.confirmLast()
 	}
-	recheckAt := time.Now().Add(w.recheckAfter(now.status.State))
-	if now.next = now.status.Until; recheckAt.Before(now.next) {
-		now.next = recheckAt
-	}
+	w.continueFor(w.recheckAfter())
 	return true, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/feedbridge/feedbridge/bridge"
@@ -81,7 +82,7 @@ func (b *bus) watchOnce(ctx context.Context, conn *connection) {
 		return
 	}
 	ctx, b.endWatch = context.WithCancel(context.WithoutCancel(ctx))
-	conn.watch(ctx, b.hints.send, b.hints.sendAll)
+	conn.watch(ctx, b.hints.send)
 }
 
 // state returns the connection, or why there is none. It does not wait.
@@ -109,12 +110,6 @@ func (b *bus) reconnected() <-chan struct{} {
 		return conn.reconnected()
 	}
 	return nil
-}
-
-// watched reports whether the hints of the bus are sent at present.
-func (b *bus) watched() bool {
-	conn, err := b.state()
-	return err == nil && conn != nil && conn.watching()
 }
 
 // close closes the connection, and keeps others from being made.
@@ -148,6 +143,8 @@ type busSink struct {
 	// stopping is closed when the feed is to stop. A commit that has not begun then is given up.
 	stopping <-chan struct{}
 	topicSink
+	// unchanged is that of the open sink, for other goroutines than that of the feed.
+	unchanged atomic.Pointer[func() time.Time]
 }
 
 // maxInFlight limits how many feeds resume, and how many commit, at the same time over the
@@ -207,8 +204,18 @@ func (s *busSink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		}
 		s.bus.watchOnce(ctx, conn)
 		s.topicSink = conn.sink(s.name, *s.feed)
+		unchanged := s.topicSink.Unchanged
+		s.unchanged.Store(&unchanged)
 	}
 	return s.topicSink.Resume(ctx)
+}
+
+// Unchanged is that of [bridge.Bridge]. It is the zero time before the sink is open.
+func (s *busSink) Unchanged() time.Time {
+	if unchanged := s.unchanged.Load(); unchanged != nil {
+		return (*unchanged)()
+	}
+	return time.Time{}
 }
 
 // Close closes the sink if it is open.

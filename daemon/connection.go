@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -26,10 +27,9 @@ type connection struct {
 	close       func()
 	// sink returns the sink of a feed's topic.
 	sink func(name string, f config.Feed) topicSink
-	// watch calls committed with the topic and the writer of each commit of any copy that is
-	// seen, and missed when some may not have been, until ctx ends. watching reports whether commits are seen at present.
-	watch    func(ctx context.Context, committed func(topic, writer string), missed func())
-	watching func() bool
+	// watch looks at the topics of all sinks until ctx ends, and calls committed with the topic and
+	// the writer of each commit of any copy that is seen.
+	watch func(ctx context.Context, committed func(topic, writer string))
 	// member returns the membership of this copy in a fleet.
 	member func(o fleetOptions) fleetMember
 	// log returns a topic to read.
@@ -44,6 +44,8 @@ type topicSink interface {
 	IDs() *sink.IDs
 	Fits(entities []feed.Entity) (n int, err error)
 	Check(ctx context.Context) error
+	// Unchanged is that of [bridge.Bridge].
+	Unchanged() time.Time
 	// Close frees the sink's share of the connection, after the last commit.
 	Close()
 	// RetentionLimits returns the settings by which messages of the topic are deleted in time.
@@ -71,7 +73,7 @@ func connectNATS(ctx context.Context, conf nats.Config, log *slog.Logger) (*conn
 	}
 	return &connection{
 		check: c.Check, reconnected: c.Reconnected, close: c.Close,
-		watch: c.WatchCheckpoints, watching: c.WatchesCheckpoints,
+		watch: c.WatchCheckpoints,
 		sink: func(name string, f config.Feed) topicSink {
 			return c.Sink(nats.Topic{Feed: name, Subject: f.To.Topic, Window: f.DedupeWindow, DeadLetters: f.DeadLetters(), Stream: *f.To.Stream})
 		},
@@ -95,7 +97,7 @@ func connectKafka(ctx context.Context, conf kafka.Config, log *slog.Logger) (*co
 	}
 	return &connection{
 		check: c.Check, reconnected: c.Reconnected, close: c.Close,
-		watch: c.WatchCheckpoints, watching: c.WatchesCheckpoints,
+		watch: c.WatchCheckpoints,
 		sink: func(name string, f config.Feed) topicSink {
 			return c.Sink(kafka.Topic{Feed: name, Name: f.To.Topic, Key: f.Key, Window: f.DedupeWindow, DeadLetters: f.DeadLetters(), Options: *f.To.Kafka})
 		},

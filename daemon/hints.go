@@ -46,14 +46,3 @@ func (h *hints) send(topic, writer string) {
 		f.hint(writer)
 	}
 }
-
-// sendAll hints to all feeds that there may have been commits.
-func (h *hints) sendAll() {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	for _, feeds := range h.byTopic {
-		for _, f := range feeds {
-			f.hint("")
-		}
-	}
-}

@@ -85,7 +85,7 @@ func (p *pipelines) newBridge(name string, f *config.Feed, snk *busSink) *bridge
 		Limits:      commitLimits(snk.bus.conf),
 		ReadAhead:   p.reading.feed,
 		Share:       share,
-		Watched:     snk.bus.watched,
+		Unchanged:   snk.Unchanged,
 		Pacer:       &p.pacer,
 		Log:         log,
 		Observer:    all,

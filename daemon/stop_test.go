@@ -30,6 +30,7 @@ type memoryTopic struct {
 func (m memoryTopic) IDs() *sink.IDs                    { return m.memory.IDs() }
 func (m memoryTopic) Fits(e []feed.Entity) (int, error) { return len(e), nil }
 func (m memoryTopic) Close()                            {}
+func (m memoryTopic) Unchanged() time.Time              { return m.memory.Unchanged() }
 
 func (m memoryTopic) RetentionLimits(context.Context) ([]string, error) { return nil, nil }
 
@@ -54,7 +55,7 @@ func TestAFeedThatWaitsToCommitStops(t *testing.T) {
 	var memory sinktest.Memory
 	b := newBus("main", config.Bus{}, log)
 	b.err, b.conn = nil, &connection{
-		watch: func(context.Context, func(topic, writer string), func()) {}, watching: func() bool { return false },
+		watch: func(context.Context, func(topic, writer string)) {},
 		close: func() {}, reconnected: func() <-chan struct{} { return nil },
 		sink: func(string, config.Feed) topicSink { return memoryTopic{nil, memory.Open(sinktest.Faults{})} },
 	}

@@ -43,7 +43,7 @@ func (pb *pageBuilder) snapshotEntities(ctx context.Context, span feed.Span, fro
 				Position: e.position, ID: own, Op: e.op, Modified: e.modified, Header: e.header, Body: e.body,
 				Key: r.Key, Tombstone: r.Tombstone, AppendPart: e.appendPart,
 			}
-			out.HasID = e.headerValue(message.ContentID) != ""
+			out.HasID = message.ID(e.header) != ""
 			if pb.cfg.Snapshot.Key != nil && r.Key != nil {
 				with := e
 				with.addKey(r.Key)

@@ -37,6 +37,8 @@ type IDs struct {
 	// window: one that may be rolled back evicts no permanent one.
 	hashes    hashQueue
 	permanent int // number of permanent hashes
+	// kept is the number of permanent hashes beside the window; see [IDs.LoadUncommitted].
+	kept int
 	// marks has the permanent marks, by ID, and tentativeMarks those that were set
 	// and not committed.
 	marks          markTable
@@ -100,13 +102,17 @@ func (s *IDs) AddAll(entities []feed.Entity, isWanted func(i int) bool) (repeate
 func (s *IDs) Commit(entities []feed.Entity) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(entities) > 0 {
+		s.endKept()
+	}
 	for part := range slices.Chunk(entities, hashesAtOnce) {
-		if s.permanent+len(part) > s.window {
+		if s.permanent+len(part) > s.window+s.kept {
 			s.hashes.loadOldestSlots(len(part)) // which are evicted
 		}
 		for i := range part {
 			if e := &part[i]; e.Mark == "" {
 				s.makePermanent(hashID(e.ID))
+				s.evict()
 			} else {
 				s.makeMarkPermanent(e.ID, e.Mark, true)
 			}
@@ -116,28 +122,50 @@ func (s *IDs) Commit(entities []feed.Entity) {
 
 // Load adds a permanent ID, which was read from the topic.
 func (s *IDs) Load(id string) {
-	k := hashID(id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.makePermanent(k)
+	s.LoadMessage(feed.Header{{Name: message.ContentID, Value: id}})
 }
 
 // LoadMessage adds the ID of a message that was read from the topic, and its mark if it has
 // one, as permanent. h has the headers of the message. Messages are loaded in the topic's
 // order.
-func (s *IDs) LoadMessage(h feed.Header) {
-	id, ok := h.Get(message.ContentID)
-	if !ok {
+func (s *IDs) LoadMessage(h feed.Header) { s.loadMessage(h, false) }
+
+// LoadUncommitted is LoadMessage for a message that was stored without its checkpoint, so that the
+// feed's cursor may be in front of it. Such IDs do not count towards the window until an entity
+// behind them is committed or loaded: the window bounds memory, not what is published once.
+func (s *IDs) LoadUncommitted(h feed.Header) { s.loadMessage(h, true) }
+
+func (s *IDs) loadMessage(h feed.Header, keep bool) {
+	id := message.ID(h)
+	if id == "" {
 		return
 	}
-	mark, ok := h.Get(message.Mark)
-	if !ok {
-		s.Load(id)
-		return
-	}
+	mark, marked := h.Get(message.Mark)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.makeMarkPermanent(id, mark, false)
+	if !keep {
+		s.endKept()
+	}
+	switch {
+	case marked:
+		s.makeMarkPermanent(id, mark, false)
+	case s.makePermanent(hashID(id)) && keep:
+		s.kept++
+	}
+	s.evict()
+}
+
+// endKept makes the IDs beside the window ordinary ones.
+func (s *IDs) endKept() {
+	s.kept = 0
+	s.evict()
+}
+
+// evict drops the oldest permanent hashes that exceed the window.
+func (s *IDs) evict() {
+	for ; s.permanent > s.window+s.kept; s.permanent-- {
+		s.hashes.popOldest()
+	}
 }
 
 // Mark returns the newest mark of an ID, permanent or tentative.
@@ -213,22 +241,20 @@ func (s *IDs) makeMarkPermanent(id, mark string, committed bool) {
 	}
 }
 
-// makePermanent adds a permanent hash, as the newest. One that is permanent already keeps its
-// place: that happens only for duplicates, which the gate leaves out.
-func (s *IDs) makePermanent(k idHash) {
+// makePermanent adds a permanent hash, as the newest. It returns false if it is permanent already
+// and keeps its place: that happens only for duplicates, which the gate leaves out.
+func (s *IDs) makePermanent(k idHash) (added bool) {
 	// Commits come in the order of reading, so this is usually the first tentative hash.
 	if s.permanent == s.hashes.n || s.hashes.at(s.permanent) != k {
 		s.hashes.push(k)
 		i, _ := s.hashes.indexOf(k)
 		if i < s.permanent {
-			return
+			return false
 		}
 		s.hashes.move(i, s.permanent)
 	}
-	if s.permanent++; s.permanent > s.window {
-		s.hashes.popOldest()
-		s.permanent--
-	}
+	s.permanent++
+	return true
 }
 
 // Rollback drops the tentative IDs and marks.
@@ -243,7 +269,7 @@ func (s *IDs) Rollback() {
 func (s *IDs) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hashes, s.permanent = hashQueue{}, 0
+	s.hashes, s.permanent, s.kept = hashQueue{}, 0, 0
 	s.marks, s.tentativeMarks = markTable{}, nil
 }
 

@@ -20,6 +20,7 @@ import (
 // naive does the same as IDs, with lists.
 type naive struct {
 	window    int
+	kept      int // beside the window
 	permanent []string
 	read      []string
 }
@@ -33,12 +34,23 @@ func (n *naive) add(id string) bool {
 }
 
 func (n *naive) keep(id string) {
+	n.kept = 0
+	n.evict()
+	n.keepBeside(id)
+	n.kept = 0
+	n.evict()
+}
+
+// keepBeside is keep beside the window.
+func (n *naive) keepBeside(id string) {
 	n.read = slices.DeleteFunc(n.read, func(r string) bool { return r == id })
 	if !slices.Contains(n.permanent, id) {
 		n.permanent = append(n.permanent, id)
+		n.kept++
 	}
-	n.permanent = n.permanent[max(0, len(n.permanent)-n.window):]
 }
+
+func (n *naive) evict() { n.permanent = n.permanent[max(0, len(n.permanent)-n.window-n.kept):] }
 
 func TestIDsAgreeWithLists(t *testing.T) {
 	t.Parallel()
@@ -88,6 +100,13 @@ func TestIDsAgreeWithLists(t *testing.T) {
 				ids.Load(id)
 				model.keep(id)
 			},
+			"load what may be read again": func(t *rapid.T) {
+				for range rapid.IntRange(1, 20).Draw(t, "n") {
+					id := id.Draw(t, "id")
+					ids.LoadUncommitted(feed.Header{{Name: message.ContentID, Value: id}})
+					model.keepBeside(id)
+				}
+			},
 			"rollback": func(*rapid.T) {
 				ids.Rollback()
 				model.read = nil
@@ -97,7 +116,7 @@ func TestIDsAgreeWithLists(t *testing.T) {
 					t.Skip()
 				}
 				ids.Reset()
-				model.read, model.permanent = nil, nil
+				model.read, model.permanent, model.kept = nil, nil, 0
 			},
 			"": func(t *rapid.T) {
 				if got, want := ids.Len(), len(model.permanent)+len(model.read); got != want {

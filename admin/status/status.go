@@ -93,9 +93,11 @@ type Feed struct {
 	LastPoll          *Poll      `json:"last_poll"`
 	LastSuccess       *time.Time `json:"last_success"` // of a poll
 	LastCommit        *Commit    `json:"last_commit"`
-	LastError         *Error     `json:"last_error"`
-	NextAttempt       *time.Time `json:"next_attempt"` // null while one is under way
-	Paused            *time.Time `json:"paused"`       // since when, for all copies
+	// ConfirmedAt is when the bus last confirmed that the newest checkpoint is the one of LastCommit.
+	ConfirmedAt *time.Time `json:"confirmed_at"`
+	LastError   *Error     `json:"last_error"`
+	NextAttempt *time.Time `json:"next_attempt"` // null while one is under way
+	Paused      *time.Time `json:"paused"`       // since when, for all copies
 
 	// The fields below are only in the answer for a single feed. They are lost when the
 	// process ends.

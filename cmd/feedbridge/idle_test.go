@@ -31,9 +31,9 @@ import (
 // stream of a NATS server. It reports what a start from nothing and a restart cost, and what the
 // program costs in a minute after the restart: its share of a core, its memory, and the
 // messages between it and the bus. IDLE_FEEDS, such as 1000,10000, replaces the numbers of feeds.
-// IDLE_WATCH replaces the minute: each feed reads its checkpoint every 10 to 20 minutes, so 16m has
-// about as many of these reads as any 16 minutes. The upstream and the server are in the process of
-// the benchmark, which is not counted.
+// IDLE_WATCH replaces the minute: each feed whose last commit was followed by others reads its checkpoint
+// within 10 to 20 minutes. IDLE_STREAMS=own gives each topic a stream of its own. The upstream and the
+// server are in the process of the benchmark, which is not counted.
 //
 //	IDLE_WATCH=16m go test -run '^$' -bench 'Idle/datareplication/10000' -benchtime 1x -timeout 40m ./cmd/feedbridge
 func BenchmarkIdle(b *testing.B) {
@@ -67,11 +67,11 @@ func benchmarkIdle(b *testing.B, handler http.Handler, path string, feeds int) {
 		upstream := httptest.NewUnstartedServer(requests)
 		upstream.Config.ConnState = requests.connState
 		upstream.Start()
-		bus, overruns := startBus(b)
+		bus, overruns := startBus(b, feeds)
 		var file bytes.Buffer
 		fmt.Fprintf(&file, "buses: {main: {nats: {url: %q}}}\nfeeds:\n", bus.ClientURL())
 		for n := range feeds {
-			fmt.Fprintf(&file, "  feed-%d: {url: %q, every: 60s, to: {topic: idle.%d, stream: {name: idle, create: false}}}\n", n, upstream.URL+path, n)
+			fmt.Fprintf(&file, "  feed-%d: {url: %q, every: 60s, to: {topic: idle.%d, stream: {name: %s, create: false}}}\n", n, upstream.URL+path, n, idleStream(n))
 		}
 		path := filepath.Join(b.TempDir(), "feedbridge.yaml")
 		if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
@@ -122,11 +122,19 @@ func benchmarkIdle(b *testing.B, handler http.Handler, path string, feeds int) {
 	}
 }
 
-// startBus starts a NATS server in this process, with a stream for all topics. The stream is in
+// idleStream returns the name of the stream of a topic.
+func idleStream(topic int) string {
+	if os.Getenv("IDLE_STREAMS") == "own" {
+		return fmt.Sprintf("idle-%d", topic)
+	}
+	return "idle"
+}
+
+// startBus starts a NATS server in this process, with the streams of all topics. A stream is in
 // memory, unless IDLE_STORAGE is file: a server syncs a file for each commit with entities, so the
 // first commits of 10,000 topics take minutes. overruns counts how often the server has dropped
 // the requests of all clients because a tenth of what it accepts by default was waiting.
-func startBus(b *testing.B) (bus *server.Server, overruns *atomic.Int64) {
+func startBus(b *testing.B, topics int) (bus *server.Server, overruns *atomic.Int64) {
 	bus, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: b.TempDir(), NoSigs: true,
 		JetStreamRequestQueueLimit: server.JSDefaultRequestQueueLimit / 10,
@@ -154,11 +162,20 @@ func startBus(b *testing.B) (bus *server.Server, overruns *atomic.Int64) {
 	if os.Getenv("IDLE_STORAGE") == "file" {
 		storage = jetstream.FileStorage
 	}
-	if _, err := js.CreateStream(b.Context(), jetstream.StreamConfig{
-		Name: "idle", Subjects: []string{"idle.>", "_feedbridge.idle.>"}, Storage: storage,
-		AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,
-	}); err != nil {
-		b.Fatal(err)
+	for n := range topics {
+		subjects := []string{"idle.>", "_feedbridge.idle.>"}
+		if idleStream(n) != "idle" {
+			subjects = []string{fmt.Sprintf("idle.%d", n), fmt.Sprintf("_feedbridge.idle.%d", n)}
+		}
+		if _, err := js.CreateStream(b.Context(), jetstream.StreamConfig{
+			Name: idleStream(n), Subjects: subjects, Storage: storage,
+			AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,
+		}); err != nil {
+			b.Fatal(err)
+		}
+		if idleStream(n) == "idle" {
+			break
+		}
 	}
 	return bus, &log.overruns
 }

@@ -184,8 +184,7 @@ func deadLetterIDs(ctx context.Context, topic serve.Log) (map[string]bool, error
 		}
 		// A topic of that name may belong to another feed.
 		if _, isDead := r.Header.Get(message.DeadReason); isDead {
-			id, _ := r.Header.Get(message.ContentID)
-			ids[id] = true
+			ids[message.ID(r.Header)] = true
 		}
 	}
 	return ids, nil

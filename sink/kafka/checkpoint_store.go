@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -33,15 +34,22 @@ func (s *checkpointStore) checkpointKey(feedName string) []byte {
 	return []byte(s.to.Name + "/" + feedName)
 }
 
-// checkpointRecord returns the record of a checkpoint, for a topic that has the id and whose partitions
-// end at ends or behind that.
-func (s *checkpointStore) checkpointRecord(cp checkpoint.Checkpoint, id kadm.TopicID, ends []int64) kgo.Record {
+// checkpointRecord returns the record of a checkpoint, with the topics and the sequence of its stored
+// form.
+func (s *checkpointStore) checkpointRecord(cp checkpoint.Checkpoint, stored storedCheckpoint) kgo.Record {
 	r := kgo.Record{Topic: s.client.cfg.Checkpoints, Partition: s.location.partition, Key: s.checkpointKey(s.to.Feed), Value: checkpoint.Encode(cp)}
-	if id := idText(id); id != "" {
-		r.Headers = append(r.Headers, kgo.RecordHeader{Key: topicIDHeader, Value: []byte(id)})
+	for _, h := range []kgo.RecordHeader{
+		{Key: topicIDHeader, Value: []byte(stored.topic.id)},
+		{Key: topicEndsHeader, Value: appendEnds(nil, stored.topic.ends)},
+		{Key: deadIDHeader, Value: []byte(stored.dead.id)},
+		{Key: deadEndsHeader, Value: appendEnds(nil, stored.dead.ends)},
+	} {
+		if len(h.Value) > 0 {
+			r.Headers = append(r.Headers, h)
+		}
 	}
-	if len(ends) > 0 {
-		r.Headers = append(r.Headers, kgo.RecordHeader{Key: topicEndsHeader, Value: appendEnds(nil, ends)})
+	if stored.sequence > 0 {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: sequenceHeader, Value: strconv.AppendInt(nil, stored.sequence, 10)})
 	}
 	return r
 }

@@ -27,7 +27,7 @@ func TestEndsOfManyPartitions(t *testing.T) {
 	for i := range ends {
 		ends[i] = int64(1_000_000_000 + i)
 	}
-	r := s.checkpointRecord(checkpoint.Checkpoint{Feed: "orders"}, kadm.TopicID{1}, ends)
+	r := s.checkpointRecord(checkpoint.Checkpoint{Feed: "orders"}, storedCheckpoint{topic: topicEnds{kadm.TopicID{1}.String(), ends}})
 	text := string(r.Headers[1].Value)
 	if len(text) > 1<<17 || len(text) < 1<<16 {
 		t.Errorf("the header of the ends has %d bytes, want no more than %d", len(text), 1<<17)

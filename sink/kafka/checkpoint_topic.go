@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -79,12 +80,46 @@ type storedCheckpoint struct {
 	offset int64     // -1 if there is none
 	time   time.Time // of the record
 	data   []byte
-	topic  string // the id of the feed's topic, empty if it is unknown
-	// ends are offsets that the partitions of the feed's topic had reached, at least, when
-	// the commit was made; there may be fewer than partitions, or none.
-	ends []int64
+	// topic and dead are the feed's topic and its dead-letter topic as of the commit.
+	topic, dead topicEnds
+	// sequence is the highest of the messages so far; see sequenceHeader.
+	sequence int64
 	// by is the transaction that committed it, and byBefore that of the checkpoint before.
 	by, byBefore committer
+}
+
+// topicEnds are offsets that the partitions of a topic have reached, at least, in their order. There
+// may be fewer than partitions, or none.
+type topicEnds struct {
+	id   string // the topic's, empty if it is unknown
+	ends []int64
+}
+
+// isOf reports whether the ends are those of the topic with the id, as far as is known.
+func (e topicEnds) isOf(id kadm.TopicID) bool {
+	text := idText(id)
+	return e.id == "" || text == "" || e.id == text
+}
+
+// of returns the ends if they are those of d, as far as is known; none if d is another topic, or does
+// not exist.
+func (e topicEnds) of(d kadm.TopicDetail) []int64 {
+	if len(d.Partitions) == 0 || !e.isOf(d.ID) {
+		return nil
+	}
+	return e.ends
+}
+
+// endsAfter returns the ends once records that end at written are committed, by partition.
+func (e topicEnds) endsAfter(written map[int32]kadm.Offset) topicEnds {
+	e.ends = slices.Clone(e.ends)
+	for partition, end := range written {
+		for int(partition) >= len(e.ends) {
+			e.ends = append(e.ends, 0) // of a partition that was added since
+		}
+		e.ends[partition] = max(e.ends[partition], end.At)
+	}
+	return e
 }
 
 // noCheckpoint represents the checkpoint before the first commit.
@@ -319,23 +354,30 @@ func (p *partitionCache) addRecord(r *kgo.Record) {
 		delete(p.newest, key)
 		return
 	}
-	s := storedCheckpoint{offset: r.Offset, time: r.Timestamp, data: bytes.Clone(r.Value), by: committer{r.ProducerID, r.ProducerEpoch}, byBefore: p.newest[key].by}
+	s := storedCheckpoint{offset: r.Offset, time: r.Timestamp, data: bytes.Clone(r.Value), sequence: parseSequence(r.Headers), by: committer{r.ProducerID, r.ProducerEpoch}, byBefore: p.newest[key].by}
 	for _, h := range r.Headers {
 		switch h.Key {
 		case topicIDHeader:
-			s.topic = string(h.Value)
+			s.topic.id = string(h.Value)
 		case topicEndsHeader:
-			s.ends = parseEnds(string(h.Value))
+			s.topic.ends = parseEnds(string(h.Value))
+		case deadIDHeader:
+			s.dead.id = string(h.Value)
+		case deadEndsHeader:
+			s.dead.ends = parseEnds(string(h.Value))
 		}
 	}
 	p.newest[key] = s
 }
 
 // The headers of a checkpoint's record: the id of the feed's topic, and the offsets that its
-// partitions have reached, in their order and separated by commas.
+// partitions have reached, in their order and separated by commas; and those of its dead-letter
+// topic.
 const (
 	topicIDHeader   = "Feedbridge-Topic-Id"
 	topicEndsHeader = "Feedbridge-Topic-Ends"
+	deadIDHeader    = "Feedbridge-Dead-Topic-Id"
+	deadEndsHeader  = "Feedbridge-Dead-Topic-Ends"
 )
 
 // maxEnds is the largest header of ends in bytes, so that those of a topic with very many

@@ -43,6 +43,7 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	}
 	s.IDs().Commit(entities)
 	s.ready = true
+	s.recordWatched(s.watched.Load().consumers)
 	s.transactions.parkProducer()
 	return nil
 }
@@ -52,7 +53,7 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 // which the entities end.
 func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	store, transactions := &s.checkpoints, &s.transactions
-	records, err := s.records.makeRecords(entities)
+	records, err := s.records.makeRecords(entities, s.dedupe.sequence)
 	if err != nil {
 		return err
 	}
@@ -61,6 +62,9 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 	stable, err := s.hung.awaitEnd(ctx, s.dedupe.knownPartitions())
 	if err != nil {
 		return err
+	}
+	if transactions.isNearLastEpoch(ctx) {
+		transactions.closeProducer() // the last transaction has ended
 	}
 	if transactions.producer == nil {
 		// 1. A stale copy mostly finds out here, without disturbing anybody. It waits for a
@@ -86,29 +90,31 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 		stable = nil // the brokers may be others now
 	}
 	// New records would hide from Resume that the topic has lost messages before them.
-	if err := s.dedupe.compareEnds(ctx, stable[s.topic.Name]); err != nil {
+	if err := s.dedupe.compareEnds(ctx, stable, records.dead); err != nil {
 		return err
 	}
 	// 3.
 	if err := transactions.producer.BeginTransaction(); err != nil {
 		return err
 	}
-	s.records.setTimes(records.entities, entities, false)
 	if err := transactions.sendRecords(ctx, records.entities); err != nil {
 		return err
 	}
-	if err := s.dedupe.checkOffsets(records.entities); err != nil {
+	if err := s.dedupe.checkOffsets(ctx, records.entities, s.dedupe.seen.topic); err != nil {
 		return err
 	}
-	s.records.setTimes(records.dead, entities, true)
 	if err := transactions.sendRecords(ctx, records.dead); err != nil {
 		return s.dead.explainWriteError(err)
+	}
+	if err := s.dedupe.checkOffsets(ctx, records.dead, s.dedupe.seen.dead); err != nil {
+		return err
 	}
 	written := kadm.Offsets{}
 	addWritten(written, records.entities)
 	addWritten(written, records.dead)
-	ends := s.dedupe.endsAfter(written)
-	record := []kgo.Record{store.checkpointRecord(cp, s.id, ends)}
+	next := storedCheckpoint{sequence: records.sequence}
+	next.topic, next.dead = s.dedupe.endsAfter(written)
+	record := []kgo.Record{store.checkpointRecord(cp, next)}
 	if err := transactions.sendRecords(ctx, record); err != nil {
 		return store.explainWriteError(err, &record[0])
 	}
@@ -130,9 +136,10 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 		return err
 	}
 	// All of it is stored now. If the process ends here, Resume finds it so.
-	store.newest = storedCheckpoint{offset: own, data: record[0].Value, ends: ends}
+	next.offset, next.data = own, record[0].Value
+	store.newest = next
 	s.hadCheckpoint = true
-	s.dedupe.recordCommit(store.newest, records.dead)
+	s.dedupe.recordCommit(store.newest)
 	s.hung.afterCommit(written)
 	records.release()
 	return nil
@@ -155,10 +162,18 @@ func addWritten(written kadm.Offsets, records []kgo.Record) {
 // fenceOthers initializes the transactional id. From then on no other copy can commit, unless
 // it initializes the id after this sink. Commits of other copies before that are found by
 // reading below the first record of the transaction.
+//
+// When the epochs of the producer id are nearly used up, it initializes the id again and again until
+// the cluster has assigned another producer id; see [transactions.isNearLastEpoch].
 func (s *Sink) fenceOthers(ctx context.Context, batch int32) error {
 	s.confirmed = -1
-	if err := s.transactions.initialize(ctx, batch); err != nil {
-		return err
+	for {
+		if err := s.transactions.initialize(ctx, batch); err != nil {
+			return err
+		}
+		if err := s.hung.beforeReuse(ctx); err != nil || !s.transactions.isNearLastEpoch(ctx) {
+			return err
+		}
+		s.transactions.closeProducer()
 	}
-	return s.hung.beforeReuse(ctx)
 }

@@ -3,12 +3,15 @@ package kafka
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
 )
 
 // The first record of a topic is written and answered before the client has noted the
@@ -68,6 +71,30 @@ func TestCommitBeforeTheClientHasNotedWhatItWrote(t *testing.T) {
 	got := reader.PollFetches(ctx)
 	if err := got.Err(); err != nil || got.NumRecords() != 1 {
 		t.Errorf("the topic has %d records, want 1: %v", got.NumRecords(), err)
+	}
+}
+
+// A record is lost from the topic if another one gets its offset.
+func TestRecordsAtOffsetsThatTheTopicHadReached(t *testing.T) {
+	t.Parallel()
+	conn, err := Connect(t.Context(), Config{Brokers: []string{"127.0.0.1:1"}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // so that no broker is asked whether it is the same topic
+	reached := topicEnds{ends: []int64{5, 7}}
+	for _, test := range []struct {
+		partition int32
+		offset    int64
+		lost      bool
+	}{{0, 4, true}, {0, 5, false}, {1, 6, true}, {1, 7, false}, {2, 0, false}} {
+		l := &conn.Sink(Topic{Feed: "orders", Name: "shop.orders"}).dedupe
+		written := []kgo.Record{{Topic: "shop.orders", Offset: 9}, {Topic: "shop.orders", Partition: test.partition, Offset: test.offset}}
+		if err := l.checkOffsets(ctx, written, reached); errors.Is(err, checkpoint.ErrLost) != test.lost || (l.seen.lost != nil) != test.lost {
+			t.Errorf("offset %d of partition %d: %v, want a loss: %v", test.offset, test.partition, err, test.lost)
+		}
 	}
 }
 

@@ -31,7 +31,7 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	if err != nil {
 		return nil, feed.Permanent(fmt.Errorf("kafka: %w", err))
 	}
-	return &Conn{c, newCheckpointTopic(c), &watch{client: c}}, nil
+	return &Conn{c, newCheckpointTopic(c), &watch{client: c, lookEvery: defaultLookEvery, sinks: map[string]int{}}}, nil
 }
 
 // Close closes the connection. Requests of its sinks and logs that are under way fail.
@@ -52,7 +52,12 @@ func (c *Conn) Reconnected() <-chan struct{} { return c.client.reconnects.announ
 
 // Sink returns a sink for a topic. [Sink.Resume] checks the topic, and creates it if it is
 // missing.
-func (c *Conn) Sink(t Topic) *Sink { return newSink(c.client, c.checkpoints, t) }
+func (c *Conn) Sink(t Topic) *Sink {
+	s := newSink(c.client, c.checkpoints, t)
+	s.watch = c.watch
+	s.watch.countSinks(t.Name, 1)
+	return s
+}
 
 // Log returns a partition of a topic, to read it back.
 func (c *Conn) Log(topic string, partition int32) *Log { return newLog(c.client, topic, partition) }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -35,6 +34,15 @@ func withDead(from, to, dead int) ([]feed.Entity, checkpoint.Checkpoint) {
 	entities[len(entities)-1].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
 	cp.Count -= uint64(dead + 1)
 	return entities, cp
+}
+
+// commitDead commits what withDead returns.
+func commitDead(t *testing.T, s *kafka.Sink, from, to, dead int) {
+	t.Helper()
+	entities, cp := withDead(from, to, dead)
+	if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // wantDead checks the IDs of the dead letters of the orders.
@@ -260,10 +268,15 @@ func TestDeadLetterTopicIsDeleted(t *testing.T) {
 		if _, err := adm.DeleteTopics(t.Context(), deadTopic); err != nil {
 			t.Fatal(err)
 		}
-		resume(t, s)
+		for range 2 { // it is missing, and then it is another one
+			if _, err := s.Checkpoint(t.Context()); err != nil {
+				t.Error(err)
+			}
+			resume(t, s)
+		}
 		entities, cp = withDead(2, 3, 1)
 		// The producer still has the topic that is gone.
-		wantError(t, s.Commit(t.Context(), entities, cp, nil), false, nil, "dead-letter topic shop.orders.dead")
+		wantError(t, s.Commit(t.Context(), entities, cp, nil), false, nil, "shop.orders.dead")
 		resume(t, s)
 		if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
 			t.Fatal(err)
@@ -339,9 +352,9 @@ func TestDeadLettersOfASharedTopic(t *testing.T) {
 	})
 }
 
-// Two copies commit versions of the same entry, of which some are dead letters. The clock of
-// each is behind that of the one before.
-func TestMarksOfCopiesWhoseClocksDiffer(t *testing.T) {
+// Copies commit versions of the same entry, of which some are dead letters. The records of each have
+// an earlier time than those of the one before.
+func TestMarksOfRecordsWhoseTimesRunBack(t *testing.T) {
 	t.Parallel()
 	for name, dead := range map[string][]bool{
 		"the newest version is a dead letter": {false, true},
@@ -350,12 +363,11 @@ func TestMarksOfCopiesWhoseClocksDiffer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				_, _, more := open(t, ordersWithDead())
-				clock := time.Now().Add(10 * time.Minute)
+				_, c, more := open(t, ordersWithDead())
+				stampRecords(c)
 				var version []feed.Entity
 				for i, isDead := range dead {
 					copy := more()
-					copy.SetClock(func() time.Time { return clock })
 					resume(t, copy)
 					version = marked(0, 1)
 					version[0].Mark, version[0].Dead = fmt.Sprint("v1;", i), nil
@@ -368,7 +380,6 @@ func TestMarksOfCopiesWhoseClocksDiffer(t *testing.T) {
 						t.Fatal(err)
 					}
 					wantMarks(t, copy, version)
-					clock = clock.Add(-time.Minute)
 				}
 				wantMarks(t, more(), version)
 			})
@@ -376,12 +387,10 @@ func TestMarksOfCopiesWhoseClocksDiffer(t *testing.T) {
 	}
 }
 
-// A topic may refuse times that are far ahead: those of a copy whose clock is wrong, and then those
-// of the other copies, which follow them.
+// A topic may refuse times that are far ahead: those of a copy whose clock is wrong.
 func TestTimeOfARecordIsRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, c, _ := open(t, ordersWithDead())
-		s.SetClock(func() time.Time { return time.Now().AddDate(1, 0, 0) })
 		refuse := true
 		c.ControlKey(kmsg.Produce.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
 			c.KeepControl()
@@ -398,14 +407,30 @@ func TestTimeOfARecordIsRefused(t *testing.T) {
 			return resp, nil, true
 		})
 		err := s.Commit(t.Context(), marked(0, 1), sinktest.At(1), nil)
-		wantError(t, err, true, nil, "INVALID_TIMESTAMP", "correct the clocks", "message.timestamp.after.max.ms")
+		wantError(t, err, true, nil, "INVALID_TIMESTAMP", "correct the clocks of the copies")
 		resume(t, s)
 		commitMarked(t, s, marked(0, 1), 1)
 	})
 }
 
-// Records of another feed in the topic, whose clock is ahead, do not change the order in which the
-// marks of this feed are loaded.
+// A commit may have a dead letter and a newer version of its entry, in either order.
+func TestMarksOfADeadLetterAndAnotherVersionInOneCommit(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, c, more := open(t, ordersWithDead())
+		stampRecords(c)
+		versions := slices.Concat(marked(0, 2), marked(0, 2))
+		for i, e := range []int{0, 3} {
+			versions[e].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+			versions[2+i].Mark = fmt.Sprint("v1;newer;", i)
+		}
+		commitMarked(t, s, versions, 2)
+		wantMarks(t, s, versions[2:])
+		wantMarks(t, more(), versions[2:])
+	})
+}
+
+// Records of another feed in the topic, which has published more, do not change the order in which
+// the marks of this feed are loaded.
 func TestMarksBehindARecordOfAnotherFeed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := startCluster(t)
@@ -414,9 +439,10 @@ func TestMarksBehindARecordOfAnotherFeed(t *testing.T) {
 		other := topic
 		other.Feed = "returns"
 		ahead := connect(t, configFor(c)).Sink(other)
-		ahead.SetClock(func() time.Time { return time.Now().Add(10 * time.Minute) })
 		resume(t, ahead)
-		commitMarked(t, ahead, marked(5, 1), 1)
+		for n := range 10 {
+			commitMarked(t, ahead, marked(5+n, 1), n+1)
+		}
 		s := connect(t, configFor(c)).Sink(topic)
 		resume(t, s)
 		entities := marked(0, 1)

@@ -21,18 +21,15 @@ import (
 // deadLetters is the topic for the dead letters of another topic. All of them are in partition 0
 // and have no key. A nil *deadLetters is a sink without dead letters.
 //
-// The checkpoint does not have the end of this topic. A dead letter was acknowledged before its
-// commit, so the end that the leader reports is behind it, and Resume waits until the last stable
-// offset reaches that end. A cluster that loses acknowledged records may lose dead letters
-// unnoticed.
+// A person may delete dead letters, or the topic, which is then created again and has another id. A
+// topic that has the id that the checkpoint names, and is shorter than the checkpoint says, has lost
+// dead letters.
 type deadLetters struct {
 	client *client
 	name   string
 	of     Topic
 	// limit is the largest batch of records that the topic takes, in bytes; 0 while it is unknown.
 	limit atomic.Int64
-	// id is the topic's, as of the last Resume.
-	id kadm.TopicID
 }
 
 func newDeadLetters(c *client, t Topic) *deadLetters {
@@ -42,27 +39,42 @@ func newDeadLetters(c *client, t Topic) *deadLetters {
 	return &deadLetters{client: c, name: t.Name + sink.DeadSuffix, of: t}
 }
 
-// ensureTopic creates the topic if it is missing and the configuration allows it, and returns an
-// error if it cannot take dead letters.
-func (d *deadLetters) ensureTopic(ctx context.Context) error {
+// ensureTopic returns the topic. It creates it if it is missing and the configuration allows it, and
+// returns an error if it cannot take dead letters.
+func (d *deadLetters) ensureTopic(ctx context.Context) (found kadm.TopicDetail, err error) {
 	if d == nil {
-		return nil
+		return found, nil
 	}
 	if d.name == d.client.cfg.Checkpoints {
-		return feed.Permanent(fmt.Errorf("dead-letter topic %s: this is the topic for checkpoints; give one of them another name", d.name))
+		return found, feed.Permanent(fmt.Errorf("dead-letter topic %s: this is the topic for checkpoints; give one of them another name", d.name))
 	}
-	found, err := d.client.describeTopic(ctx, d.name)
-	if isMissingTopic(err) {
+	found, err = d.describeTopic(ctx)
+	if err == nil && len(found.Partitions) == 0 {
 		if !d.of.Create {
-			return d.missingTopic().errMissing()
+			return found, d.missingTopic().errMissing()
 		}
 		found, err = d.missingTopic().createTopic(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("dead-letter topic %s: %w", d.name, err)
+		return found, err
 	}
-	d.id = found.ID
-	return d.checkFit(ctx, found)
+	return found, d.checkFit(ctx, found)
+}
+
+// describeTopic returns the topic with the partition that is used; without one if it does not exist.
+func (d *deadLetters) describeTopic(ctx context.Context) (found kadm.TopicDetail, err error) {
+	if d == nil {
+		return found, nil
+	}
+	found, err = d.client.describeTopic(ctx, d.name)
+	switch {
+	case isMissingTopic(err):
+		return kadm.TopicDetail{}, nil
+	case err != nil:
+		return found, fmt.Errorf("dead-letter topic %s: %w", d.name, err)
+	}
+	found.Partitions = kadm.PartitionDetails{0: found.Partitions[0]}
+	return found, nil
 }
 
 // check returns the error that ensureTopic would return, and changes nothing.
@@ -114,16 +126,13 @@ func (d *deadLetters) checkFit(ctx context.Context, found kadm.TopicDetail) erro
 	return nil
 }
 
-// waitStable waits as [stableWait] does, and returns the range of the topic's offsets. It is
+// waitStable waits as that of [topicCheck] does. It returns the range of the topic's offsets, which is
 // empty if the topic does not exist.
-func (d *deadLetters) waitStable(ctx context.Context, meanwhile meanwhile) (offsetRange, error) {
-	if d == nil {
+func (d *deadLetters) waitStable(ctx context.Context, found kadm.TopicDetail, last topicEnds, meanwhile meanwhile) (offsetRange, error) {
+	if len(found.Partitions) == 0 {
 		return offsetRange{}, nil
 	}
-	ends, err := stableWait{d.client, d.name, []int32{0}, d.client.cfg.Timeout, meanwhile}.toEnd(ctx, nil)
-	if isMissingTopic(err) {
-		return offsetRange{}, nil
-	}
+	ends, err := topicCheck{d.client, d.of}.waitStable(ctx, found, last, meanwhile)
 	if err != nil {
 		return offsetRange{}, fmt.Errorf("dead-letter topic %s: %w", d.name, err)
 	}
@@ -131,23 +140,24 @@ func (d *deadLetters) waitStable(ctx context.Context, meanwhile meanwhile) (offs
 	if err != nil {
 		return offsetRange{}, err
 	}
-	return offsetRange{topic: d.name, id: d.id, start: starts[0], from: starts[0], to: ends[0]}, nil
+	return offsetRange{topic: d.name, id: found.ID, start: starts[0], from: starts[0], to: ends[0]}, nil
 }
 
 // makeRecord returns the record of a dead letter. topicLimit is the largest batch that the other
-// topic takes, which is also that of the producer. The headers are in the given memory.
-func (d *deadLetters) makeRecord(e feed.Entity, topicLimit int64, headers *headerMemory) (kgo.Record, error) {
+// topic takes, which is also that of the producer. The headers are in the memory of c.
+func (d *deadLetters) makeRecord(e feed.Entity, topicLimit int64, c *commitRecords) (kgo.Record, error) {
 	if d == nil {
 		return kgo.Record{}, feed.Permanent(fmt.Errorf("entity %q is a dead letter, and the topic has no dead-letter topic", e.ID))
 	}
-	limit := int(min(topicLimit, d.limit.Load())) - batchOverhead - recordOverhead
+	limit := int(min(topicLimit, d.limit.Load())) - batchOverhead - recordOverhead - sequenceSize
 	fields, body := message.DeadLetter(d.of.Feed, e, message.Room{Header: limit, Message: limit, Field: func(f feed.Field) (int, bool) {
 		return headerOverhead + len(f.Name) + len(f.Value), utf8.ValidString(f.Name)
 	}})
 	if body == nil {
 		body = []byte{}
 	}
-	return kgo.Record{Topic: d.name, Value: body, Headers: headers.convert(fields)}, nil
+	fields = c.appendSequence(fields, e.Mark)
+	return kgo.Record{Topic: d.name, Value: body, Headers: c.headers.convert(fields)}, nil
 }
 
 // explainWriteError returns the error of a commit whose dead letters were refused.

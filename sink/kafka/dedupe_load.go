@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,20 +24,19 @@ type dedupeLoader struct {
 	client *client
 	topic  Topic
 	ids    *sink.IDs
-	times  *recordTimes
+	// sequence is the highest of the feed's messages, as far as they or a checkpoint were seen; see
+	// sequenceHeader. It is never lowered.
+	sequence int64
 
-	// seen is the state of the topic that ids was last caught up with: the topic's id, the next
-	// offset of each partition and of the dead letters, the checkpoint, and when a person last
-	// moved the position. It outlives errors, and so does lost.
+	// seen is the state that ids was last caught up with: the next offset of each partition of the
+	// topic and of the dead letters, the checkpoint, and when a person last moved the position. It
+	// outlives errors, and so does lost.
 	seen struct {
-		id         kadm.TopicID
-		known      bool
-		moved      time.Time
-		next       []int64
-		deadID     kadm.TopicID
-		deadNext   int64
-		checkpoint storedCheckpoint
-		lost       error // the loss that a commit found since a person moved the position, or nil
+		known       bool
+		moved       time.Time
+		topic, dead topicEnds
+		checkpoint  storedCheckpoint
+		lost        error // the loss that a commit found since a person moved the position, or nil
 	}
 }
 
@@ -69,8 +69,7 @@ func (l *dedupeLoader) searchLimit() int64 { return 16 * int64(l.topic.Window) }
 // resetIDs empties ids, for the topic that d describes.
 func (l *dedupeLoader) resetIDs(d kadm.TopicDetail) {
 	l.ids.Reset()
-	l.times.newest = time.Time{}
-	l.seen.id, l.seen.known, l.seen.next, l.seen.deadNext = d.ID, true, make([]int64, len(d.Partitions)), 0
+	l.seen.known, l.seen.topic, l.seen.dead = true, topicEnds{idText(d.ID), make([]int64, len(d.Partitions))}, topicEnds{}
 }
 
 // catchUp makes ids hold the newest IDs that the topic holds of this feed, and all
@@ -101,27 +100,38 @@ func (l *dedupeLoader) catchUp(ctx context.Context, d kadm.TopicDetail, ends []i
 			r := &ranges[i]
 			switch {
 			case r.topic == dead.topic:
-				r.start, r.from = l.seen.deadNext, l.seen.deadNext
-			case i < len(l.seen.next): // partitions may have been added
-				r.start, r.from = l.seen.next[i], l.seen.next[i]
+				r.start, r.from = l.seen.dead.ends[0], l.seen.dead.ends[0]
+			case i < len(l.seen.topic.ends): // partitions may have been added
+				r.start, r.from = l.seen.topic.ends[i], l.seen.topic.ends[i]
 			}
 		}
 		if _, err := l.loadRanges(ctx, ranges); err != nil {
 			// Some may be loaded already, and would be loaded twice.
-			l.seen.next = nil
+			l.seen.topic.ends = nil
 			return fmt.Errorf("load the IDs of the topic: %w", err)
 		}
 	}
-	l.seen.next, l.seen.deadID, l.seen.deadNext, l.seen.checkpoint = ends, dead.id, dead.to, store.newest
+	l.noteState(ends, dead, store.newest)
 	return nil
 }
 
-// matchesTopic reports whether ids still matches the topic up to seen.next.
+// noteState records that ids was caught up with a checkpoint, with partitions that end at ends, and
+// with the dead letters. If there are none, as in a configuration without them, it keeps what the
+// checkpoint has of their topic for a configuration with them.
+func (l *dedupeLoader) noteState(ends []int64, dead offsetRange, newest storedCheckpoint) {
+	l.seen.topic.ends, l.seen.dead, l.seen.checkpoint = ends, newest.dead, newest
+	l.sequence = max(l.sequence, newest.sequence)
+	if dead.topic != "" {
+		l.seen.dead = topicEnds{idText(dead.id), []int64{dead.to}}
+	}
+}
+
+// matchesTopic reports whether ids still matches the topic up to seen.topic.
 func (l *dedupeLoader) matchesTopic(d kadm.TopicDetail, starts, ends []int64) bool {
-	if !l.seen.known || l.seen.next == nil || l.seen.id != d.ID || len(l.seen.next) > len(ends) {
+	if !l.seen.known || l.seen.topic.ends == nil || !l.seen.topic.isOf(d.ID) || len(l.seen.topic.ends) > len(ends) {
 		return false
 	}
-	for p, next := range l.seen.next {
+	for p, next := range l.seen.topic.ends {
 		if starts[p] > next || next > ends[p] || ends[p]-next > l.searchLimit() && !l.ids.Marked() {
 			return false
 		}
@@ -129,10 +139,11 @@ func (l *dedupeLoader) matchesTopic(d kadm.TopicDetail, starts, ends []int64) bo
 	return true
 }
 
-// followsDead reports whether ids still matches the dead letters up to seen.deadNext. A person may
-// have deleted some, or their topic.
+// followsDead reports whether ids still matches the dead letters up to seen.dead. A person may have
+// deleted some, or their topic.
 func (l *dedupeLoader) followsDead(dead offsetRange) bool {
-	return l.seen.deadID == dead.id && l.seen.deadNext >= dead.start && l.seen.deadNext <= dead.to
+	seen := l.seen.dead
+	return dead.topic == "" || seen.isOf(dead.id) && len(seen.ends) == 1 && seen.ends[0] >= dead.start && seen.ends[0] <= dead.to
 }
 
 // loadNewest loads the IDs of about a window of the newest messages, or of all messages within
@@ -153,7 +164,7 @@ func (l *dedupeLoader) loadNewest(ctx context.Context, ranges []offsetRange, som
 		}
 		loaded, err := l.loadRanges(ctx, ranges)
 		if err != nil {
-			l.seen.next = nil
+			l.seen.topic.ends = nil
 			return fmt.Errorf("load the IDs of the topic: %w", err)
 		}
 		switch {
@@ -171,7 +182,7 @@ func (l *dedupeLoader) loadNewest(ctx context.Context, ranges []offsetRange, som
 }
 
 // loadRanges loads the IDs of this feed's messages in ranges of all partitions, the oldest
-// first. It returns how many there were since the time from which on the messages of all
+// first, and marks in the order in which they were published. It returns how many there were since the time from which on the messages of all
 // partitions are known to be among them.
 func (l *dedupeLoader) loadRanges(ctx context.Context, ranges []offsetRange) (int, error) {
 	var open []*partitionReader
@@ -207,18 +218,19 @@ func (l *dedupeLoader) loadRanges(ctx context.Context, ranges []offsetRange) (in
 	}
 	n := 0
 	for len(open) > 0 {
-		oldest, record := 0, open[0].records[0]
+		oldest := 0
 		for i, t := range open {
-			if t.records[0].Timestamp.Before(record.Timestamp) {
-				oldest, record = i, t.records[0]
+			if t.precedes(open[oldest]) {
+				oldest = i
 			}
 		}
+		t := open[oldest]
+		record := t.records[0]
 		l.ids.LoadMessage(headerFields(record.Headers))
-		l.times.noteRecord(record)
+		l.sequence = max(l.sequence, t.sequence)
 		if whole && record.Timestamp.UnixMilli() >= since {
 			n++
 		}
-		t := open[oldest]
 		t.records = t.records[1:]
 		switch r, err := l.peekOwnRecord(ctx, t); {
 		case err != nil:
@@ -231,12 +243,16 @@ func (l *dedupeLoader) loadRanges(ctx context.Context, ranges []offsetRange) (in
 }
 
 // peekOwnRecord returns the next record of this feed, nil at the end. It drops those of other
-// feeds before it: their timestamps say nothing about the order of this feed's.
+// feeds before it: they say nothing about the order of this feed's.
 func (l *dedupeLoader) peekOwnRecord(ctx context.Context, t *partitionReader) (*kgo.Record, error) {
 	for {
 		r, err := t.peekRecord(ctx)
-		if err != nil || r == nil || l.isOwnRecord(r) {
-			return r, err
+		if err != nil || r == nil {
+			return nil, err
+		}
+		if l.isOwnRecord(r) {
+			t.sequence = parseSequence(r.Headers)
+			return r, nil
 		}
 		t.records = t.records[1:]
 	}
@@ -248,6 +264,14 @@ type partitionReader struct {
 	next, to int64
 	atMost   int32
 	records  []*kgo.Record
+	sequence int64 // of the next record; see sequenceHeader
+}
+
+// precedes reports whether the next record of t is to be loaded before that of other. Records
+// without marks have no sequence, nor have those of versions that did not write it. Among these the
+// timestamps decide, which are right for IDs: these are in no need of an exact order.
+func (t *partitionReader) precedes(other *partitionReader) bool {
+	return cmp.Or(cmp.Compare(t.sequence, other.sequence), t.records[0].Timestamp.Compare(other.records[0].Timestamp)) < 0
 }
 
 // peekRecord returns the next record, nil at the end.
@@ -311,49 +335,51 @@ func (l *dedupeLoader) isOwnRecord(r *kgo.Record) bool {
 	return false
 }
 
-// endsAfter returns the ends of the topic's partitions, as far as this sink knows them, once
-// its records in written are committed: the later of the ends when it resumed and the ends of
-// its own records. No other copy writes for this feed, so the IDs up to there are known.
-func (l *dedupeLoader) endsAfter(written kadm.Offsets) []int64 {
-	ends := slices.Clone(l.seen.next)
-	for partition, end := range written[l.topic.Name] {
-		for int(partition) >= len(ends) {
-			ends = append(ends, 0) // of a partition that was added since
-		}
-		ends[partition] = max(ends[partition], end.At)
-	}
-	return ends
+// endsAfter returns the ends of the topic and of its dead-letter topic, as far as this sink knows
+// them, once its records in written are committed: the later of the ends when it resumed and the
+// ends of its own records. No other copy writes for this feed, so the IDs up to there are known.
+func (l *dedupeLoader) endsAfter(written kadm.Offsets) (topic, dead topicEnds) {
+	return l.seen.topic.endsAfter(written[l.topic.Name]), l.seen.dead.endsAfter(written[l.topic.Name+sink.DeadSuffix])
 }
 
 // knownPartitions returns the partitions of the topic that compareEnds compares.
 func (l *dedupeLoader) knownPartitions() (known kadm.TopicsSet) {
-	for p := range l.seen.next {
+	for p := range l.seen.topic.ends {
 		known.Add(l.topic.Name, int32(p))
 	}
 	return known
 }
 
 // compareEnds returns an error if a partition of the topic is shorter than it was, as far as the
-// broker knows that answers. Whether messages are lost, the next Resume finds out. stable has last
-// stable offsets of partitions, which ended there or later a moment ago: if these reach as far as
-// the topic has reached, no broker is asked. A transaction of another program may hold them back.
-func (l *dedupeLoader) compareEnds(ctx context.Context, stable map[int32]int64) error {
-	var asked []int32
-	for p, n := range l.seen.next {
-		if stable[int32(p)] < n {
-			asked = append(asked, int32(p))
+// broker knows that answers, or if the dead-letter topic is, in case there are dead letters to write.
+// Whether messages are lost, the next Resume finds out. stable has last stable offsets of partitions,
+// which ended there or later a moment ago: if these reach as far as the topic has reached, no broker
+// is asked. A transaction of another program may hold them back.
+func (l *dedupeLoader) compareEnds(ctx context.Context, stable topicOffsets, dead []kgo.Record) error {
+	known := map[string][]int64{l.topic.Name: l.seen.topic.ends}
+	if len(dead) > 0 {
+		known[dead[0].Topic] = l.seen.dead.ends
+	}
+	var asked kadm.TopicsSet
+	for topic, ends := range known {
+		for p, n := range ends {
+			if stable[topic][int32(p)] < n {
+				asked.Add(topic, int32(p))
+			}
 		}
 	}
 	if len(asked) == 0 {
 		return nil
 	}
-	ends, err := l.client.listOffsets(ctx, l.topic.Name, asked, endOffset)
+	now, err := l.client.listTopicOffsets(ctx, asked, endOffset)
 	if err != nil {
 		return err
 	}
-	for i, p := range asked {
-		if n := l.seen.next[p]; ends[i] < n {
-			return fmt.Errorf("partition %d of the topic ends at offset %d, and has ended at %d", p, ends[i], n)
+	for topic, ends := range now {
+		for p, end := range ends {
+			if n := known[topic][p]; end < n {
+				return fmt.Errorf("partition %d of %s ends at offset %d, and has ended at %d", p, topic, end, n)
+			}
 		}
 	}
 	return nil
@@ -369,24 +395,25 @@ func (l *dedupeLoader) checkLost(cp checkpoint.Checkpoint) error {
 	return l.seen.lost
 }
 
-// checkOffsets returns [checkpoint.ErrLost] if records that this sink has written have offsets
-// that the topic had reached before.
-func (l *dedupeLoader) checkOffsets(written []kgo.Record) error {
+// checkOffsets returns [checkpoint.ErrLost] if records that this sink has written to a topic have
+// offsets that the topic had reached before, unless it was deleted and created again.
+func (l *dedupeLoader) checkOffsets(ctx context.Context, written []kgo.Record, reached topicEnds) error {
 	for i := range written {
 		r := &written[i]
-		if p := int(r.Partition); p < len(l.seen.next) && r.Offset < l.seen.next[p] {
-			l.seen.lost = topicCheck{l.client, l.topic}.errLost(p, r.Offset, l.seen.next[p])
-			return l.seen.lost
+		p := int(r.Partition)
+		if p >= len(reached.ends) || r.Offset >= reached.ends[p] {
+			continue
 		}
+		if d, err := l.client.describeTopic(ctx, r.Topic); err == nil && !reached.isOf(d.ID) {
+			return fmt.Errorf("topic %s was deleted and created again", r.Topic)
+		}
+		l.seen.lost = topicCheck{l.client, l.topic}.errLost(r.Topic, p, r.Offset, reached.ends[p])
+		return l.seen.lost
 	}
 	return nil
 }
 
-// recordCommit records that ids was caught up with a checkpoint that this sink has committed, with
-// these dead letters.
-func (l *dedupeLoader) recordCommit(newest storedCheckpoint, dead []kgo.Record) {
-	l.seen.checkpoint, l.seen.next = newest, newest.ends
-	for i := range dead {
-		l.seen.deadNext = max(l.seen.deadNext, dead[i].Offset+1)
-	}
+// recordCommit records that ids was caught up with a checkpoint that this sink has committed.
+func (l *dedupeLoader) recordCommit(newest storedCheckpoint) {
+	l.seen.checkpoint, l.seen.topic, l.seen.dead, l.sequence = newest, newest.topic, newest.dead, newest.sequence
 }

@@ -53,8 +53,9 @@
 //
 // Resume may read old data. Its result is bound to the checkpoint that it has found: if that is
 // not the newest, the whole commit is refused. If it is, Resume has loaded the IDs of all
-// messages before it, for the checkpoint names the offset that each partition had reached, and
-// Resume waits until the last stable offsets reach these.
+// messages and dead letters before it, for the checkpoint names the offset that each partition of
+// both topics had reached, and Resume waits until the last stable offsets reach these. Nothing is
+// read for deduplication without such a lower bound.
 //
 // # Several copies
 //
@@ -71,6 +72,9 @@
 // at the other end. The header Feedbridge-Topic-Id tells a topic that was deleted and created
 // again from the one that its checkpoint is about. The IDs in memory are loaded again unless
 // the checkpoint that they belong to is still in the log.
+//
+// Feedbridge-Dead-Topic-Id and Feedbridge-Dead-Topic-Ends are the same for the dead-letter topic. A
+// person may delete that one: with another id it is a new topic, and nothing is lost.
 //
 // # Pitfalls
 //
@@ -95,6 +99,11 @@
 // shared topic only messages whose Feedbridge-Feed header names the feed count. A tombstone
 // keeps its mark in its headers until it is compacted away (delete.retention.ms). If several
 // entities share a key, only the mark of one of them stays.
+//
+// The newest version of an entity may be in another partition than those before it, or among the
+// dead letters. So a message with a mark has a number, in the header Feedbridge-Sequence. Each commit
+// continues from the highest number in the messages that Resume has loaded and in the checkpoint,
+// which the fence makes the newest. 'checkpoint set' and 'reset' keep it. No clock is compared.
 //
 // # Errors
 //

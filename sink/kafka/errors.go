@@ -29,7 +29,7 @@ var cures = map[*kerr.Error]string{
 	kerr.SecurityDisabled:            "the brokers have no authorizer",
 	kerr.InvalidTransactionTimeout:   "lower transaction_timeout, or raise the brokers' transaction.max.timeout.ms",
 	kerr.InvalidRecord:               "the topic refuses the message; is it compacted, which takes no messages without a key?",
-	kerr.InvalidTimestamp:            "the topic refuses the time of the message; correct the clocks of the copies, and if the times of earlier messages are ahead, raise its message.timestamp.after.max.ms",
+	kerr.InvalidTimestamp:            "the topic refuses the time of the message; correct the clocks of the copies",
 	kerr.InvalidTopicException:       "the name of the topic is not valid in Kafka",
 	kerr.PolicyViolation:             "the cluster's policy forbids it; ask its administrator",
 	kerr.UnsupportedCompressionType:  "the brokers do not know this compression; set another one",
@@ -42,7 +42,7 @@ var cures = map[*kerr.Error]string{
 var notices = map[*kerr.Error]string{
 	kerr.NotEnoughReplicas:            "not enough replicas of a partition are in sync; are brokers down?",
 	kerr.NotEnoughReplicasAfterAppend: "not enough replicas of a partition are in sync; are brokers down?",
-	kerr.CoordinatorNotAvailable:      "the cluster has no coordinator for transactions yet",
+	kerr.CoordinatorNotAvailable:      "the cluster has no coordinator yet for this transactional id or consumer group; are enough brokers up?",
 	kerr.ConcurrentTransactions:       "the transaction before is still being ended",
 }
 

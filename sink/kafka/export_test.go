@@ -38,6 +38,20 @@ func (l *Log) keptRecords() (records []feed.Record) {
 	return records
 }
 
+// Look looks at the topics of all sinks once.
+func (c *Conn) Look(ctx context.Context) { c.watch.lookAtTopics(ctx) }
+
+// LookEvery sets the interval of looks.
+func (c *Conn) LookEvery(d time.Duration) { c.watch.lookEvery = d }
+
+// CountConsumer makes the watch take its consumer for another one.
+func (c *Conn) CountConsumer() { c.watch.consumers.Add(1) }
+
+// WatchesCheckpoints reports whether the commits of other copies are seen at present.
+func (c *Conn) WatchesCheckpoints() bool {
+	return c.watch.working.Load() && !c.client.reconnects.anyUnreachable()
+}
+
 // Producers returns how many clients c has that commit.
 func (c *Conn) Producers() int {
 	c.client.mu.Lock()
@@ -79,11 +93,8 @@ func (s *Sink) StoredEnds(t testing.TB) []int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return last.ends
+	return last.topic.ends
 }
-
-// SetClock sets the clock for the timestamps of records.
-func (s *Sink) SetClock(now func() time.Time) { s.records.times.now = now }
 
 // ConnectVia is [Connect] with a function that makes the connections to the brokers.
 func ConnectVia(t testing.TB, cfg Config, log *slog.Logger, dial func(ctx context.Context, network, addr string) (net.Conn, error)) *Conn {

@@ -34,7 +34,9 @@ import (
 //     the last one are written (afterCommit, awaitEnd), also if its producer was closed
 //     meanwhile, and it is about to initialize the id again;
 //   - while Resume waits for a partition: a hung transaction of the feed is ended with the
-//     outcome that the coordinator reports (endIfHung).
+//     outcome that the coordinator reports (endIfHung);
+//   - before the epochs are used up: no transaction has one of the last epochs of its producer id,
+//     because only a transaction of the same producer id ends a hung one (isNearLastEpoch).
 
 // hungTransaction finds and ends hung transactions of a feed's transactional id.
 type hungTransaction struct {

@@ -33,14 +33,21 @@ func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 		if err := s.check.sameTopic(d, last); err != nil {
 			return err
 		}
-		if last.data != nil {
-			return s.check.confirmLost(ctx, d, last.ends)
-		}
-		ends, err := s.check.waitStable(ctx, d, nil, nil)
+		deadTopic, err := s.dead.describeTopic(ctx)
 		if err != nil {
 			return err
 		}
-		dead, err := s.dead.waitStable(ctx, nil)
+		if last.data != nil {
+			if err := s.check.confirmLost(ctx, d, last.topic); err != nil {
+				return err
+			}
+			return s.check.confirmLost(ctx, deadTopic, last.dead)
+		}
+		ends, err := s.check.waitStable(ctx, d, topicEnds{}, nil)
+		if err != nil {
+			return err
+		}
+		dead, err := s.dead.waitStable(ctx, deadTopic, topicEnds{}, nil)
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -78,7 +80,7 @@ func TestTopicHasLostMessages(t *testing.T) {
 				late := connect(t, cfg).Sink(topic)
 				for _, s := range []*kafka.Sink{s, late} {
 					_, err := s.Resume(t.Context())
-					wantError(t, err, true, checkpoint.ErrLost, "partition 0 ends at offset ", "and its checkpoint says at least ",
+					wantError(t, err, true, checkpoint.ErrLost, "partition 0 of shop.orders ends at offset ", "and its checkpoint says at least ",
 						"'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
 					_, err = s.Checkpoint(t.Context())
 					wantError(t, err, true, checkpoint.ErrLost)
@@ -104,14 +106,20 @@ func TestTopicHasLostMessages(t *testing.T) {
 	}
 }
 
-// The topic loses its newest messages while a copy is between two commits, or between Resume and
-// its first commit. The next commit of the copy must not hide that.
+// The topic, or the dead-letter topic, loses its newest messages while a copy is between two commits,
+// or between Resume and its first commit. The next commit of the copy must not hide that.
 func TestTopicLosesMessagesOfARunningCopy(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ first, late bool }{
-		"it has committed last":               {},
-		"it has resumed":                      {first: true},
-		"they are lost as the commit is made": {late: true},
+	for name, test := range map[string]struct {
+		topic       string
+		first, late bool
+	}{
+		"it has committed last":                    {topic: "shop.orders"},
+		"it has resumed":                           {topic: "shop.orders", first: true},
+		"they are lost as the commit is made":      {topic: "shop.orders", late: true},
+		"dead letters, it has committed last":      {topic: deadTopic},
+		"dead letters, it has resumed":             {topic: deadTopic, first: true},
+		"dead letters, lost as the commit is made": {topic: deadTopic, late: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
@@ -119,9 +127,9 @@ func TestTopicLosesMessagesOfARunningCopy(t *testing.T) {
 				port := freePort(t)
 				c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
 				conn := connect(t, configFor(c))
-				s, other := conn.Sink(orders()), conn.Sink(orders())
+				s, other := conn.Sink(ordersWithDead()), conn.Sink(ordersWithDead())
 				resume(t, s)
-				commit(t, s, 0, 20)
+				commitDead(t, s, 0, 20, 0)
 				s.AwaitEnd(t)
 				c.Close()
 				if err := os.CopyFS(saved, os.DirFS(dir)); err != nil {
@@ -129,16 +137,17 @@ func TestTopicLosesMessagesOfARunningCopy(t *testing.T) {
 				}
 				c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
 				resume(t, s)
-				commit(t, s, 20, 40)
+				commitDead(t, s, 20, 40, 1)
 				s.AwaitEnd(t)
 				if test.first {
 					resume(t, other)
 					s = other
 				}
-				before := newDeposed(c, "shop.orders")
+				before := newDeposed(c, test.topic)
 				c.Close()
-				lose(t, dir, saved, "shop.orders-0")
+				lose(t, dir, saved, test.topic+"-0")
 				c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+				before.c = c
 				var stale atomic.Bool
 				if test.late {
 					stale.Store(true)
@@ -151,14 +160,16 @@ func TestTopicLosesMessagesOfARunningCopy(t *testing.T) {
 						return resp, nil, resp != nil
 					})
 				}
-				err := s.Commit(t.Context(), sinktest.Entities(40, 60), sinktest.At(100), nil)
+				entities, cp := withDead(40, 100, 2)
+				err := s.Commit(t.Context(), entities, cp, nil)
+				lost := "partition 0 of " + test.topic + " ends at offset "
 				if test.late {
-					wantError(t, err, true, checkpoint.ErrLost, "partition 0 ends at offset ")
+					wantError(t, err, true, checkpoint.ErrLost, lost)
 					stale.Store(false)
 					// The aborted records make the topic as long as its checkpoint says.
 					for range 2 {
 						_, err = s.Resume(t.Context())
-						wantError(t, err, true, checkpoint.ErrLost, "partition 0 ends at offset ")
+						wantError(t, err, true, checkpoint.ErrLost, lost)
 					}
 					// A person goes on where the messages are missing.
 					if err := other.Overwrite(t.Context(), sinktest.MoveTo(move(20))); err != nil {
@@ -167,13 +178,22 @@ func TestTopicLosesMessagesOfARunningCopy(t *testing.T) {
 					if cp := resume(t, s); cp.Count != 20 {
 						t.Errorf("checkpoint %+v, want the one that was set", cp)
 					}
-					commit(t, s, 20, 40)
-					wantFeed(t, s, 40)
+					entities, cp := withDead(20, 40, 1)
+					fresh := slices.DeleteFunc(entities, func(e feed.Entity) bool { return !s.IDs().Add(e.ID) })
+					if err := s.Commit(t.Context(), fresh, cp, nil); err != nil {
+						t.Fatal(err)
+					}
+					if n := len(messages(t, s, 0)); n != 38 {
+						t.Errorf("the topic holds %d entities, want 38", n)
+					}
+					wantDead(t, conn, 19, 39)
 					return
 				}
-				wantError(t, err, false, nil, "partition 0 of the topic ends at offset ")
+				wantError(t, err, false, nil, lost)
 				_, err = s.Resume(t.Context())
-				wantError(t, err, true, checkpoint.ErrLost)
+				wantError(t, err, true, checkpoint.ErrLost, lost)
+				_, err = s.Checkpoint(t.Context())
+				wantError(t, err, true, checkpoint.ErrLost, lost)
 			})
 		})
 	}
@@ -182,13 +202,15 @@ func TestTopicLosesMessagesOfARunningCopy(t *testing.T) {
 // Retention and DeleteRecords take the oldest messages of a topic. That is no loss.
 func TestOldMessagesAreDeleted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s, c, more := open(t, orders())
-		commit(t, s, 0, 5)
-		if err := c.DeleteRecords("shop.orders", 0, -1); err != nil {
-			t.Fatal(err)
+		s, c, more := open(t, ordersWithDead())
+		commitDead(t, s, 0, 5, 0)
+		for _, topic := range []string{"shop.orders", deadTopic} {
+			if err := c.DeleteRecords(topic, 0, -1); err != nil {
+				t.Fatal(err)
+			}
 		}
 		for _, s := range []*kafka.Sink{s, more()} {
-			if cp := resume(t, s); cp.Count != 5 {
+			if cp := resume(t, s); cp.Count != 4 {
 				t.Errorf("checkpoint %+v, want that of the commit", cp)
 			}
 		}
@@ -287,32 +309,45 @@ func sameOffset(t *testing.T, further bool) {
 	}
 }
 
-// A broker that no longer leads the partition of the topic answers with old offsets, for longer
-// than it may take to answer. That is no loss, and a copy that starts waits for the IDs of all
-// messages.
+// A broker that no longer leads the partition of the topic, or of its dead letters, answers with old
+// offsets, for longer than it may take to answer. That is no loss, and a copy that starts waits for
+// the IDs of all messages.
 func TestDeposedLeaderOfTheTopicIsNoLoss(t *testing.T) {
 	t.Parallel()
+	resumes := func(t *testing.T, s *kafka.Sink) {
+		if cp := resume(t, s); cp.Count != 2 || s.IDs().Len() != 4 {
+			t.Errorf("checkpoint %+v and %d IDs, want two entities, two dead letters and their IDs", cp, s.IDs().Len())
+		}
+	}
+	shows := func(t *testing.T, s *kafka.Sink) {
+		if cp, err := s.Checkpoint(t.Context()); err != nil || cp.Count != 2 {
+			t.Errorf("checkpoint %+v, %v, want two", cp, err)
+		}
+	}
+	moves := func(t *testing.T, s *kafka.Sink) {
+		if err := s.Overwrite(t.Context(), sinktest.MoveTo(move(2))); err != nil {
+			t.Fatal(err)
+		}
+		resumes(t, s)
+	}
 	for name, test := range map[string]struct {
+		topic string
 		stale int32 // answers
 		look  func(*testing.T, *kafka.Sink)
 	}{
-		"resume": {40, func(t *testing.T, s *kafka.Sink) {
-			if cp := resume(t, s); cp.Count != 4 || s.IDs().Len() != 4 {
-				t.Errorf("checkpoint %+v and %d IDs, want four", cp, s.IDs().Len())
-			}
-		}},
-		"checkpoint show": {4, func(t *testing.T, s *kafka.Sink) {
-			if cp, err := s.Checkpoint(t.Context()); err != nil || cp.Count != 4 {
-				t.Errorf("checkpoint %+v, %v, want four", cp, err)
-			}
-		}},
+		"resume":                        {"shop.orders", 40, resumes},
+		"checkpoint show":               {"shop.orders", 4, shows},
+		"resume, dead letters":          {deadTopic, 40, resumes},
+		"checkpoint show, dead letters": {deadTopic, 4, shows},
+		"checkpoint set":                {"shop.orders", 40, moves},
+		"checkpoint set, dead letters":  {deadTopic, 40, moves},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				s, c, _ := open(t, orders())
-				commit(t, s, 0, 2)
-				d := newDeposed(c, "shop.orders")
-				commit(t, s, 2, 4)
+				s, c, _ := open(t, ordersWithDead())
+				commitDead(t, s, 0, 2, 0)
+				d := newDeposed(c, test.topic)
+				commitDead(t, s, 2, 4, 1)
 				var answers atomic.Int32
 				for key, of := range map[kmsg.Key]func(kmsg.Request) kmsg.Response{kmsg.ListOffsets: d.offsets, kmsg.Fetch: d.records} {
 					c.ControlKey(int16(key), func(r kmsg.Request) (kmsg.Response, error, bool) {
@@ -326,7 +361,7 @@ func TestDeposedLeaderOfTheTopicIsNoLoss(t *testing.T) {
 				}
 				cfg := configFor(c)
 				cfg.Timeout = time.Second
-				test.look(t, connect(t, cfg).Sink(orders()))
+				test.look(t, connect(t, cfg).Sink(ordersWithDead()))
 				if n := answers.Load(); n <= test.stale {
 					t.Errorf("the leader was asked %d times, want more than %d", n, test.stale)
 				}

@@ -1,18 +1,24 @@
 package kafka_test
 
 import (
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
@@ -31,6 +37,27 @@ func commitMarked(t *testing.T, s *kafka.Sink, entities []feed.Entity, n int) {
 	if err := s.Commit(t.Context(), entities, sinktest.At(n), nil); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// stampRecords makes the cluster give each batch of records a time of its own, which is earlier than
+// that of the batch before, as brokers whose clocks differ do in a topic whose
+// message.timestamp.type is LogAppendTime.
+func stampRecords(c *kfake.Cluster) {
+	clock := time.Now()
+	c.ControlKey(kmsg.Produce.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		for _, of := range r.(*kmsg.ProduceRequest).Topics {
+			for _, p := range of.Partitions {
+				const crc, attributes, first, newest = 17, 21, 27, 35 // where they begin in the batch
+				clock = clock.Add(-time.Minute)
+				at := uint64(clock.UnixMilli())
+				binary.BigEndian.PutUint64(p.Records[first:], at)
+				binary.BigEndian.PutUint64(p.Records[newest:], at)
+				binary.BigEndian.PutUint32(p.Records[crc:], crc32.Checksum(p.Records[attributes:], crc32.MakeTable(crc32.Castagnoli)))
+			}
+		}
+		return nil, nil, false
+	})
 }
 
 func wantMarks(t *testing.T, s *kafka.Sink, entities []feed.Entity) {
@@ -63,7 +90,8 @@ func TestMarksOfVersionsInOneCommit(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		topic := orders()
 		topic.Partitions, topic.Key = 4, "/n"
-		s, _, more := open(t, topic)
+		s, c, more := open(t, topic)
+		stampRecords(c)
 		const n = 20
 		older, newer := marked(0, n), marked(0, n)
 		others := sinktest.Entities(n, n)
@@ -191,4 +219,89 @@ func TestSinkFarBehindReadsOnWhereItWas(t *testing.T) {
 			t.Errorf("it reads again what it has read, %d times", n)
 		}
 	})
+}
+
+// The number of a mark is higher than those of all marks before it also if none of them was loaded, and
+// a person has moved the position.
+func TestMarksAreNumberedBehindThoseThatWereNotLoaded(t *testing.T) {
+	t.Parallel()
+	for name, moved := range map[string]bool{"": false, "the position is moved": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				topic := ordersWithDead()
+				topic.Window = 2
+				s, c, more := open(t, topic)
+				stampRecords(c)
+				versions := slices.Concat(marked(1, 9), marked(0, 1))
+				versions[9].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+				commitMarked(t, s, versions, 9)
+				unmarked := sinktest.Entities(50, 200)
+				for i := range unmarked[:100] {
+					unmarked[i].Dead = versions[9].Dead
+				}
+				commitMarked(t, s, unmarked, 109)
+				if moved {
+					if err := more().Overwrite(t.Context(), sinktest.MoveTo(move(109))); err != nil {
+						t.Fatal(err)
+					}
+				}
+				late := more()
+				resume(t, late)
+				if late.IDs().Marked() {
+					t.Fatal("a mark was loaded")
+				}
+				versions[9].Dead, versions[9].Mark = nil, "v1;later"
+				commitMarked(t, late, versions[9:], 110)
+				wantMarks(t, more(), versions)
+			})
+		})
+	}
+}
+
+// Versions of this program that numbered no marks relied on the times of their records. Marks with
+// numbers are newer, also if the number in the checkpoint is lost.
+func TestMarksWithoutNumbers(t *testing.T) {
+	t.Parallel()
+	for name, dead := range map[string]bool{"the newer is a dead letter": true, "the newer is in the topic": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s, c, more := open(t, ordersWithDead())
+				commit(t, s, 10, 11)
+				entities := marked(0, 1)
+				id := entities[0].ID
+				old := func(topic, mark string, at time.Time) *kgo.Record {
+					return &kgo.Record{Topic: topic, Value: []byte("old"), Timestamp: at, Headers: []kgo.RecordHeader{
+						{Key: message.ContentID, Value: []byte(id)}, {Key: message.Mark, Value: []byte(mark)},
+					}}
+				}
+				topics := []string{"shop.orders", deadTopic}
+				if !dead {
+					slices.Reverse(topics)
+				}
+				cl, _ := admin(t, c)
+				records := []*kgo.Record{old(topics[0], "v1;older", time.Now().Add(-time.Hour)), old(topics[1], "v1;newer", time.Now())}
+				if err := cl.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+					t.Fatal(err)
+				}
+				entities[0].Mark = "v1;newer"
+				wantMarks(t, more(), entities)
+				stampRecords(c)
+				for i, isDead := range []bool{!dead, dead} {
+					late := more()
+					resume(t, late)
+					entities[0].Mark, entities[0].Dead = fmt.Sprint("v1;numbered;", i), nil
+					if isDead {
+						entities[0].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+					}
+					commitMarked(t, late, entities, 2+i)
+					wantMarks(t, more(), entities)
+					r := beside(t, c)
+					r.Key, r.Value = []byte("shop.orders/orders"), checkpoint.Encode(sinktest.At(2+i))
+					if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		})
+	}
 }

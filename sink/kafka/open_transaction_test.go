@@ -1,9 +1,11 @@
 package kafka_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -152,4 +154,84 @@ func TestBrokerRestartsWithATransactionPending(t *testing.T) {
 		}
 		wantFeed(t, s, 4)
 	})
+}
+
+// While a transaction is open in the topic or among the dead letters, no copy commits with an id that
+// it has just taken, and none resumes: it may be the feed's own, which hangs.
+func TestOpenTransactionHoldsEveryTopicBack(t *testing.T) {
+	t.Parallel()
+	for _, topic := range []string{"shop.orders", deadTopic} {
+		t.Run(topic, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				c := startCluster(t)
+				cfg := configFor(c)
+				cfg.Timeout = 2 * time.Second
+				s := connect(t, cfg).Sink(ordersWithDead())
+				resume(t, s)
+				theirs := begin(t, c, "someone's", &kgo.Record{Topic: topic, Value: []byte("torn")})
+				held := "partition 0 of " + topic + " is held back by a transaction of \"someone's\""
+				wantError(t, s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil), false, nil, held)
+				_, err := s.Resume(t.Context())
+				wantError(t, err, false, nil, held)
+				if err := theirs.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+					t.Fatal(err)
+				}
+				resume(t, s)
+				commit(t, s, 0, 2)
+				wantFeed(t, s, 2)
+			})
+		})
+	}
+}
+
+// The coordinator gives a transactional id another producer id when the epochs are used up. A
+// transaction of the old one could no longer be ended if it hung then. So the sink has it replaced
+// some epochs before that, while no transaction is open.
+func TestNoTransactionHasTheLastEpochsOfAProducerID(t *testing.T) {
+	t.Parallel()
+	const spare, left = 16, 40
+	for name, takeover := range map[string]int{"a copy goes on": 0, "a copy takes over": left - spare} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				c := startCluster(t)
+				first, s, other := connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders())
+				resume(t, first)
+				commit(t, first, 0, 1)
+				first.AwaitEnd(t)
+				cl, _ := admin(t, c)
+				for epoch := int16(0); epoch < math.MaxInt16-left; {
+					req := kmsg.NewPtrInitProducerIDRequest()
+					id := transactionalID
+					req.TransactionalID, req.TransactionTimeoutMillis = &id, 60_000
+					resp, err := req.RequestWith(t.Context(), cl)
+					if err != nil || resp.ErrorCode != 0 {
+						t.Fatal(err, kerr.ErrorForCode(resp.ErrorCode))
+					}
+					epoch = resp.ProducerEpoch
+				}
+				ended := map[int64]int{}
+				c.ControlKey(kmsg.EndTxn.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+					c.KeepControl()
+					req := r.(*kmsg.EndTxnRequest)
+					ended[req.ProducerID]++
+					if req.ProducerEpoch > math.MaxInt16-spare {
+						t.Errorf("a transaction has epoch %d", req.ProducerEpoch)
+					}
+					return nil, nil, false
+				})
+				resume(t, s)
+				for n := 1; n < left; n++ {
+					commit(t, s, n, n+1)
+					if n == takeover {
+						resume(t, other)
+						s, other = other, s
+					}
+				}
+				if len(ended) != 2 {
+					t.Errorf("transactions by producer id: %v, want two ids", ended)
+				}
+				wantFeed(t, s, left)
+			})
+		})
+	}
 }

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -41,22 +42,19 @@ func (s *Sink) overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 		return err
 	}
 	d, err := c.describeTopic(ctx, s.topic.Name)
-	exists := err == nil
 	if err != nil && !isMissingTopic(err) {
 		return err
 	}
-	s.id = d.ID
-	if exists {
+	dead, err := s.dead.describeTopic(ctx)
+	if err != nil {
+		return err
+	}
+	for _, d := range []kadm.TopicDetail{d, dead} {
 		// A transaction that hangs there is ended before the id is initialized.
-		if _, err := s.check.waitStable(ctx, d, nil, s.watchTransaction()); err != nil {
+		if _, err := s.check.waitStable(ctx, d, topicEnds{}, s.watchTransaction()); err != nil {
 			return err
 		}
 	}
-	if _, err := s.dead.waitStable(ctx, s.watchTransaction()); err != nil {
-		return err
-	}
-	ctx, cancel := c.withTimeout(ctx, 3*c.cfg.Timeout)
-	defer cancel()
 	var records []kgo.Record
 	others := store.otherFeeds(feeds)
 	for _, name := range others {
@@ -72,15 +70,20 @@ func (s *Sink) overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 	if feeds, err = store.readCheckpoints(ctx, c.cfg.Timeout, nil); err != nil {
 		return err
 	}
-	var ends []int64
-	if exists {
-		if ends, err = c.listOffsets(ctx, d.Topic, d.Partitions.Numbers(), stableOffset); err != nil {
+	replaced := store.newestOf(feeds)
+	moved := storedCheckpoint{dead: replaced.dead, sequence: replaced.sequence}
+	if moved.topic, err = s.confirmEnds(ctx, d, replaced.topic); err != nil {
+		return err
+	}
+	if s.dead != nil {
+		if moved.dead, err = s.confirmEnds(ctx, dead, replaced.dead); err != nil {
 			return err
 		}
 	}
-	replaced := store.newestOf(feeds)
 	old, _ := checkpoint.Decode(replaced.data) // the caller has reported it if it cannot be read
-	records = append(records, store.checkpointRecord(next(old), s.id, ends))
+	records = append(records, store.checkpointRecord(next(old), moved))
+	ctx, cancel := c.withTimeout(ctx, 3*c.cfg.Timeout)
+	defer cancel()
 	if err := s.transactions.producer.BeginTransaction(); err != nil {
 		return err
 	}
@@ -99,4 +102,15 @@ func (s *Sink) overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 		}
 	}
 	return s.transactions.commit(ctx, kadm.OffsetsFromRecords(records...))
+}
+
+// confirmEnds returns the ends of a topic, which are the lower bound of what the next Resume reads. A
+// deposed leader answers with lower ones than the replaced checkpoint has, for a while. If they stay
+// lower, the topic has lost messages, which a person accepts by moving the position.
+func (s *Sink) confirmEnds(ctx context.Context, d kadm.TopicDetail, replaced topicEnds) (topicEnds, error) {
+	if err := s.check.confirmLost(ctx, d, replaced); err != nil && !errors.Is(err, checkpoint.ErrLost) {
+		return topicEnds{}, err
+	}
+	ends, err := s.client.listOffsets(ctx, d.Topic, d.Partitions.Numbers(), endOffset)
+	return topicEnds{idText(d.ID), ends}, err
 }

@@ -5,6 +5,7 @@ package kafka_test
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -227,6 +228,49 @@ func TestRealPlaceIsMovedWhileATransactionHangs(t *testing.T) {
 	wantFeed(t, s, 4)
 	commit(t, s, 4, 6)
 	wantFeed(t, s, 6)
+}
+
+// The cluster gives a transactional id another producer id when the epochs of the present one are used
+// up. No transaction has one of the last epochs, with which it could not be ended if it hung.
+func TestRealProducerIDIsReplacedBeforeItsLastEpoch(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	topic := ordersIn(t)
+	cfg := atReal(b.Addr())
+	cfg.Checkpoints = kafkatest.Name(t)
+	first, s := connect(t, cfg).Sink(topic), connect(t, cfg).Sink(topic)
+	resume(t, first)
+	commit(t, first, 0, 1)
+	first.AwaitEnd(t)
+	id := "feedbridge." + topic.Name + "/orders"
+	cl := kafkaClient(t, b.Addr())
+	began := time.Now()
+	for epoch := int16(0); epoch < math.MaxInt16-20; {
+		req := kmsg.NewPtrInitProducerIDRequest()
+		req.TransactionalID, req.TransactionTimeoutMillis = &id, 60_000
+		resp, err := req.RequestWith(t.Context(), cl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := kerr.ErrorForCode(resp.ErrorCode); err != nil && !kerr.IsRetriable(err) {
+			t.Fatal(err)
+		}
+		epoch = max(epoch, resp.ProducerEpoch)
+	}
+	t.Log("used up in", time.Since(began))
+	before := describe(t, b.Addr(), id)
+	resume(t, s)
+	for n := 1; n < 30; n++ {
+		commit(t, s, n, n+1)
+		now := describe(t, b.Addr(), id)
+		if now.ProducerID == before.ProducerID && now.ProducerEpoch > math.MaxInt16-15 { // the end of a transaction has raised it
+			t.Errorf("a transaction has epoch %d", now.ProducerEpoch)
+		}
+	}
+	if now := describe(t, b.Addr(), id); now.ProducerID == before.ProducerID {
+		t.Errorf("the producer id is still %d, with epoch %d", now.ProducerID, now.ProducerEpoch)
+	}
+	wantFeed(t, s, 30)
 }
 
 // hangingEntity starts a broker with a topic that a sink has committed three entities

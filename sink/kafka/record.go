@@ -3,6 +3,7 @@ package kafka
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"unicode/utf8"
@@ -21,7 +22,6 @@ type recordMaker struct {
 	key    keyer        // nil if there are no keys
 	broker string       // for errors
 	dead   *deadLetters // nil if they are not configured
-	times  *recordTimes
 	// limit is the largest batch of records that the topic takes, in bytes; 0 while it is unknown.
 	limit atomic.Int64
 }
@@ -35,9 +35,9 @@ const (
 	headerOverhead = 10
 )
 
-// addedHeaders is an upper bound of the size of the headers that [message.Header] adds to those of
-// an entity, in bytes, without the values that the entity and the feed have.
-const addedHeaders = 300
+// addedHeaders is an upper bound of the size of the headers that are added to those of an entity, in
+// bytes, without the values that the entity and the feed have.
+const addedHeaders = 350
 
 // largestRequest is the largest batch that kgo makes, in bytes.
 const largestRequest = 64 << 20
@@ -70,12 +70,16 @@ func (m *recordMaker) checkEntity(e feed.Entity) error {
 		return nil // as nearly always, without the work of making the headers
 	}
 	var buf [24]feed.Field
-	return m.checkSize(message.AppendHeader(buf[:0], m.topic.Feed, e), len(key), len(e.Body))
+	return m.checkSize(message.AppendHeader(buf[:0], m.topic.Feed, e), len(key), &e)
 }
 
-// checkSize returns an error if a message with these headers is too large for the topic.
-func (m *recordMaker) checkSize(h feed.Header, key, body int) error {
-	size := batchOverhead + recordOverhead + key + body
+// checkSize returns an error if the message of e with these headers, and a number if it has a mark, is
+// too large for the topic.
+func (m *recordMaker) checkSize(h feed.Header, key int, e *feed.Entity) error {
+	size := batchOverhead + recordOverhead + key + len(e.Body)
+	if e.Mark != "" {
+		size += sequenceSize
+	}
 	for i := range h {
 		size += headerOverhead + len(h[i].Name) + len(h[i].Value)
 	}
@@ -109,6 +113,7 @@ type commitRecords struct {
 	entities []kgo.Record
 	dead     []kgo.Record // of the dead letters
 	headers  headerMemory // of all of them
+	sequence int64        // of the last message with a mark, or of the commits before
 }
 
 // spareRecords has the memory of commits that have ended, for the next commits of any feed. Until
@@ -132,20 +137,16 @@ func (c *commitRecords) reset() {
 	c.entities, c.dead, c.headers.list = c.entities[:0], c.dead[:0], c.headers.list[:0]
 }
 
-// makeRecords returns the records of entities. They refer to the memory of the entities.
-func (m *recordMaker) makeRecords(entities []feed.Entity) (*commitRecords, error) {
+// makeRecords returns the records of entities, which follow the message with the number sequence. They
+// refer to the memory of the entities.
+func (m *recordMaker) makeRecords(entities []feed.Entity, sequence int64) (*commitRecords, error) {
 	c := spareRecords.Get().(*commitRecords)
-	c.entities = slices.Grow(c.entities, len(entities))
-	superseded := supersededDead(entities)
+	c.entities, c.sequence = slices.Grow(c.entities, len(entities)), sequence
 	var fields feed.Header
 	for i := range entities {
 		e := &entities[i]
 		if e.Dead != nil {
-			letter := *e
-			if superseded[i] {
-				letter.Mark = ""
-			}
-			r, err := m.dead.makeRecord(letter, int64(m.largestBatch()), &c.headers)
+			r, err := m.dead.makeRecord(*e, int64(m.largestBatch()), c)
 			if err != nil {
 				return nil, err
 			}
@@ -155,63 +156,48 @@ func (m *recordMaker) makeRecords(entities []feed.Entity) (*commitRecords, error
 		fields = message.AppendHeader(fields[:0], m.topic.Feed, *e)
 		key, err := m.entityKey(*e)
 		if err == nil {
-			err = m.checkSize(fields, len(key), len(e.Body))
+			err = m.checkSize(fields, len(key), e)
 		}
 		if err != nil {
 			// The gate has called checkEntity, but the topic's limit may be lower since.
 			return nil, feed.Permanent(fmt.Errorf("entity %q: %w", e.ID, err))
 		}
+		fields = c.appendSequence(fields, e.Mark)
 		r := kgo.Record{Topic: m.topic.Name, Partition: int32(m.topic.Partition), Key: key, Value: m.messageValue(e), Headers: c.headers.convert(fields)}
 		c.entities = append(c.entities, r)
 	}
 	return c, nil
 }
 
-// setTimes sets the timestamps of the records of entities that are dead letters, or of those that are
-// not. A later version of an entity has a later one. It is left zero, for the time of sending, unless
-// the entities have marks that may be in several partitions.
-//
-// It is called right before the records are sent, because the producer gives up records whose
-// timestamps are older than the timeout. A dead letter with a mark is newer than all versions of its
-// entity in the topic, so dead letters may have later timestamps than the records of a commit that
-// are sent before them.
-func (m *recordMaker) setTimes(records []kgo.Record, entities []feed.Entity, dead bool) {
-	marked := func(e feed.Entity) bool { return e.Mark != "" }
-	if len(records) == 0 || m.dead == nil && m.key == nil || !slices.ContainsFunc(entities, marked) {
-		return
+// sequenceHeader is the header with the number of a message with a mark, and of a checkpoint the header
+// with the highest number so far. Each such message of the feed has a higher number than all
+// before it, those among the dead letters included. The marks of an ID may be in several partitions:
+// in one of the topic and in that of the dead letters, or in two of a topic with keys. Resume loads
+// them in the order of their numbers. The timestamps of records come from several clocks.
+const sequenceHeader = "Feedbridge-Sequence"
+
+// sequenceSize is an upper bound of the size of that header, in bytes.
+const sequenceSize = headerOverhead + len(sequenceHeader) + 19
+
+// appendSequence appends the next number to the headers of a message, if the message has a mark.
+func (c *commitRecords) appendSequence(fields feed.Header, mark string) feed.Header {
+	if mark == "" {
+		return fields
 	}
-	at, seen := m.times.next(), make(map[string]bool, len(records))
-	for i := range entities {
-		e := &entities[i]
-		if (e.Dead != nil) != dead {
-			continue
-		}
-		if seen[e.ID] {
-			at = m.times.next()
-			clear(seen)
-		}
-		seen[e.ID] = true
-		records[0].Timestamp, records = at, records[1:]
-	}
+	c.sequence++
+	return append(fields, feed.Field{Name: sequenceHeader, Value: strconv.FormatInt(c.sequence, 10)})
 }
 
-// supersededDead returns the indexes of the dead letters that are followed by a newer version of
-// their entity in the topic. Resume would load the newer mark first, because a commit sends its
-// dead letters after its entities, and the source would publish the newer version again. So
-// these dead letters have no mark.
-func supersededDead(entities []feed.Entity) map[int]bool {
-	if feed.CountDead(entities) == 0 {
-		return nil
-	}
-	superseded, newer := map[int]bool{}, map[string]bool{}
-	for i, e := range slices.Backward(entities) {
-		if e.Dead == nil {
-			newer[e.ID] = true
-		} else if newer[e.ID] {
-			superseded[i] = true
+// parseSequence returns the number in the headers of a record; 0 if there is none, which precedes
+// all numbers.
+func parseSequence(headers []kgo.RecordHeader) int64 {
+	for _, h := range headers {
+		if h.Key == sequenceHeader {
+			n, _ := strconv.ParseInt(string(h.Value), 10, 64)
+			return n
 		}
 	}
-	return superseded
+	return 0
 }
 
 // messageValue returns the value of an entity's message: null only for a tombstone.

@@ -114,6 +114,9 @@ func TestEntityIsCheckedLikeItsMessage(t *testing.T) {
 		for _, f := range header {
 			size += headerOverhead + len(f.Name) + len(f.Value)
 		}
+		if e.Mark != "" {
+			size += sequenceSize
+		}
 		m.limit.Store(int64(size))
 		if err := m.checkEntity(e); err != nil {
 			t.Fatalf("%+v: %v", e, err)

@@ -6,9 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
+	"sync/atomic"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -32,13 +31,15 @@ type Sink struct {
 
 	// ready is set by a Resume and by a Commit that succeed, and cleared by every error.
 	ready bool
-	// id is the topic's. It is valid while the sink is ready.
-	id kadm.TopicID
 	// hadCheckpoint reports that this sink has seen a checkpoint.
 	hadCheckpoint bool
 	// confirmed is how often the producer's connections had changed when its first checkpoint
 	// was last found to follow checkpoints.newest; -1 if it was not.
 	confirmed int64
+
+	watch *watch
+	// watched is what the looks at the topic are compared with; nil before the first Resume.
+	watched atomic.Pointer[watchedTopic]
 }
 
 func newSink(c *client, checkpoints *checkpointTopic, t Topic) *Sink {
@@ -46,14 +47,13 @@ func newSink(c *client, checkpoints *checkpointTopic, t Topic) *Sink {
 	t.DeadLetters = t.DeadLetters || t.MissingKey == KeyDeadLetter
 	dead := newDeadLetters(c, t)
 	id := newTransactionalID(c, t.Name, t.Feed)
-	times := &recordTimes{now: time.Now}
 	s := &Sink{
 		client: c, topic: t,
 		check:        topicCheck{c, t},
-		records:      recordMaker{topic: t, key: t.Key.newKeyer(), broker: c.cfg.Brokers[0], dead: dead, times: times},
+		records:      recordMaker{topic: t, key: t.Key.newKeyer(), broker: c.cfg.Brokers[0], dead: dead},
 		dead:         dead,
 		checkpoints:  checkpointStore{client: c, topic: checkpoints, to: t, newest: noCheckpoint},
-		dedupe:       dedupeLoader{client: c, topic: t, ids: sink.NewIDs(t.Window), times: times},
+		dedupe:       dedupeLoader{client: c, topic: t, ids: sink.NewIDs(t.Window)},
 		transactions: transactions{client: c, id: id},
 	}
 	s.hung = hungTransaction{client: c, id: id, topics: []string{t.Name}, checkpoints: &s.checkpoints, transactions: &s.transactions}
@@ -66,7 +66,10 @@ func newSink(c *client, checkpoints *checkpointTopic, t Topic) *Sink {
 
 // Close closes the connections of the sink's producer. It is called after the last commit has
 // ended, so no transaction is open. The [Conn] stays open.
-func (s *Sink) Close() { s.transactions.closeProducer() }
+func (s *Sink) Close() {
+	s.transactions.closeProducer()
+	s.watch.countSinks(s.topic.Name, -1)
+}
 
 // IDs returns the newest IDs that the topic holds, and all of its marks, as of the
 // last Resume or Commit. It always returns the same.
@@ -91,7 +94,7 @@ func (s *Sink) Fits(entities []feed.Entity) (n int, err error) {
 func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	s.ready = false
 	s.IDs().Rollback()
-	was := s.checkpoints.newest
+	was, consumers := s.checkpoints.newest, s.watch.consumers.Load()
 	var cp checkpoint.Checkpoint
 	err := s.withExplainedErrors(ctx, func(ctx context.Context) (err error) {
 		// If another copy commits while the IDs are read, they are ahead of the checkpoint. The
@@ -120,6 +123,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		s.hung.last = nil
 	}
 	s.ready = true
+	s.recordWatched(consumers)
 	return cp, nil
 }
 
@@ -148,7 +152,6 @@ func (s *Sink) resumeOnce(ctx context.Context) (cp checkpoint.Checkpoint, again 
 	if err != nil {
 		return cp, false, err
 	}
-	s.id = d.ID
 	s.records.limit.Store(min(limit, largestRequest))
 	if !found && s.hadCheckpoint {
 		return cp, false, s.errMissing()
@@ -156,14 +159,15 @@ func (s *Sink) resumeOnce(ctx context.Context) (cp checkpoint.Checkpoint, again 
 	if err := s.dedupe.checkLost(cp); err != nil {
 		return cp, false, err
 	}
-	ends, err := s.check.waitStable(ctx, d, store.newest.ends, s.watchTransaction())
+	ends, err := s.check.waitStable(ctx, d, store.newest.topic, s.watchTransaction())
 	if err != nil {
 		return cp, false, err
 	}
-	if err := s.dead.ensureTopic(ctx); err != nil {
+	deadTopic, err := s.dead.ensureTopic(ctx)
+	if err != nil {
 		return cp, false, err
 	}
-	dead, err := s.dead.waitStable(ctx, s.watchTransaction())
+	dead, err := s.dead.waitStable(ctx, deadTopic, store.newest.dead, s.watchTransaction())
 	if err != nil {
 		return cp, false, err
 	}
@@ -173,7 +177,7 @@ func (s *Sink) resumeOnce(ctx context.Context) (cp checkpoint.Checkpoint, again 
 		}
 		if !found {
 			s.dedupe.resetIDs(d)
-			seen.next, seen.deadID, seen.deadNext, seen.checkpoint = ends, dead.id, dead.to, store.newest
+			s.dedupe.noteState(ends, dead, store.newest)
 			return cp, false, nil
 		}
 	} else if err := s.dedupe.catchUp(ctx, d, ends, dead, cp, store); err != nil {

@@ -229,6 +229,33 @@ func TestCommitsAfterTheFirstListOffsetsOnce(t *testing.T) {
 	})
 }
 
+// Another copy commits while a sink loads the IDs. They belong to the checkpoint that it returns:
+// otherwise the entities behind the checkpoint would count as repeated by their feed.
+func TestIDsBelongToTheCheckpointIfAnotherCopyCommitsMeanwhile(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t)
+		living, idle := connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders())
+		resume(t, living)
+		commit(t, living, 0, 2)
+		living.AwaitEnd(t)
+		held, release := hold(c, kmsg.ListOffsets, func(r kmsg.Request) bool { return r.(*kmsg.ListOffsetsRequest).Topics[0].Topic == "shop.orders" })
+		resumed := make(chan checkpoint.Checkpoint, 1)
+		go func() {
+			cp, err := idle.Resume(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			resumed <- cp
+		}()
+		<-held // it has read the checkpoint
+		commit(t, living, 2, 4)
+		release()
+		if cp := <-resumed; cp.Count != uint64(idle.IDs().Len()) {
+			t.Errorf("%d IDs were loaded, and the checkpoint has %d entities", idle.IDs().Len(), cp.Count)
+		}
+	})
+}
+
 // A partition that the last commit has not written to is compared, too.
 func TestCommitComparesEveryPartition(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -261,7 +288,7 @@ func TestCommitComparesEveryPartition(t *testing.T) {
 			}), nil, true
 		})
 		err := s.Commit(t.Context(), sinktest.Entities(21, 1), sinktest.At(22), nil)
-		wantError(t, err, false, nil, fmt.Sprintf("partition %d of the topic ends at offset %d, and has ended at %d", other, before[other]-2, before[other]-1))
+		wantError(t, err, false, nil, fmt.Sprintf("partition %d of shop.orders ends at offset %d, and has ended at %d", other, before[other]-2, before[other]-1))
 	})
 }
 

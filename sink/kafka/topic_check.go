@@ -67,7 +67,7 @@ func (t topicCheck) errGone() error {
 // sameTopic returns an error unless the topic is the one that its checkpoint was
 // made for, as far as is known.
 func (t topicCheck) sameTopic(d kadm.TopicDetail, last storedCheckpoint) error {
-	if id := idText(d.ID); last.topic == "" || id == "" || id == last.topic {
+	if last.topic.isOf(d.ID) {
 		return nil
 	}
 	return feed.Permanent(fmt.Errorf("the topic was deleted and created again since its checkpoint was made, or is another cluster's: %w; "+
@@ -149,13 +149,14 @@ func (t topicCheck) retentionLimits(ctx context.Context) ([]string, error) {
 // replaces a leader after 9 s (broker.session.timeout.ms).
 const lostAfter = 10 * time.Second
 
-// waitStable waits until every transaction in the topic has ended, and its partitions have
-// reached atLeast. It returns the ends of the partitions. A partition that stays shorter has
-// lost messages, which is [checkpoint.ErrLost]. It calls meanwhile as stableWait does.
-func (t topicCheck) waitStable(ctx context.Context, d kadm.TopicDetail, atLeast []int64, meanwhile meanwhile) ([]int64, error) {
-	c := t.client
+// waitStable waits until every transaction in the topic d has ended, and its partitions have
+// reached the ends that its last checkpoint has, unless these are of another topic with its name. It
+// returns the ends of the partitions. A partition that stays shorter has lost messages, which is
+// [checkpoint.ErrLost]. It calls meanwhile as stableWait does.
+func (t topicCheck) waitStable(ctx context.Context, d kadm.TopicDetail, last topicEnds, meanwhile meanwhile) ([]int64, error) {
+	c, atLeast := t.client, last.of(d)
 	if n := len(d.Partitions); len(atLeast) > n {
-		return nil, t.errLost(n, 0, atLeast[n])
+		return nil, t.errLost(d.Topic, n, 0, atLeast[n])
 	}
 	wait := stableWait{c, d.Topic, d.Partitions.Numbers(), c.cfg.Timeout, meanwhile}
 	for began := time.Now(); ; {
@@ -174,9 +175,9 @@ func (t topicCheck) waitStable(ctx context.Context, d kadm.TopicDetail, atLeast 
 }
 
 // confirmLost returns the error of checkLost if it persists for lostAfter.
-func (t topicCheck) confirmLost(ctx context.Context, d kadm.TopicDetail, atLeast []int64) error {
+func (t topicCheck) confirmLost(ctx context.Context, d kadm.TopicDetail, last topicEnds) error {
 	for began := time.Now(); ; {
-		lost := t.checkLost(ctx, d, atLeast)
+		lost := t.checkLost(ctx, d, last.of(d))
 		if !errors.Is(lost, checkpoint.ErrLost) || time.Since(began) >= lostAfter {
 			return lost
 		}
@@ -196,18 +197,18 @@ func (t topicCheck) checkLost(ctx context.Context, d kadm.TopicDetail, atLeast [
 	for p, n := range atLeast {
 		switch {
 		case p >= len(ends):
-			return t.errLost(p, 0, n)
+			return t.errLost(d.Topic, p, 0, n)
 		case ends[p] < n:
-			return t.errLost(p, ends[p], n)
+			return t.errLost(d.Topic, p, ends[p], n)
 		}
 	}
 	return nil
 }
 
-func (t topicCheck) errLost(partition int, end, want int64) error {
-	return feed.Permanent(fmt.Errorf("%w: partition %d ends at offset %d, and its checkpoint says at least %d; restore them, "+
-		"or read the feed again from the first missing one with 'feedbridge checkpoint set %s', or start the feed over with 'feedbridge checkpoint reset %[5]s'",
-		checkpoint.ErrLost, partition, end, want, t.topic.Feed))
+func (t topicCheck) errLost(topic string, partition int, end, want int64) error {
+	return feed.Permanent(fmt.Errorf("%w: partition %d of %s ends at offset %d, and its checkpoint says at least %d; restore them, "+
+		"or read the feed again from the first missing one with 'feedbridge checkpoint set %s', or start the feed over with 'feedbridge checkpoint reset %[6]s'",
+		checkpoint.ErrLost, partition, topic, end, want, t.topic.Feed))
 }
 
 // idText returns a topic's id as Kafka's tools show it; empty if the cluster gives

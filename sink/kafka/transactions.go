@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"math"
 	"net"
 	"sync/atomic"
 	"time"
@@ -56,6 +57,22 @@ func (t *transactions) initialize(ctx context.Context, batch int32) error {
 	return causeOf(ctx, initProducerID(ctx, p))
 }
 
+// spareEpochs is the number of epochs at the end of a producer id that no transaction is made with.
+// To abort a transaction of another copy takes two, and to end one that hangs takes two.
+const spareEpochs = 16
+
+// isNearLastEpoch reports whether the producer has one of the last epochs of its producer id. When
+// these are used up, the coordinator assigns another producer id. It could no longer end a
+// transaction of the old one that hangs (see hungTransaction). So the next transaction waits for the
+// new id.
+func (t *transactions) isNearLastEpoch(ctx context.Context) bool {
+	if t.producer == nil {
+		return false
+	}
+	_, epoch, err := t.producer.ProducerID(ctx)
+	return err == nil && epoch > math.MaxInt16-spareEpochs
+}
+
 // sendRecords writes records in the transaction that is open, and waits until they are
 // acknowledged.
 func (t *transactions) sendRecords(ctx context.Context, records []kgo.Record) error {
@@ -66,9 +83,7 @@ func (t *transactions) sendRecords(ctx context.Context, records []kgo.Record) er
 	promise := kgo.AbortingFirstErrPromise(p)
 	now := time.Now() // kgo would read the clock for each record
 	for i := range records {
-		if records[i].Timestamp.IsZero() {
-			records[i].Timestamp = now
-		}
+		records[i].Timestamp = now
 		p.Produce(ctx, &records[i], promise.Promise())
 	}
 	if err := p.Flush(ctx); err != nil {

@@ -2,45 +2,132 @@ package kafka
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/retry"
 )
 
-// watch is the consumer of the checkpoints that all copies commit.
+// watch is the consumer of the checkpoints that all copies commit, and the looks at the topics of the
+// open sinks. It is safe for concurrent use.
 type watch struct {
 	client *client
-	// working is set while all partitions are read.
-	working atomic.Bool
+	// consumers counts the consumers, and working is set while the last one reads all partitions.
+	// Before it began, commits may have gone unseen.
+	consumers atomic.Int64
+	working   atomic.Bool
+
+	lookEvery time.Duration
+	last      atomic.Pointer[look] // nil before the first one
+
+	mu    sync.Mutex
+	sinks map[string]int // the open sinks by topic
+}
+
+// look is what the cluster has reported of the topics of all open sinks, and of the topic for
+// checkpoints, while a consumer worked. It is not changed.
+type look struct {
+	at        time.Time // before the requests
+	consumers int64
+	topics    kadm.TopicDetails
+	ends      kadm.ListedOffsets
+}
+
+// defaultLookEvery is the interval of looks. It is less than the age of a confirmation from which a
+// bridge reads the checkpoint.
+const defaultLookEvery = 25 * time.Second
+
+// countSinks adds n to the number of the open sinks of a topic.
+func (w *watch) countSinks(topic string, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.sinks[topic] += n; w.sinks[topic] == 0 {
+		delete(w.sinks, topic)
+	}
+}
+
+// lookAtTopics looks at all topics, with two requests that grow with their number.
+func (w *watch) lookAtTopics(ctx context.Context) {
+	l := look{at: time.Now(), consumers: w.consumers.Load()}
+	if !w.working.Load() || w.client.reconnects.anyUnreachable() {
+		return
+	}
+	w.mu.Lock()
+	names := slices.AppendSeq([]string{w.client.cfg.Checkpoints}, maps.Keys(w.sinks))
+	w.mu.Unlock()
+	ctx, cancel := w.client.withRequestTimeout(ctx)
+	defer cancel()
+	var err error
+	if l.topics, err = w.client.admin.ListTopicsWithInternal(ctx, names...); err != nil {
+		w.client.log.Debug("cannot look at the topics; their feeds read their checkpoints", "error", err)
+		return
+	}
+	l.ends, _ = w.client.admin.ListEndOffsets(ctx, names...) // after an error it lacks those of some brokers
+	w.last.Store(&l)
+}
+
+// watchedTopic is what a sink knows since its last Resume or Commit. It is not changed.
+type watchedTopic struct {
+	consumers   int64 // before the Resume
+	checkpoints kadm.TopicID
+	topic       topicEnds
+}
+
+// recordWatched records the newest checkpoint that the sink has read or stored.
+func (s *Sink) recordWatched(consumers int64) {
+	s.watched.Store(&watchedTopic{consumers, s.checkpoints.location.id, s.dedupe.seen.topic})
+}
+
+// Unchanged returns when a look last showed that the topic has all that it had after the last Resume or
+// Commit, and all commits since then would have been seen; the zero time if none did. It is safe for
+// concurrent use.
+func (s *Sink) Unchanged() (at time.Time) {
+	t, l := s.watched.Load(), s.watch.last.Load()
+	if t == nil || l == nil || l.consumers != t.consumers {
+		return at
+	}
+	topic, checkpoints := l.topics[s.topic.Name], l.topics[s.client.cfg.Checkpoints]
+	if errors.Join(topic.Err, checkpoints.Err) != nil || !t.topic.isOf(topic.ID) || checkpoints.ID != t.checkpoints {
+		return at
+	}
+	for p, end := range t.topic.ends {
+		if now, ok := l.ends.Lookup(s.topic.Name, int32(p)); !ok || now.Err != nil || now.Offset < end {
+			return at
+		}
+	}
+	return l.at
 }
 
 // WatchCheckpoints reads the checkpoint topic from its present end on, with one consumer for all
 // topics, which has no group. committed is called with the topic of each commit and the writer of
-// its checkpoint, which is empty if the checkpoint was deleted or cannot be read. missed is called
-// when commits may have gone unseen: when the watch begins again after an error. Both are called
-// from one goroutine at a time, and must not block.
+// its checkpoint, which is empty if the checkpoint was deleted or cannot be read. It is called from
+// one goroutine at a time, and must not block. Meanwhile it looks at the topics of all sinks; see
+// [Sink.Unchanged].
 //
 // An outage of a broker delays calls, and loses none. The watch begins when there is a checkpoint
 // topic. It ends with ctx, or when the [Conn] is closed. It is called once.
-func (c *Conn) WatchCheckpoints(ctx context.Context, committed func(topic, writer string), missed func()) {
+func (c *Conn) WatchCheckpoints(ctx context.Context, committed func(topic, writer string)) {
+	go func() {
+		for retry.Sleep(ctx, c.watch.lookEvery) == nil && !c.client.closed.Load() {
+			c.watch.lookAtTopics(ctx)
+		}
+	}()
 	go func() {
 		backoff := retry.Backoff{Min: time.Second, Max: watchRetry}
 		for again := false; ctx.Err() == nil && !c.client.closed.Load(); again = true {
 			if again && backoff.Wait(ctx) != nil {
 				return
 			}
-			err := c.watch.run(ctx, committed, func() {
-				if again {
-					missed()
-				}
-				backoff = retry.Backoff{Min: time.Second, Max: watchRetry}
-			})
+			err := c.watch.run(ctx, committed, func() { backoff = retry.Backoff{Min: time.Second, Max: watchRetry} })
 			c.watch.working.Store(false)
 			c.client.log.Debug("the watch of the checkpoints has ended; until it begins again, each feed reads its own", "error", err)
 		}
@@ -53,12 +140,6 @@ const watchPause = 100 * time.Millisecond
 
 // watchRetry is the longest wait until an interrupted watch begins again.
 const watchRetry = 30 * time.Second
-
-// WatchesCheckpoints reports whether the commits of other copies are seen at present. It is false
-// while a broker is unreachable.
-func (c *Conn) WatchesCheckpoints() bool {
-	return c.watch.working.Load() && !c.client.reconnects.anyUnreachable()
-}
 
 // run watches until ctx ends or there is an error. It calls begun when it sees all commits from then
 // on.
@@ -92,6 +173,7 @@ func (w *watch) run(ctx context.Context, committed func(topic, writer string), b
 	}
 	defer consumer.Close()
 	begun()
+	w.consumers.Add(1)
 	w.working.Store(true)
 	checked := time.Now()
 	for {

@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"errors"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -15,16 +16,14 @@ import (
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
-// seenCommits are the calls of a watch.
-type seenCommits struct {
-	commits chan [2]string
-	missed  chan struct{}
-}
+// seenCommits are the topics and writers of the commits that a watch has seen.
+type seenCommits chan [2]string
 
 func watchCheckpoints(t *testing.T, c *kafka.Conn) seenCommits {
 	t.Helper()
-	s := seenCommits{make(chan [2]string, 100), make(chan struct{}, 100)}
-	c.WatchCheckpoints(t.Context(), func(topic, writer string) { s.commits <- [2]string{topic, writer} }, func() { s.missed <- struct{}{} })
+	s := make(seenCommits, 100)
+	c.LookEvery(time.Hour) // the tests look themselves
+	c.WatchCheckpoints(t.Context(), func(topic, writer string) { s <- [2]string{topic, writer} })
 	return s
 }
 
@@ -62,7 +61,7 @@ func (s seenCommits) wantAfter(t *testing.T, earlier, topic, writer string) {
 	t.Helper()
 	for {
 		select {
-		case got := <-s.commits:
+		case got := <-s:
 			if earlier != "" && got == [2]string{topic, earlier} {
 				continue
 			}
@@ -87,9 +86,6 @@ func TestTheWatchSeesCommitsOfAllTopics(t *testing.T) {
 	for _, topic := range []string{"customers", "shop.orders"} {
 		commitAs(t, other, topic, "another copy")
 		seen.want(t, topic, "another copy")
-	}
-	if len(seen.missed) > 0 {
-		t.Error("commits were reported as missed")
 	}
 }
 
@@ -182,4 +178,98 @@ func TestTheWatchGoesOnAfterAnOutage(t *testing.T) {
 	waitUntilWatched(t, c, true)
 	commitAs(t, connect(t, configFor(cluster)), "orders", "another copy")
 	seen.want(t, "orders", "another copy")
+}
+
+// A copy that trusted a look which shows another topic than the one that it knows would say that it is
+// caught up as long as it is idle.
+func TestALookConfirmsTheCheckpointOfTheTopicThatItShows(t *testing.T) {
+	for name, test := range map[string]struct {
+		happens func(t *testing.T, cluster *kfake.Cluster, c *kafka.Conn) error
+		want    bool // the look after that confirms
+	}{
+		"nothing": {func(*testing.T, *kfake.Cluster, *kafka.Conn) error { return nil }, true},
+		"another copy commits": {func(t *testing.T, cluster *kfake.Cluster, _ *kafka.Conn) error {
+			commitAs(t, connect(t, configFor(cluster)), "orders", "another copy")
+			return nil
+		}, true}, // there is a hint
+		"another topic is deleted": {func(t *testing.T, cluster *kfake.Cluster, c *kafka.Conn) error {
+			commitAs(t, c, "next", "this copy")
+			return cluster.DeleteTopic("next")
+		}, true},
+		"the topic is deleted": {func(_ *testing.T, cluster *kfake.Cluster, _ *kafka.Conn) error {
+			return cluster.DeleteTopic("orders")
+		}, false},
+		"the topic is created again": {func(t *testing.T, cluster *kfake.Cluster, _ *kafka.Conn) error {
+			if err := errors.Join(cluster.DeleteTopic("orders"), cluster.CreateTopic("orders", 1, nil)); err != nil {
+				return err
+			}
+			producer, _ := admin(t, cluster)
+			return producer.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("0")}, &kgo.Record{Topic: "orders", Value: []byte("1")}).FirstErr()
+		}, false},
+		"the topic has lost its newest records": {func(_ *testing.T, cluster *kfake.Cluster, _ *kafka.Conn) error {
+			cluster.ControlKey(kmsg.ListOffsets.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				return offsetsOf(req.(*kmsg.ListOffsetsRequest), map[string]int64{"orders": 0}), nil, true
+			})
+			return nil
+		}, false},
+		"the checkpoints are deleted": {func(_ *testing.T, cluster *kfake.Cluster, _ *kafka.Conn) error {
+			return cluster.DeleteTopic("feedbridge.checkpoints")
+		}, false},
+		"the watch begins again": {func(_ *testing.T, _ *kfake.Cluster, c *kafka.Conn) error {
+			c.CountConsumer()
+			return nil
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				cluster := startCluster(t)
+				c := connect(t, configFor(cluster))
+				commitAs(t, c, "orders", "this copy")
+				watchCheckpoints(t, c)
+				waitUntilWatched(t, c, true)
+				to := orders()
+				to.Feed, to.Name = "orders", "orders"
+				s := c.Sink(to)
+				defer s.Close()
+				resume(t, s)
+				confirms := func() bool {
+					time.Sleep(25 * time.Second) // the client remembers topics for a second
+					began := time.Now()
+					c.Look(t.Context())
+					return !s.Unchanged().Before(began)
+				}
+				if !s.Unchanged().IsZero() || !confirms() {
+					t.Fatal("the first look, and nothing before it, should confirm the checkpoint")
+				}
+				if err := test.happens(t, cluster, c); err != nil {
+					t.Fatal(err)
+				}
+				if got := confirms(); got != test.want {
+					t.Errorf("a look confirms the checkpoint: %v, want %v", got, test.want)
+				}
+				if _, err := s.Resume(t.Context()); err == nil && !confirms() {
+					t.Error("a look after Resume does not confirm the checkpoint")
+				}
+			})
+		})
+	}
+}
+
+// offsetsOf answers a request with the offsets of topics; 100 for all others.
+func offsetsOf(req *kmsg.ListOffsetsRequest, offsets map[string]int64) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+	for _, t := range req.Topics {
+		topic := kmsg.NewListOffsetsResponseTopic()
+		topic.Topic = t.Topic
+		for _, p := range t.Partitions {
+			partition := kmsg.NewListOffsetsResponseTopicPartition()
+			partition.Partition, partition.Offset = p.Partition, 100
+			if offset, ok := offsets[t.Topic]; ok {
+				partition.Offset = offset
+			}
+			topic.Partitions = append(topic.Partitions, partition)
+		}
+		resp.Topics = append(resp.Topics, topic)
+	}
+	return resp
 }

@@ -71,6 +71,34 @@ func TestEntitiesThatWereSentAheadAreNotSentAgain(t *testing.T) {
 	}
 }
 
+// The sequences that the fence of a batch sent ahead has were predicted. Another message in the
+// stream makes them wrong, which costs no commit, and ends the prediction for a while.
+func TestWhatWasSentAheadIsSentAgainIfTheStreamHasOtherMessages(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	js := admin(t, server.URL())
+	share(t, js)
+	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 2)
+	next := commitAhead(t, s, sinktest.Entities(2, 1), 3, 10)
+	cart(t, js)
+	s.Hurry()
+	next = commitAhead(t, s, next, 10, 15)
+	s.Hurry()
+	asked := false
+	if err := s.Commit(t.Context(), next, sinktest.At(15), func() []feed.Entity {
+		asked = true
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if asked {
+		t.Error("more is sent ahead")
+	}
+	wantFeed(t, s, 15)
+}
+
 // A server that was restarted has dropped what was sent ahead. A Resume forgets it, so that the
 // next commit does not rely on it.
 func TestWhatWasSentAheadIsForgottenByAResume(t *testing.T) {

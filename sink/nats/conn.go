@@ -67,15 +67,12 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	sessions.nc = nc
 	// The first attempt has ended; its handler is called at any moment.
 	<-sessions.attempted
-	return &Conn{
-		client: &client{
-			cfg: cfg, servers: servers, log: log, nc: nc, js: js, sessions: sessions,
-			repeatAfter: defaultRepeatAfter,
-			consumerTTL: max(time.Minute, 3*cfg.Timeout), keptLifetime: defaultKeptLifetime,
-		},
-		sinks: newSinkCounts(),
-		watch: watch,
-	}, nil
+	watch.sinks, watch.client = newSinkCounts(), &client{
+		cfg: cfg, servers: servers, log: log, nc: nc, js: js, sessions: sessions,
+		repeatAfter: defaultRepeatAfter,
+		consumerTTL: max(time.Minute, 3*cfg.Timeout), keptLifetime: defaultKeptLifetime,
+	}
+	return &Conn{client: watch.client, sinks: watch.sinks, watch: watch}, nil
 }
 
 // connectionOptions returns the options of all connections.
@@ -132,24 +129,18 @@ func (c *Conn) Reconnected() <-chan struct{} { return c.client.sessions.nextConn
 // enough, whose JetStream this account may use.
 func (c *Conn) Check(ctx context.Context) error { return c.client.checkJetStream(ctx) }
 
-// WatchCheckpoints subscribes to the checkpoints of all topics, as an ordinary subscriber: it needs
-// no consumer, whatever the number of topics. committed is called with the topic of each commit
-// and the writer of its checkpoint. The commit may not be stored yet, or never. missed is called
-// when commits may have gone unseen: after a reconnect, and when the server refuses the
-// subscription. Both are called from any goroutine, also at the same time, and must not block.
+// WatchCheckpoints looks at the streams of all sinks until ctx ends; see [Sink.Unchanged]. It also
+// subscribes to the checkpoints of all topics, as an ordinary subscriber: it needs no consumer,
+// whatever the number of topics. committed is called with the topic of each commit and the writer of
+// its checkpoint. The commit may not be stored yet, or never. It is called from any goroutine, also
+// at the same time, and must not block.
 //
 // Any call may be missing: the server drops messages for a client that is too slow. A user without
-// permission to subscribe can work without; [Conn.WatchesCheckpoints] reports it. With a domain or
-// an api_prefix the messages of the streams may not pass the server of the connection, so nothing
-// is watched. It is called once.
-func (c *Conn) WatchCheckpoints(ctx context.Context, committed func(topic, writer string), missed func()) {
-	if c.client.cfg.Domain != "" || c.client.cfg.APIPrefix != "" {
-		return
+// permission to subscribe can work without. With a domain or an api_prefix the messages of the
+// streams may not pass the server of the connection, so there is no subscription. It is called once.
+func (c *Conn) WatchCheckpoints(ctx context.Context, committed func(topic, writer string)) {
+	if c.client.cfg.Domain == "" && c.client.cfg.APIPrefix == "" {
+		c.watch.subscribe(committed)
 	}
-	c.watch.subscribe(ctx, c.client.nc, c.client.cfg.Timeout, c.client.sessions.nextConnection, committed, missed)
-}
-
-// WatchesCheckpoints reports whether the commits of other copies are seen at present.
-func (c *Conn) WatchesCheckpoints() bool {
-	return c.watch.working.Load() && c.client.nc.IsConnected()
+	go visitAll(ctx, c.sinks.streams, c.watch.lookAt)
 }

@@ -27,13 +27,13 @@ type dedupeLoader struct {
 
 // topicState is the state of a topic in which this process saw it last.
 type topicState struct {
-	// created holds the time when the stream was created.
-	created time.Time
 	// checkpoint is the newest checkpoint that was read or stored; nil if the topic had none.
 	checkpoint *storedMessage
 	// complete reports whether the IDs were loaded up to checkpoint since they were last
 	// dropped. A load may fail half-way, and the topic may then have that checkpoint again.
 	complete bool
+	// end is the end of the topic up to which the IDs were loaded.
+	end topicEnd
 	// newest is the newest entity or dead letter whose ID was loaded or committed, and
 	// newestDead reports that it is a dead letter.
 	newest     identity
@@ -49,30 +49,36 @@ func (d *dedupeLoader) dropIDs() {
 	d.seen.newest, d.seen.complete = identity{}, false
 }
 
-// recordUnwritten records that the topic of a stream has no checkpoint and no entities.
-func (d *dedupeLoader) recordUnwritten(info *streamInfo) {
+// recordUnwritten records that the topic has no checkpoint and no entities.
+func (d *dedupeLoader) recordUnwritten() {
 	d.dropIDs()
-	d.seen = topicState{created: info.Created, complete: true}
+	d.seen = topicState{complete: true}
 }
 
 // recordCommit adds the IDs of a commit that is stored.
 func (d *dedupeLoader) recordCommit(entities []feed.Entity, cp checkpoint.Checkpoint, c committed) {
 	d.ids.Commit(entities)
-	d.seen.checkpoint, d.seen.moved = c.fence.checkpoint, cp.Moved
+	d.seen.checkpoint, d.seen.end, d.seen.moved = c.fence.checkpoint, c.fence.end, cp.Moved
 	if len(entities) > 0 {
 		d.seen.newest, d.seen.newestDead = c.newest, entities[len(entities)-1].Dead != nil
 	}
 }
 
-// catchUp makes the IDs the newest of the topic up to the sequence to, with all of its marks,
-// for the checkpoint cp, which is stored in last. It reads nothing if the topic has not
-// changed since it was seen, and of a topic without marks never much more than the window.
-func (d *dedupeLoader) catchUp(ctx context.Context, info *streamInfo, last *storedMessage, to uint64, cp checkpoint.Checkpoint) error {
+// catchUp makes the IDs the newest of the topic that f describes, with all of its marks, and all
+// behind f.committed. cp is the checkpoint of f. It reads nothing if the topic has not changed since
+// it was seen, and of a topic without marks not much more than the window.
+//
+// The entities behind f.committed may be read from the feed again. Nothing of them is forgotten
+// before the next commit of entities, whose cursor is behind them, whatever the window is.
+func (d *dedupeLoader) catchUp(ctx context.Context, info *streamInfo, f fence, cp checkpoint.Checkpoint) error {
+	seen := &d.seen
 	switch {
 	case !cp.Moved.Equal(d.seen.moved):
 		// A person has moved the checkpoint, perhaps after deleting messages.
 		d.dropIDs()
-	case d.seen.complete && last.equals(d.seen.checkpoint) && to == last.Sequence && d.seen.newest.sequence < to:
+	case seen.complete && f.checkpoint.equals(seen.checkpoint) && f.end.entity <= seen.end.entity && f.end.dead <= seen.end.dead &&
+		seen.newest.sequence < f.sequence():
+		seen.end = f.end // retention may have removed the newest entity
 		return nil
 	default:
 		if held, err := d.topicHolds(ctx, info, d.seen.newest); err != nil {
@@ -81,29 +87,29 @@ func (d *dedupeLoader) catchUp(ctx context.Context, info *streamInfo, last *stor
 			d.dropIDs()
 		}
 	}
-	if d.seen.newest.sequence < to {
-		if err := d.loadNewer(ctx, info, to); err != nil {
+	if seen.newest.sequence < f.last() {
+		if err := d.loadNewer(ctx, info, f); err != nil {
 			return err
 		}
 	}
-	d.seen.created, d.seen.checkpoint, d.seen.complete, d.seen.moved = info.Created, last, true, cp.Moved
+	seen.checkpoint, seen.end, seen.complete, seen.moved = f.checkpoint, f.end, true, cp.Moved
 	return nil
 }
 
-// loadNewer loads the IDs of the messages after the newest one that is known, up to the
-// sequence to.
-func (d *dedupeLoader) loadNewer(ctx context.Context, info *streamInfo, to uint64) error {
-	subjects, to, err := d.narrow(ctx, info, to)
-	if err != nil || to <= d.seen.newest.sequence {
-		return err
+// loadNewer loads the IDs of the messages after the newest one that is known, up to the last one of
+// f.
+func (d *dedupeLoader) loadNewer(ctx context.Context, info *streamInfo, f fence) error {
+	subjects, to := d.narrow(info, f)
+	if to <= d.seen.newest.sequence {
+		return nil
 	}
 	first := max(1, info.State.FirstSeq)
 	from := max(first, d.seen.newest.sequence+1)
-	r, err := d.openWindow(ctx, subjects, from, to)
+	r, err := d.openWindow(ctx, subjects, from, min(to, f.committed))
 	if err != nil {
 		return err
 	}
-	err = d.loadMessages(ctx, info, r, to)
+	err = d.loadMessages(ctx, info, r, f.committed, to)
 	if r.from == from || !d.ids.Marked() {
 		return err
 	}
@@ -116,28 +122,20 @@ func (d *dedupeLoader) loadNewer(ctx context.Context, info *streamInfo, to uint6
 	if r, err = d.openHeaders(ctx, subjects, first); err != nil {
 		return err
 	}
-	return d.loadMessages(ctx, info, r, to)
+	return d.loadMessages(ctx, info, r, f.committed, to)
 }
 
-// narrow returns the subjects to read for the IDs up to the sequence to, and the sequence of the
-// last of their messages, 0 if there is none. That is the topic's subject if it has no other one
+// narrow returns the subjects to read for the IDs of the topic that f describes, and the sequence of
+// the last of their messages, 0 if there is none. That is the topic's subject if it has no other one
 // for entities: a server finds the messages of one subject by an index, and those of several by a
-// walk through the stream, which may have the messages of ten thousand topics. If another copy
-// has just committed, they are all subjects, one of which has the message at to. So they are if
-// the stream has replicas: a leader that was deposed may return an older entity as the last one,
-// but it cannot return the message at to.
-func (d *dedupeLoader) narrow(ctx context.Context, info *streamInfo, to uint64) (subjects []string, last uint64, err error) {
+// walk through the stream, which may have the messages of ten thousand topics. They are all
+// subjects if the stream has replicas: a leader that was deposed may return an older entity as the
+// last one, but it cannot return the checkpoint.
+func (d *dedupeLoader) narrow(info *streamInfo, f fence) (subjects []string, last uint64) {
 	if d.topic.DeadLetters || info.Config.Replicas > 1 {
-		return d.topic.subjects(), to, nil
+		return d.topic.subjects(), f.last()
 	}
-	entity, err := d.client.lastMessage(ctx, d.topic.Stream.Name, d.topic.Subject)
-	switch {
-	case err != nil || entity == nil:
-		return nil, 0, err
-	case entity.Sequence > to:
-		return d.topic.subjects(), to, nil
-	}
-	return []string{d.topic.Subject}, entity.Sequence, nil
+	return []string{d.topic.Subject}, f.end.entity
 }
 
 // topicHolds reports whether the topic still has the message m. Then it has all messages in
@@ -168,14 +166,15 @@ func (d *dedupeLoader) topicHolds(ctx context.Context, info *streamInfo, m ident
 }
 
 // loadMessages adds the IDs of all messages of r up to the sequence to, which is that of a
-// checkpoint or of an entity, and closes r. Any replica may deliver them; the message at to
+// checkpoint or of an entity, and closes r. Those behind the sequence committed are kept beside the
+// window. Any replica may deliver them; the message at to
 // is known to be there, so loadMessages ends only when it has come.
 //
 // The stream may have gone back in time between the check of the newest known message and
 // the creation of the consumer: in a cluster the connection survives that. So that message
 // is checked once more when the first one has come. Those after it are of the same stream:
 // a consumer that starts again numbers its messages from 1.
-func (d *dedupeLoader) loadMessages(ctx context.Context, info *streamInfo, r *reader, to uint64) error {
+func (d *dedupeLoader) loadMessages(ctx context.Context, info *streamInfo, r *reader, committed, to uint64) error {
 	known := d.seen.newest
 	defer sink.Announce(d.client.log, d.topic.Subject, r.pending())()
 	defer r.close()
@@ -193,7 +192,11 @@ func (d *dedupeLoader) loadMessages(ctx context.Context, info *streamInfo, r *re
 			}
 		}
 		if seen = m.sequence; seen <= to && slices.Contains(d.topic.entitySubjects(), m.Subject) {
-			d.ids.LoadMessage(m.headerFields())
+			if m.sequence > committed {
+				d.ids.LoadUncommitted(m.headerFields())
+			} else {
+				d.ids.LoadMessage(m.headerFields())
+			}
 			d.seen.newest, d.seen.newestDead = identityOf(m.sequence, m.Header, m.time), m.Subject == d.topic.deadSubject()
 		}
 	}
@@ -205,8 +208,8 @@ func (d *dedupeLoader) openHeaders(ctx context.Context, subjects []string, from 
 	return openReader(ctx, d.client, d.topic.Stream.Name, subjects, from, true)
 }
 
-// openWindow opens a reader of about the newest messages up to the sequence to: of a window
-// of them at least, or of all from first on if there are fewer, or if the topic is known to
+// openWindow opens a reader of all messages behind the sequence to, and of about the newest ones up
+// to it: of a window of messages at least, or of all from first on if there are fewer, or if the topic is known to
 // have marks. Sequences have gaps where checkpoints were, and a shared stream has messages of
 // other subjects between.
 func (d *dedupeLoader) openWindow(ctx context.Context, subjects []string, first, to uint64) (*reader, error) {

@@ -12,8 +12,8 @@
 // A commit is one atomic batch: the entities, and last the checkpoint. The server stages the
 // messages with the same Nats-Batch-Id, and stores all of them or none when it receives the
 // one with Nats-Batch-Commit. That is the checkpoint, and the only message that the server
-// acknowledges. Its headers are the fence, whose argument is in fence.go; Nats-Rollup: sub, so
-// that the stream keeps one checkpoint; and Nats-TTL: never, so that it outlives the stream's
+// acknowledges. Its headers are, with those of the first two messages, the fence, whose argument is
+// in fence.go; Nats-Rollup: sub, so that the stream keeps one checkpoint; and Nats-TTL: never, so that it outlives the stream's
 // age limit. A commit without entities is the checkpoint as a plain message.
 //
 // While the server stores a batch, the sink sends it the next one without its last message, if
@@ -44,7 +44,8 @@
 // # Errors
 //
 // After any error the sink must resume. errors.go has the errors that a person must cure. A
-// wrong last sequence (10071, 10164) is [checkpoint.ErrConflict]. Transient are a batch that
+// wrong last sequence (10071, 10164) is [checkpoint.ErrConflict] if the checkpoint has changed.
+// Transient are a batch that
 // the server dropped (10176), too many requests or batches (10167, 10210), an expected sequence
 // that is not ready (10163), a stream that is not found (10059), because the next Resume has
 // the cure, all other errors with status 429 or 5xx, and no answer. All others are permanent.

@@ -24,7 +24,35 @@ func (c *Conn) KeepReaders() { c.client.keptLifetime = time.Hour }
 func (c *Conn) Received() uint64 { return c.client.nc.Stats().InBytes }
 
 // Conn returns the connection of the log.
-func (l *Log) Conn() *Conn { return &Conn{client: l.client, sinks: newSinkCounts()} }
+func (l *Log) Conn() *Conn {
+	w := &watch{client: l.client, sinks: newSinkCounts()}
+	return &Conn{client: l.client, sinks: w.sinks, watch: w}
+}
+
+// Look looks at the streams of all sinks once.
+func (c *Conn) Look(ctx context.Context) {
+	for _, stream := range c.sinks.streams() {
+		c.watch.lookAt(ctx, stream)
+	}
+}
+
+// Subscribe subscribes to the checkpoints, without looks.
+func (c *Conn) Subscribe(committed func(topic, writer string)) { c.watch.subscribe(committed) }
+
+// HasSubscription reports whether there is a subscription to the checkpoints that was not refused.
+func (c *Conn) HasSubscription() bool { return c.watch.subscribed.Load() }
+
+// ForgetHints makes the sink read the checkpoint as if its time had come.
+func (s *Sink) ForgetHints() {
+	t := *s.watched.Load()
+	t.until = time.Now()
+	s.watched.Store(&t)
+}
+
+// VisitAll is visitAll, and MaxLooks its limit.
+var VisitAll = visitAll
+
+const MaxLooks = maxLooks
 
 // Kept reports whether a reader is kept for the next Read.
 func (l *Log) Kept() (is bool) {
@@ -87,6 +115,9 @@ func (s *Sink) Hurry() {
 		s.staged.at = s.fence.proved
 	}
 }
+
+// Proved returns the time at which the fence of the next commit was proved.
+func (s *Sink) Proved() time.Time { return s.fence.proved }
 
 // SetTimeout sets the timeout of the requests of c that begin from now on.
 func (c *Conn) SetTimeout(d time.Duration) { c.client.cfg.Timeout = d }

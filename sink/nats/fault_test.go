@@ -223,6 +223,23 @@ func TestReplicatedStream(t *testing.T) {
 			t.Errorf("it has read %q, want %q", got, want)
 		}
 	})
+	t.Run("a torn batch is not continued by a copy that does not know it", func(t *testing.T) {
+		topic := nats.Topic{Feed: "replicated", Subject: "torn", DeadLetters: true, Stream: nats.Stream{Create: true, Name: "torn", Replicas: 3}}
+		for i, subject := range []string{"torn", "torn.dead"} {
+			s := connect(t, nats.Config{URL: urls}).Sink(topic)
+			whole := int(resume(t, s).Count)
+			commit(t, s, whole, whole+3)
+			torn(t, urls, subject, whole+3)
+			err := s.Commit(t.Context(), sinktest.Entities(whole+3, 3), sinktest.At(whole+6), nil)
+			wantError(t, err, false, nil, "the beginning of a batch that was not stored to its end")
+			resume(t, s)
+			if id := sinktest.Entities(whole+3, 1)[0].ID; s.IDs().Add(id) {
+				t.Errorf("batch %d: %s is not known", i, id)
+			}
+			resume(t, s)
+			commit(t, s, whole+4, whole+6)
+		}
+	})
 	t.Run("its leader stops in the middle of a copy", func(t *testing.T) { leaderStops(t, servers, urls) })
 }
 

@@ -1,7 +1,9 @@
 package nats
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,13 +15,23 @@ import (
 
 // The fence: why a commit of a copy that is out of date stores nothing.
 //
-//  1. The last message of a commit has Nats-Expected-Last-Subject-Sequence with the sequence
-//     of the newest checkpoint that this copy knows. The server compares it when it stores the
-//     batch, of which it has stored nothing before. If another copy has committed, the newest
-//     checkpoint has a higher sequence, and the whole batch is refused. The same holds for a
-//     commit that was thought lost and arrives late. One writer never has two commits in
-//     flight: the last message of a staged batch is sent after the commit before it was
-//     acknowledged.
+// The fence is on everything that is promised: on the checkpoint, the entities and the dead
+// letters.
+//
+//  1. A commit has Nats-Expected-Last-Subject-Sequence for the subject of the checkpoint, in its
+//     last message, and for those of the entities and the dead letters, in its first two: the
+//     sequences of the newest messages that this copy knows. The server compares all of them
+//     before it stores anything of the batch. If another copy has committed, the newest
+//     checkpoint has a higher sequence, and the whole batch is refused. If the server has stored
+//     only the beginning of another batch, which has no checkpoint, the newest entity or dead
+//     letter has a higher sequence. The same holds for a commit that was thought lost and arrives
+//     late. One writer never has two commits in flight: the last message of a staged batch is
+//     sent after the commit before it was acknowledged.
+//
+//     A checkpoint without entities is a message of its own and compares only the checkpoint. It
+//     may follow such a beginning without knowing it. So it names the newest checkpoint that was
+//     stored with entities: what is stored behind that one may not be behind the cursor, and is
+//     loaded as such. See [fence.committed].
 //  2. The sequence is not enough, because a stream can go back in time: a server that does not
 //     sync before it acknowledges loses its newest messages in a power cut. If another copy
 //     fills the stream again up to the same sequence, the server accepts a commit that
@@ -35,6 +47,10 @@ import (
 //  5. A sink commits only on the connection on which it has resumed.
 //
 // The content cannot be the condition: the server refuses Nats-Expected-Last-Msg-Id in batches.
+// The newest entity needs no comparison of its content. If it is in front of the checkpoint, the
+// content of the checkpoint proves it, because a stream loses its tail. If it is behind the
+// checkpoint, it was read from the feed behind the cursor of that checkpoint, by whichever copy.
+//
 // Two cases remain: all of point 2 happens while the last message is in flight, or while the
 // process is stopped between the comparison and the message; and a leader that was deposed
 // answers the comparison.
@@ -43,20 +59,54 @@ import (
 // content of the checkpoint again.
 const confirmAfter = time.Second
 
-// A fence is the condition of a commit: the newest checkpoint of the topic.
+// A fence is the condition of a commit: what this copy knows to be the newest of the topic.
 type fence struct {
 	checkpoint *storedMessage // nil if the topic has none
+	end        topicEnd
+	// committed is the sequence of the newest checkpoint that was stored with entities, which is
+	// in front of checkpoint if that was stored without. The entities behind it are the beginning
+	// of a batch that was not stored to its end. The cursor may be in front of them.
+	committed uint64
 	// proved holds the time when the read that returned the checkpoint began, or when the
 	// commit that stored it was sent.
 	proved time.Time
 }
 
-// sequence returns the sequence that the server compares, 0 if there must be no checkpoint.
+// topicEnd has the sequences of the newest entity and the newest dead letter, 0 if there is none.
+type topicEnd struct{ entity, dead uint64 }
+
+// sequence returns the sequence of the checkpoint that the server compares, 0 if there must be
+// none.
 func (f fence) sequence() uint64 {
 	if f.checkpoint == nil {
 		return 0
 	}
 	return f.checkpoint.Sequence
+}
+
+// last returns the sequence of the newest message of the topic.
+func (f fence) last() uint64 { return max(f.sequence(), f.end.entity, f.end.dead) }
+
+// of returns the sequence of the newest message of one of the topic's two subjects.
+func (e *topicEnd) of(subject string, topic *Topic) *uint64 {
+	if subject == topic.Subject {
+		return &e.entity
+	}
+	return &e.dead
+}
+
+// after returns the end of a topic after entities were stored behind the sequence before. A batch
+// has consecutive sequences.
+func (e topicEnd) after(entities []feed.Entity, before uint64) topicEnd {
+	for i := range entities {
+		sequence := before + uint64(i) + 1
+		if entities[i].Dead != nil {
+			e.dead = sequence
+		} else {
+			e.entity = sequence
+		}
+	}
+	return e
 }
 
 // checkpointReader reads the checkpoint of a topic. All answers come from the stream's leader.
@@ -111,46 +161,47 @@ func (r *checkpointReader) readLast(ctx context.Context) (*storedMessage, error)
 	return r.client.lastMessage(ctx, r.topic.Stream.Name, r.topic.checkpointSubject())
 }
 
-func (r *checkpointReader) readLastEntity(ctx context.Context) (*storedMessage, error) {
-	return r.client.lastMessage(ctx, r.topic.Stream.Name, r.topic.Subject)
-}
-
-func (r *checkpointReader) readLastDead(ctx context.Context) (*storedMessage, error) {
-	return r.client.lastMessage(ctx, r.topic.Stream.Name, r.topic.deadSubject())
-}
-
-// readOrMissing returns the newest checkpoint, nil if the topic has never had a message, and
-// an error that matches [checkpoint.ErrMissing] if it has had some. seen is the state in which
-// this process saw the topic last.
-func (r *checkpointReader) readOrMissing(ctx context.Context, info *streamInfo, seen topicState) (*storedMessage, error) {
-	last, err := r.readLast(ctx)
-	if last != nil || err != nil {
-		return last, err
-	}
-	if !hasLostCheckpoint(info, seen) {
-		if empty, err := r.isUnwritten(ctx, info, nil); empty || err != nil {
-			return nil, err
+// readEnd returns the end of the topic. It is read after the checkpoint: entities that another copy
+// commits in between look like a beginning without a checkpoint, and the fence refuses the next
+// commit.
+func (r *checkpointReader) readEnd(ctx context.Context) (end topicEnd, err error) {
+	for _, subject := range r.topic.entitySubjects() {
+		last, err := r.client.lastMessage(ctx, r.topic.Stream.Name, subject)
+		if err != nil {
+			return end, err
+		}
+		if last != nil {
+			*end.of(subject, r.topic) = last.Sequence
 		}
 	}
-	// Another copy may have made the first commit since the first request.
-	if last, err = r.readLast(ctx); last != nil || err != nil {
-		return last, err
-	}
-	return nil, feed.Permanent(fmt.Errorf("stream %s: %w; set the position to continue from with 'feedbridge checkpoint set %s', "+
-		"or start the feed over with 'feedbridge checkpoint reset %[3]s'", info.Config.Name, checkpoint.ErrMissing, r.topic.Feed))
+	return end, nil
 }
 
-// hasLostCheckpoint reports whether a topic without a checkpoint has lost the one that this
-// process saw last. The state of a shared stream cannot show that, because it has messages of
-// other subjects in any case.
-//
-// An empty stream with the same creation time is no loss: its server lost the whole
-// tail, including the topic's first commit, so the feed starts over. A shared stream
-// that lost its tail back to before the topic's first commit, and still has messages of
-// other subjects, is in the same state as one whose checkpoint was deleted. So it counts
-// as a loss: the feed halts, and a person has to set or reset the checkpoint.
-func hasLostCheckpoint(info *streamInfo, seen topicState) bool {
-	return seen.checkpoint != nil && (!isUntouched(info) || !info.Created.Equal(seen.created))
+// readFence returns the fence of a topic whose stream is info. The error matches
+// [checkpoint.ErrMissing] if the topic has no checkpoint, and has had some message. seen is the
+// state in which this process saw the topic last.
+func (r *checkpointReader) readFence(ctx context.Context, info *streamInfo, seen topicState) (f fence, err error) {
+	for range 2 { // another copy may make the first commit between the requests
+		f.proved = time.Now()
+		if f.checkpoint, err = r.readLast(ctx); err != nil {
+			return f, err
+		}
+		f.committed = f.checkpoint.lastCommitted()
+		if f.checkpoint != nil && f.sequence() == info.State.LastSeq && seen.complete && f.checkpoint.equals(seen.checkpoint) {
+			f.end = seen.end // nothing is behind the checkpoint, and nothing in front of it is new
+			return f, nil
+		}
+		if f.end, err = r.readEnd(ctx); err != nil || f.checkpoint != nil {
+			return f, err
+		}
+		// A checkpoint that was seen is never forgotten, also if the stream is as empty as at its
+		// start: with start: now the feed would lose all that is in it.
+		if seen.checkpoint == nil && r.isUnwritten(info, f) {
+			return f, nil
+		}
+	}
+	return f, feed.Permanent(fmt.Errorf("stream %s: %w; set the position to continue from with 'feedbridge checkpoint set %s', "+
+		"or start the feed over with 'feedbridge checkpoint reset %[3]s'", info.Config.Name, checkpoint.ErrMissing, r.topic.Feed))
 }
 
 // isUntouched reports whether a stream has never had a message.
@@ -161,52 +212,39 @@ func isUntouched(info *streamInfo) bool {
 // firstSequence returns the sequence of the first message that a stream has ever had.
 func firstSequence(c jetstream.StreamConfig) uint64 { return max(1, c.FirstSeq) }
 
-// isUnwritten reports whether the topic has never had an entity. cp is its newest
-// checkpoint, nil if it has none.
-func (r *checkpointReader) isUnwritten(ctx context.Context, info *streamInfo, cp *storedMessage) (bool, error) {
-	if cp != nil && !cp.precedesTopic(r.topic.Subject) {
-		return false, nil
+// isUnwritten reports whether the topic, whose fence is f, has never had an entity.
+func (r *checkpointReader) isUnwritten(info *streamInfo, f fence) bool {
+	if f.checkpoint != nil {
+		return f.checkpoint.precedesTopic(r.topic.Subject) && f.end.entity == 0
 	}
-	// There may be an entity behind the checkpoint: see endOfTopic.
-	entity, err := r.readLastEntity(ctx)
-	if entity != nil || err != nil {
-		return false, err
-	}
-	if cp == nil && r.topic.DeadLetters {
-		// A dead letter without a checkpoint is half of a commit, like an entity.
-		if dead, err := r.readLastDead(ctx); dead != nil || err != nil {
-			return false, err
-		}
-	}
-	// In a stream that has no other subjects, deleted messages count, too.
-	return cp != nil || isUntouched(info) || !r.topic.ownsAll(info.Config.Subjects), nil
+	// A dead letter without a checkpoint is half of a commit, like an entity. In a stream that
+	// has no other subjects, deleted messages count, too.
+	return f.end == topicEnd{} && (isUntouched(info) || !r.topic.ownsAll(info.Config.Subjects))
 }
 
-// endOfTopic returns the sequence up to which the IDs of the topic must be loaded: that of
-// the checkpoint, or of an entity or a dead letter behind it. There is one behind it only after a power
-// cut that left half a batch in the log of a server that had not written all of it to the
-// disk. The checkpoint was in the half that is gone, so the entities will be read from the
-// feed again, and the gate has to know those that are there.
-func (r *checkpointReader) endOfTopic(ctx context.Context, info *streamInfo, cp uint64) (uint64, error) {
-	if info.State.LastSeq <= cp {
-		return cp, nil
-	}
-	entity, err := r.readLastEntity(ctx)
+// explainRefusal returns the fence for a second attempt if a commit was refused, which stores
+// nothing, only because messages were deleted from the topic: retention removes the newest entity
+// of a feed that was quiet for long. Otherwise it returns an error. That is refused if another copy
+// has committed.
+func (r *checkpointReader) explainRefusal(ctx context.Context, f fence, refused error) (fence, error) {
+	known := f
+	// The end is read first. On a replicated stream a commit of another copy refuses this one before
+	// it is stored. Then its entities must not be seen without its checkpoint.
+	end, err := r.readEnd(ctx)
 	if err != nil {
-		return cp, err
+		return f, err
 	}
-	end := cp
-	if entity != nil {
-		end = max(end, entity.Sequence)
+	f.end, f.proved = end, time.Now()
+	last, err := r.readLast(ctx)
+	if err != nil {
+		return f, err
 	}
-	if r.topic.DeadLetters {
-		dead, err := r.readLastDead(ctx)
-		if err != nil {
-			return cp, err
-		}
-		if dead != nil {
-			end = max(end, dead.Sequence)
-		}
+	switch {
+	case !last.equals(known.checkpoint), f.end == known.end:
+		return f, refused
+	case f.end.entity <= known.end.entity && f.end.dead <= known.end.dead && known.last() == known.sequence():
+		// What is in front of a checkpoint that is still there was not lost.
+		return f, cmp.Or(r.checkSubjectAt(ctx, known.end.entity), r.checkSubjectAt(ctx, known.end.dead))
 	}
-	return end, nil
+	return f, errors.New("the stream has the beginning of a batch that was not stored to its end, or has lost it; loading its IDs before the next commit")
 }

@@ -28,11 +28,11 @@ func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 		case err != nil:
 			return err
 		}
-		last, err := s.checkpoints.readOrMissing(ctx, info, s.dedupe.seen)
-		if last == nil || err != nil {
+		f, err := s.checkpoints.readFence(ctx, info, s.dedupe.seen)
+		if f.checkpoint == nil || err != nil {
 			return err
 		}
-		cp, err = checkpoint.Decode(last.Data)
+		cp, err = checkpoint.Decode(f.checkpoint.Data)
 		return err
 	})
 	return cp, err

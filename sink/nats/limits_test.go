@@ -105,7 +105,11 @@ func TestAccountLimitTearsABatch(t *testing.T) {
 	})
 	server := o.run()
 	conn := connect(t, nats.Config{URL: server.ClientURL(), CredentialsFile: writeFile(t, credentials(t, account, asIs))})
-	s := conn.Sink(orders())
+	// Another copy resumes before the batch is torn, and commits when there is room again. Its
+	// window is smaller than what the server has stored of the batch.
+	small := orders()
+	small.Window = 10
+	s, stale := conn.Sink(orders()), conn.Sink(small)
 	withBodies := func(from, to int) []feed.Entity {
 		entities := sinktest.Entities(from, to-from)
 		for i := range entities {
@@ -117,6 +121,7 @@ func TestAccountLimitTearsABatch(t *testing.T) {
 	if err := s.Commit(t.Context(), withBodies(0, first), sinktest.At(first), nil); err != nil {
 		t.Fatal(err)
 	}
+	resume(t, stale)
 	// There is no answer.
 	s.Hurry() // after a pause it would wait for an answer before it sends the end of the batch
 	conn.SetTimeout(3 * time.Second)
@@ -147,8 +152,15 @@ func TestAccountLimitTearsABatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.UpdateAccountClaims(known, claims)
-	resume(t, s)
-	if err := s.Commit(t.Context(), withBodies(held, more), sinktest.At(more), nil); err != nil {
+	err = stale.Commit(t.Context(), withBodies(first, more), sinktest.At(more), nil)
+	wantError(t, err, false, nil, "the beginning of a batch that was not stored to its end")
+	resume(t, stale)
+	for i, e := range sinktest.Entities(first, more-first) {
+		if fresh := stale.IDs().Add(e.ID); fresh != (first+i >= held) {
+			t.Fatalf("entity %d counts as fresh: %v; %d are held", first+i, fresh, held)
+		}
+	}
+	if err := stale.Commit(t.Context(), withBodies(held, more), sinktest.At(more), nil); err != nil {
 		t.Fatal(err)
 	}
 	wantFeed(t, s, more)

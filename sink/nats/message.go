@@ -3,6 +3,7 @@ package nats
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ const (
 	batchSequence = "Nats-Batch-Sequence"
 	batchCommit   = "Nats-Batch-Commit"
 	expectedLast  = "Nats-Expected-Last-Subject-Sequence"
+	expectedOf    = "Nats-Expected-Last-Subject-Sequence-Subject"
 	rollup        = "Nats-Rollup"
 	ttl           = "Nats-TTL"
 )
@@ -28,8 +30,13 @@ const (
 // the front of the topic.
 const firstOf = "Feedbridge-First"
 
+// lastCommitted is a header of a checkpoint without entities. It has the sequence of the newest
+// checkpoint that was stored with entities, 0 if there is none; see [fence].
+const lastCommitted = "Feedbridge-Last-Committed"
+
 // storedMessage is a message as the leader of its stream has it.
 type storedMessage struct {
+	Subject  string `json:"subject"`
 	Sequence uint64 `json:"seq"`
 	Header   []byte `json:"hdrs"`
 	Data     []byte `json:"data"`
@@ -48,6 +55,18 @@ func (m *storedMessage) equals(other *storedMessage) bool {
 
 // precedesTopic reports whether the topic has never had a message before this one.
 func (m *storedMessage) precedesTopic(topic string) bool { return m.header().Get(firstOf) == topic }
+
+// lastCommitted returns the sequence of the newest checkpoint that was stored with entities, if m is
+// the newest checkpoint.
+func (m *storedMessage) lastCommitted() uint64 {
+	if m == nil {
+		return 0
+	}
+	if sequence, err := strconv.ParseUint(m.header().Get(lastCommitted), 10, 64); err == nil {
+		return sequence
+	}
+	return m.Sequence
+}
 
 // isOurs reports whether feedbridge has written the message.
 func (m *storedMessage) isOurs() bool { return m.header().Get(codec.FeedName) != "" }

@@ -50,7 +50,7 @@ type committed struct {
 	newest identity // of the last entity or dead letter, if there is one
 }
 
-// publish stores a batch, if the newest checkpoint is still that of f. It calls meanwhile, in
+// publish stores a batch, if the topic is still as f describes it. It calls meanwhile, in
 // another goroutine, while it waits for the acknowledgement, and returns after meanwhile has.
 // It panics if meanwhile does.
 func (p *publisher) publish(ctx context.Context, f fence, b batch, meanwhile func()) (committed, error) {
@@ -73,12 +73,14 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch, meanwhile fun
 		last.Header[batchID] = []string{id}
 		last.Header[batchSequence] = []string{strconv.Itoa(len(b.entities) + 1)}
 		last.Header[batchCommit] = []string{"1"}
+	} else {
+		last.Header[lastCommitted] = []string{strconv.FormatUint(f.committed, 10)}
 	}
 	if err := p.limit.checkCheckpoint(last); err != nil {
 		return committed{}, err
 	}
 	if len(b.entities) > 0 && b.staged == nil {
-		if err := p.sendEntities(id, b.first, b.entities); err != nil {
+		if err := p.sendEntities(id, b.first, f.end, b.entities); err != nil {
 			return committed{}, err
 		}
 	}
@@ -110,20 +112,24 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch, meanwhile fun
 	if err != nil {
 		return committed{}, p.explainDead(err, feed.CountDead(b.entities))
 	}
-	stored := &storedMessage{Sequence: sequence, Data: last.Data}
-	if err := p.checkpoints.confirmStored(ctx, stored); err != nil {
+	next := fence{&storedMessage{Subject: last.Subject, Sequence: sequence, Data: last.Data}, f.end, f.committed, now}
+	if err := p.checkpoints.confirmStored(ctx, next.checkpoint); err != nil {
 		return committed{}, err
+	}
+	if len(b.entities) > 0 {
+		next.end = f.end.after(b.entities, sequence-uint64(len(b.entities))-1)
+		next.committed = sequence
 	}
 	// A batch has consecutive sequences. If it had not, topicHolds would not recognise the
 	// entity, and the IDs would be loaded again.
 	newest := identity{sequence - 1, id + "/" + strconv.Itoa(len(b.entities))}
-	return committed{fence{stored, now}, newest}, nil
+	return committed{next, newest}, nil
 }
 
 // sendEntities sends all of a batch except its last message. The server stores nothing
 // before it has received that one, and drops a batch that remains incomplete. first reports
-// that the topic has never had an entity.
-func (p *publisher) sendEntities(id string, first bool, entities []feed.Entity) error {
+// that the topic has never had an entity. end is the end of the topic in front of the batch.
+func (p *publisher) sendEntities(id string, first bool, end topicEnd, entities []feed.Entity) error {
 	// PublishMsg has copied the whole message when it returns, so one message serves for all.
 	msg := &nats.Msg{}
 	var header headerMap
@@ -144,6 +150,19 @@ func (p *publisher) sendEntities(id string, first bool, entities []feed.Entity) 
 			fields = append(fields[:0], h...)
 		}
 		fields = append(fields, feed.Field{Name: batchID, Value: id}, feed.Field{Name: batchSequence, Value: strconv.Itoa(i + 1)})
+		// Each message has room for one condition, and the subject must be new to the batch. So the
+		// first message has that of its own subject, and the second one that of the other subject.
+		if subjects := p.topic.entitySubjects(); i < len(subjects) {
+			subject := msg.Subject
+			if i == 1 {
+				subject = subjects[0]
+				if entities[0].Dead == nil {
+					subject = subjects[1]
+				}
+			}
+			fields = append(fields, feed.Field{Name: expectedLast, Value: strconv.FormatUint(*end.of(subject, p.topic), 10)},
+				feed.Field{Name: expectedOf, Value: subject})
+		}
 		if first && e.Dead == nil {
 			fields = append(fields, feed.Field{Name: firstOf, Value: p.topic.Subject})
 			first = false

@@ -1,14 +1,75 @@
 package nats_test
 
 import (
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
+
+// The newest messages of a feed that was quiet for long expire, and people delete dead letters. The
+// next commit is none of a copy that is out of date.
+func TestCommitAfterItsNewestMessagesWereDeleted(t *testing.T) {
+	t.Parallel()
+	for name, others := range map[string][]string{"a stream of its own": nil, "a shared stream": {"shop.carts"}} {
+		for what, subjects := range map[string][]string{
+			"entities": {orders().Subject}, "dead letters": {deadSubject}, "both": {orders().Subject, deadSubject},
+		} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				t.Parallel()
+				url := startServer(t, t.TempDir(), "127.0.0.1:0").URL()
+				js := admin(t, url)
+				config := fitting()
+				config.Subjects = append(append(config.Subjects, deadSubject), others...)
+				if _, err := js.CreateStream(t.Context(), config); err != nil {
+					t.Fatal(err)
+				}
+				for _, subject := range others {
+					if _, err := js.Publish(t.Context(), subject, nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var log logbuffer.Buffer
+				c, err := nats.Connect(t.Context(), nats.Config{URL: url}, slog.New(slog.NewTextHandler(&log, nil)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				s := c.Sink(ordersWithDead())
+				resume(t, s)
+				for n := range 2 {
+					entities, cp := withDead(3*n, 3*n+3, n)
+					if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+						t.Fatal(err)
+					}
+					for _, subject := range subjects {
+						purge(t, js, jetstream.WithPurgeSubject(subject))
+					}
+					if n == 1 {
+						resume(t, s) // an idle copy does, too
+					}
+				}
+				cp := sinktest.At(9)
+				cp.Count -= 2
+				if err := s.Commit(t.Context(), sinktest.Entities(6, 3), cp, nil); err != nil {
+					t.Fatal(err)
+				}
+				resume(t, s)
+				wantHeld(t, s, 12, 9)
+				if strings.Contains(log.String(), "WARN") {
+					t.Errorf("the log has\n%s", log.String())
+				}
+			})
+		}
+	}
+}
 
 func TestRetentionLimits(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package nats_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -252,6 +253,27 @@ func TestAnotherCheckpointHasTheSameSequence(t *testing.T) {
 	}
 }
 
+// A commit proves what was there when the server stored it, and not when its answer came, which may be
+// much later.
+func TestCommitProvesTheFenceAtItsBeginning(t *testing.T) {
+	t.Parallel()
+	s, js, _ := open(t, orders())
+	stream, err := js.Stream(t.Context(), "shop_orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for to := range 3 { // of which the first has no entities
+		commit(t, s, max(0, to-1), to)
+		stored, err := stream.GetLastMsgForSubject(t.Context(), "_feedbridge.shop.orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if proved := s.Proved(); proved.Round(0).After(stored.Time) {
+			t.Errorf("the fence counts as proved at %v, %v after the checkpoint was stored", proved, proved.Sub(stored.Time))
+		}
+	}
+}
+
 // The comparison finds both a checkpoint that was read and one that the copy has stored
 // itself.
 func TestCommitAfterAPause(t *testing.T) {
@@ -339,8 +361,8 @@ func purgeAll(t *testing.T, js jetstream.JetStream) {
 	purge(t, js)
 }
 
-// A stream that its server has back as it was created has lost its first commit, too:
-// its topic is filled from the start.
+// A stream that its server has back as it was created has lost its first commit, too. Where the
+// feed began is known to nobody: with start: now that is not its beginning.
 func TestAllOfTheTopicIsLost(t *testing.T) {
 	t.Parallel()
 	r := newRewindable(t)
@@ -350,9 +372,19 @@ func TestAllOfTheTopicIsLost(t *testing.T) {
 	resume(t, s)
 	commit(t, s, 0, 3)
 	r.rewind()
-	if cp := resumeAgain(t, s); !cp.IsZero() {
+	eventually(t, "the sink halts", func() bool {
+		_, err := s.Resume(t.Context())
+		return errors.Is(err, checkpoint.ErrMissing)
+	})
+	_, err := s.Resume(t.Context())
+	wantError(t, err, true, checkpoint.ErrMissing, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
+	// A process that starts later has not seen the checkpoint.
+	other := r.open()
+	if cp := resumeAgain(t, other); !cp.IsZero() {
 		t.Errorf("checkpoint %+v, want the zero one", cp)
 	}
+	move(t, other, 0)
+	resume(t, s)
 	wantHeld(t, s, 3, 0)
 	resume(t, s)
 	commit(t, s, 0, 4)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -27,6 +28,9 @@ type Sink struct {
 	dedupe      *dedupeLoader
 	// batches are the slots of the stream; see [batchSlots].
 	batches chan struct{}
+	watch   *watch
+	// watched is what the looks at the stream are compared with; nil before the first Resume.
+	watched atomic.Pointer[watchedTopic]
 
 	// session holds the session that the last Resume began, nil if there was none since the
 	// last error. The fields after it are valid while it lasts.
@@ -39,6 +43,12 @@ type Sink struct {
 	// first reports that the topic has never had an entity, so that the next one is its
 	// first.
 	first bool
+	// unmapped is the session in which the entities of a batch were found on the topic's subjects,
+	// or the stream had no others. misplaced is the error if they were not, and misplacedAt the
+	// checkpoint of that batch: the error lasts until a person has moved it.
+	unmapped    *session
+	misplaced   error
+	misplacedAt *storedMessage
 }
 
 // Sink returns a sink for a topic. It makes no request: Resume checks the stream, and
@@ -59,6 +69,7 @@ func (c *Conn) Sink(topic Topic) *Sink {
 		staging:     &staging{publisher: publisher, sinks: c.sinks},
 		dedupe:      &dedupeLoader{client: c.client, topic: t, ids: sink.NewIDs(t.Window)},
 		batches:     c.slots.ofStream(t.Stream.Name),
+		watch:       c.watch,
 	}
 }
 
@@ -92,6 +103,7 @@ func (s *Sink) Fits(entities []feed.Entity) (n int, err error) {
 func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	s.session, s.staged = nil, nil
 	s.dedupe.ids.Rollback()
+	watched := watchedTopic{losses: s.watch.sinks.lastLook(s.topic.Stream.Name).losses}
 	var cp checkpoint.Checkpoint
 	err := s.client.withSession(ctx, s.topic.Subject, s.topic.StreamName(), func(ctx context.Context, ses *session) error {
 		info, err := s.stream.ensureStream(ctx, s.dedupe.seen.checkpoint != nil)
@@ -100,31 +112,37 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		}
 		s.limit.setFrom(info.Config)
 		s.publisher.domain = info.Domain
-		asked := time.Now()
-		last, err := s.checkpoints.readOrMissing(ctx, info, s.dedupe.seen)
+		watched.session, watched.created, watched.last, watched.own = ses, info.Created, info.State.LastSeq, s.topic.ownsAll(info.Config.Subjects)
+		f, err := s.checkpoints.readFence(ctx, info, s.dedupe.seen)
 		if err != nil {
 			return err
 		}
-		if s.first, err = s.checkpoints.isUnwritten(ctx, info, last); err != nil {
-			return err
+		s.first = s.checkpoints.isUnwritten(info, f)
+		if s.topic.ownsAll(info.Config.Subjects) {
+			s.unmapped = ses
 		}
+		last := f.checkpoint
 		if last == nil {
-			s.dedupe.recordUnwritten(info)
-			s.session, s.fence = ses, fence{proved: asked}
+			s.dedupe.recordUnwritten()
+			s.session, s.fence = ses, f
+			s.recordWatched(watched, 0)
 			return nil
+		}
+		if s.misplaced != nil && last.equals(s.misplacedAt) {
+			return s.misplaced
+		}
+		if err := s.checkpoints.checkNewestSubject(ctx, f); err != nil {
+			return err
 		}
 		last.Header = nil // the message is kept until the next commit, and compared by its content
 		if cp, err = checkpoint.Decode(last.Data); err != nil {
 			return fmt.Errorf("%w; if no newer feedbridge wrote it, set it again with 'feedbridge checkpoint set %s', or discard it with 'feedbridge checkpoint reset %[2]s'", err, s.topic.Feed)
 		}
-		to, err := s.checkpoints.endOfTopic(ctx, info, last.Sequence)
-		if err != nil {
+		if err := s.dedupe.catchUp(ctx, info, f, cp); err != nil {
 			return err
 		}
-		if err := s.dedupe.catchUp(ctx, info, last, to, cp); err != nil {
-			return err
-		}
-		s.session, s.fence = ses, fence{last, asked}
+		s.session, s.fence = ses, f
+		s.recordWatched(watched, last.Sequence)
 		return nil
 	})
 	if err != nil {
@@ -166,22 +184,37 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, err)
 	}
 	defer free()
-	if !staged.hasEntities(entities) {
-		staged = nil
-	}
+	staged = s.staging.take(staged, entities, s.fence.end)
 	var ahead *stagedBatch
 	meanwhile := func() {}
 	if next != nil && s.staging.isAllowed() {
-		meanwhile = func() { ahead = s.staging.sendAhead(s.first, next()) }
+		end := s.fence.end.after(entities, s.fence.last())
+		meanwhile = func() { ahead = s.staging.sendAhead(s.first, end, next()) }
 	}
 	done, err := s.publisher.publish(ctx, s.fence, batch{first, entities, staged, cp}, meanwhile)
+	if isConflict(err) {
+		if s.fence, err = s.checkpoints.explainRefusal(ctx, s.fence, err); err == nil {
+			done, err = s.publisher.publish(ctx, s.fence, batch{first, entities, nil, cp}, func() {})
+		}
+		s.dedupe.seen.complete = err == nil
+	}
 	if err != nil {
 		s.staging.failed = time.Now()
 		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, explainer.explainError(ctx, err))
 	}
 	// The batch is stored. If the process dies here, Resume finds it.
 	s.dedupe.recordCommit(entities, cp, done)
+	if len(entities) > 0 && s.unmapped != ses {
+		if err := s.checkpoints.checkSubjects(ctx, len(entities), done.fence.sequence()); err != nil {
+			if errors.Is(err, feed.ErrPermanent) {
+				s.misplaced, s.misplacedAt = err, done.fence.checkpoint
+			}
+			return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, explainer.explainError(ctx, err))
+		}
+		s.unmapped = ses
+	}
 	s.session, s.fence, s.staged = ses, done.fence, ahead
+	s.recordWatched(*s.watched.Load(), done.fence.checkpoint.Sequence)
 	return nil
 }
 
@@ -220,23 +253,21 @@ func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 		}
 		s.limit.setFrom(info.Config)
 		s.publisher.domain = info.Domain
-		asked := time.Now()
-		last, err := s.checkpoints.readLast(ctx)
-		if err != nil {
-			return err
-		}
-		first, err := s.checkpoints.isUnwritten(ctx, info, last)
-		if err != nil {
+		f, err := s.checkpoints.readFence(ctx, info, topicState{})
+		if err != nil && !errors.Is(err, checkpoint.ErrMissing) {
 			return err
 		}
 		var old checkpoint.Checkpoint
-		if last != nil {
+		if f.checkpoint != nil {
 			// Resume has reported a checkpoint that cannot be read, and this is its cure.
-			old, _ = checkpoint.Decode(last.Data)
+			old, _ = checkpoint.Decode(f.checkpoint.Data)
+		} else if f.last() > MaxEntities {
+			// The first batch of the topic may not have been stored to its end.
+			f.committed = f.last() - MaxEntities
 		}
 		ctx, cancel := s.client.withTimeout(ctx)
 		defer cancel()
-		_, err = s.publisher.publish(ctx, fence{last, asked}, batch{first: first, checkpoint: next(old)}, func() {})
+		_, err = s.publisher.publish(ctx, f, batch{first: s.checkpoints.isUnwritten(info, f), checkpoint: next(old)}, func() {})
 		return err
 	})
 	if err != nil {

@@ -23,10 +23,11 @@ const maxHeader = math.MaxUint16
 // Content-IDs, so with a smaller limit hardly any would fit.
 const leastMessage = 1024
 
-// overhead is the size of the headers that a batch adds to a message, in bytes, with that of
-// the topic's first message but without the topic's name.
+// overhead is the size of the headers that a batch adds to a message, in bytes, with those of
+// the topic's first message and of the fence, but without their subjects.
 const overhead = len("NATS/1.0\r\n\r\n") +
-	len(batchID+": 0123456789012345678901\r\n") + len(batchSequence+": 999\r\n") + len(firstOf+": \r\n")
+	len(batchID+": 0123456789012345678901\r\n") + len(batchSequence+": 999\r\n") + len(firstOf+": \r\n") +
+	len(expectedLast+": 18446744073709551615\r\n") + len(expectedOf+": \r\n")
 
 // sizeLimit is the largest message that the server and the stream of a topic take. It is
 // safe for concurrent use.
@@ -46,10 +47,15 @@ func (l *sizeLimit) setFrom(c jetstream.StreamConfig) {
 	l.bytes.Store(limit)
 }
 
+// overhead returns the size of the headers that a batch adds to a message of the topic at most.
+func (l *sizeLimit) overhead() int {
+	return overhead + len(l.topic.Subject) + len(l.topic.deadSubject())
+}
+
 // checkEntity returns an error if the message of an entity with header h cannot be published;
 // see [Sink.Fits]. namesChecked reports that it returned no error about a header with the same names.
 func (l *sizeLimit) checkEntity(h feed.Header, namesChecked bool, body int) error {
-	size := overhead + len(l.topic.Subject)
+	size := l.overhead()
 	for i := range h {
 		check := checkField
 		if namesChecked {
@@ -77,7 +83,7 @@ func (l *sizeLimit) deadLetterRoom() codec.Room {
 	if limit := l.bytes.Load(); limit > 0 {
 		most = limit
 	}
-	used := overhead + len(l.topic.deadSubject())
+	used := l.overhead()
 	return codec.Room{Header: maxHeader - used, Message: int(most) - used, Field: func(f feed.Field) (int, bool) {
 		return len(f.Name) + len(": \r\n") + len(f.Value), checkField(&f) == nil
 	}}

@@ -15,12 +15,12 @@ func TestStagedBatchIsUsedForItsEntitiesWhileItLasts(t *testing.T) {
 		entities []feed.Entity
 		want     bool
 	}{
-		"the same":                           {&stagedBatch{"b", entities, time.Now()}, entities, true},
+		"the same":                           {&stagedBatch{"b", entities, time.Now(), topicEnd{}}, entities, true},
 		"nothing was sent":                   {nil, entities, false},
-		"nothing to commit":                  {&stagedBatch{"b", entities, time.Now()}, nil, false},
-		"fewer":                              {&stagedBatch{"b", entities, time.Now()}, entities[:2], false},
-		"others":                             {&stagedBatch{"b", entities, time.Now()}, slices.Clone(entities), false},
-		"the server may have forgotten them": {&stagedBatch{"b", entities, time.Now().Add(-stagedFor)}, entities, false},
+		"nothing to commit":                  {&stagedBatch{"b", entities, time.Now(), topicEnd{}}, nil, false},
+		"fewer":                              {&stagedBatch{"b", entities, time.Now(), topicEnd{}}, entities[:2], false},
+		"others":                             {&stagedBatch{"b", entities, time.Now(), topicEnd{}}, slices.Clone(entities), false},
+		"the server may have forgotten them": {&stagedBatch{"b", entities, time.Now().Add(-stagedFor), topicEnd{}}, entities, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.staged.hasEntities(test.entities); got != test.want {

@@ -1,13 +1,17 @@
 package nats_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -82,4 +86,114 @@ func size(t *testing.T, file string) int64 {
 		t.Fatal(err)
 	}
 	return info.Size()
+}
+
+// A sink whose session began before the batch of another copy was torn does not know what is stored
+// behind the checkpoint. The other copy is dead, and this one commits without a resume in between.
+// The window is much smaller than the batch.
+func TestACopyThatDoesNotKnowATornBatchStoresNothing(t *testing.T) {
+	t.Parallel()
+	const whole, beginning, all = 3, 23, 30
+	entity, dead := orders().Subject, deadSubject
+	for name, test := range map[string]struct {
+		subjects []string // of the messages of the torn batch, in turn
+		others   []string // other subjects of the stream
+		moves    bool     // the copy commits a checkpoint without entities before
+	}{
+		"entities":                     {subjects: []string{entity}},
+		"entities, in a shared stream": {subjects: []string{entity}, others: []string{"other"}},
+		"dead letters":                 {subjects: []string{dead}},
+		"entities and dead letters":    {subjects: []string{entity, dead, dead}},
+		"entities, and a checkpoint without entities is stored behind them":                    {subjects: []string{entity}, moves: true},
+		"entities, and a checkpoint without entities is stored behind them in a shared stream": {subjects: []string{entity}, others: []string{"other"}, moves: true},
+		"dead letters, and a checkpoint without entities is stored behind them":                {subjects: []string{dead}, moves: true},
+	} {
+		for begin, first := range map[string]int{"a dead letter": 0, "an entity": 1} {
+			t.Run(name+", and the commit begins with "+begin, func(t *testing.T) {
+				t.Parallel()
+				server := startServer(t, t.TempDir(), "127.0.0.1:0")
+				config := fitting()
+				config.Subjects = append(append(config.Subjects, deadSubject), test.others...)
+				if _, err := admin(t, server.URL()).CreateStream(t.Context(), config); err != nil {
+					t.Fatal(err)
+				}
+				c := connect(t, nats.Config{URL: server.URL()})
+				topic := ordersWithDead()
+				topic.Window = 5
+				stale, more := c.Sink(topic), func() *nats.Sink { return c.Sink(topic) }
+				resume(t, stale)
+				commit(t, stale, 0, whole)
+				for i := whole; i < beginning; i++ {
+					torn(t, server.URL(), test.subjects[i%len(test.subjects)], i)
+				}
+				if test.moves {
+					commit(t, stale, whole, whole)
+				}
+				entities := sinktest.Entities(whole, all-whole)
+				entities[first].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+				before := lastSequence(t, admin(t, server.URL()))
+				err := stale.Commit(t.Context(), entities, sinktest.At(all), nil)
+				// No copy has committed, so there is none to stand by for.
+				if errors.Is(err, checkpoint.ErrConflict) {
+					t.Errorf("the error %v is a conflict", err)
+				}
+				wantError(t, err, false, nil, "the beginning of a batch that was not stored to its end")
+				if after := lastSequence(t, admin(t, server.URL())); after != before {
+					t.Errorf("%d messages were stored", after-before)
+				}
+				wantKnown := func(who string, s *nats.Sink) {
+					if cp := resume(t, s); cp.Count != whole {
+						t.Errorf("%s: checkpoint %+v, want count %d", who, cp, whole)
+					}
+					for i, e := range sinktest.Entities(whole, all-whole) {
+						if fresh := s.IDs().Add(e.ID); fresh != (whole+i >= beginning) {
+							t.Errorf("%s: entity %d counts as fresh: %v", who, whole+i, fresh)
+						}
+					}
+				}
+				wantKnown("the copy", stale)
+				// Neither a checkpoint without entities nor a person who sets the position ends it.
+				other := more()
+				resume(t, other)
+				commit(t, other, whole, whole)
+				if err := other.Overwrite(t.Context(), func(old checkpoint.Checkpoint) checkpoint.Checkpoint { return old }); err != nil {
+					t.Fatal(err)
+				}
+				wantKnown("the copy again", stale)
+				wantKnown("another", other)
+				wantKnown("a new one", more())
+				// The commit of what is left ends that.
+				resume(t, stale)
+				if err := stale.Commit(t.Context(), sinktest.Entities(beginning, all-beginning), sinktest.At(all), nil); err != nil {
+					t.Fatal(err)
+				}
+				if n := stale.IDs().Len(); n != topic.Window {
+					t.Errorf("%d IDs are held, want the window of %d", n, topic.Window)
+				}
+			})
+		}
+	}
+}
+
+// A copy knows the beginning of a batch and has left its entities out, and the stream loses them.
+// That is not what retention does: they have to be published.
+func TestTheBeginningOfATornBatchIsLost(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 3)
+	for i := 3; i < 6; i++ {
+		torn(t, server.URL(), orders().Subject, i)
+	}
+	resume(t, s)
+	wantHeld(t, s, 6, 6)
+	purge(t, admin(t, server.URL()), jetstream.WithPurgeSubject(orders().Subject))
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(6, 1), sinktest.At(7), nil), false, nil, "or has lost it")
+	resume(t, s)
+	for _, e := range sinktest.Entities(3, 3) {
+		if !s.IDs().Add(e.ID) {
+			t.Errorf("%s is left out", e.ID)
+		}
+	}
 }

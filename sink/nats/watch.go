@@ -4,75 +4,86 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/retry"
 )
+
+// How an idle copy knows that its checkpoint is still the newest one without reading it:
+//
+//  1. One look at each stream, every lookEvery, whatever the number of its topics. If the last
+//     sequence is the one that the sink knows, nothing was stored since.
+//  2. In a stream of several topics, sequences of others follow. There the subscription to the
+//     checkpoints reports each commit. It may lose some, so such a checkpoint is also read every
+//     minHinted to maxHinted.
+//  3. A look that shows less than the one before it, or a stream that was created again, confirms
+//     nothing until the sink has resumed. The same holds for a look on another connection than
+//     that of the last Resume or Commit: the stream may have gone back, and commits gone unseen.
+//
+// A look that is not answered confirms nothing. Then each feed reads its own checkpoint.
 
 // allCheckpoints are the subjects of the checkpoints of all topics.
 const allCheckpoints = checkpointPrefix + ">"
 
-// watch is the subscription to the checkpoints that all copies commit. It is safe for concurrent
-// use.
-type watch struct {
-	log *slog.Logger
-	// working is false before the server has accepted the subscription and after it has refused
-	// it. While there is no connection it says nothing.
-	working atomic.Bool
+const (
+	// lookEvery is the interval of looks at a stream. It is less than the age of a confirmation from
+	// which a bridge reads the checkpoint.
+	lookEvery = 25 * time.Second
+	// lookParts divides the interval: in each part of it, a part of the streams is looked at.
+	lookParts = 100
+	// maxLooks limits the looks that wait for an answer. Servers drop requests that wait in a long
+	// queue, with those of others.
+	maxLooks = 64
 
-	mu sync.Mutex
-	// refused reports that the server has refused the subscription.
-	refused bool
-	// missed is called when the server refuses it. It is nil before there is one.
-	missed func()
+	minHinted = 10 * time.Minute
+	maxHinted = 20 * time.Minute
+)
+
+// watch sees the commits of all copies, and what happens to the streams of the open sinks. It is safe
+// for concurrent use.
+type watch struct {
+	log    *slog.Logger
+	client *client
+	sinks  *sinkCounts
+	// subscribed is set while there is a subscription that the server has not refused. An answer to
+	// a look shows that it has it: the server reads the subscription first.
+	subscribed atomic.Bool
 }
 
-// subscribe watches the checkpoints over nc until ctx ends, as [Conn.WatchCheckpoints] says.
-// nextConnection returns a channel that is closed when nc has a connection again.
-func (w *watch) subscribe(ctx context.Context, nc *nats.Conn, timeout time.Duration, nextConnection func() <-chan struct{}, committed func(topic, writer string), missed func()) {
-	w.mu.Lock()
-	w.missed = missed
-	w.mu.Unlock()
-	_, err := nc.Subscribe(allCheckpoints, func(m *nats.Msg) {
+// look is a stream as its leader described it.
+type look struct {
+	at                   time.Time // before the request
+	session              *session
+	created, lastTime    time.Time
+	first, last, entries uint64
+	// losses counts the looks that showed less than the one before them.
+	losses int
+}
+
+// lostSince reports whether a stream that a look showed has lost messages other than its oldest ones
+// until another look.
+func (l look) lostSince(before look) bool {
+	return l.last < before.last ||
+		l.last == before.last && (!l.lastTime.Equal(before.lastTime) || l.first == before.first && l.entries != before.entries)
+}
+
+// subscribe calls committed for each commit that the server reports.
+func (w *watch) subscribe(committed func(topic, writer string)) {
+	w.subscribed.Store(true)
+	_, err := w.client.nc.Subscribe(allCheckpoints, func(m *nats.Msg) {
 		if cp, err := checkpoint.Decode(m.Data); err == nil {
 			committed(strings.TrimPrefix(m.Subject, checkpointPrefix), cp.Writer)
 		}
 	})
 	if err != nil {
-		return // the connection is closed
+		w.subscribed.Store(false) // the connection is closed
 	}
-	go func() {
-		for {
-			next := nextConnection()
-			if flush(ctx, nc, timeout) {
-				// A refusal comes before the answer to the flush, and its handler is called
-				// soon after that.
-				w.mu.Lock()
-				if !w.refused {
-					w.working.Store(true)
-				}
-				w.mu.Unlock()
-			}
-			select {
-			case <-next:
-				missed()
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-}
-
-// flush reports whether the server has answered within the timeout.
-func flush(ctx context.Context, nc *nats.Conn, timeout time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return nc.FlushWithContext(ctx) == nil
 }
 
 // isRefusedWatch reports whether the server has refused the subscription to the checkpoints.
@@ -80,17 +91,88 @@ func isRefusedWatch(err error) bool {
 	return errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `"`+allCheckpoints+`"`)
 }
 
-// refuse records that the server has refused the subscription, on this connection or one before. A
-// permission that is given later is found at a restart.
+// refuse records that the server has refused the subscription. A permission that is given later is
+// found at a restart.
 func (w *watch) refuse(err error) {
-	w.mu.Lock()
-	before, missed := w.refused, w.missed
-	w.refused = true
-	w.mu.Unlock()
-	if !before {
-		w.log.Info("cannot watch the checkpoints; each feed reads its own every 30 seconds", "subject", allCheckpoints, "error", err)
+	if w.subscribed.Swap(false) {
+		w.log.Info("cannot watch the checkpoints; in a stream of several topics each feed reads its own every 30 to 45 seconds", "subject", allCheckpoints, "error", err)
 	}
-	if w.working.Swap(false) {
-		missed()
+}
+
+// visitAll calls visit for each stream once in lookEvery until ctx ends, evenly over that time. It calls
+// it for at most maxLooks at a time. If they take too long, the rounds do.
+func visitAll(ctx context.Context, streams func() []string, visit func(ctx context.Context, stream string)) {
+	busy := make(chan struct{}, maxLooks)
+	for begin := time.Now(); ; begin = time.Now() {
+		all := streams()
+		for part := range time.Duration(lookParts) {
+			if retry.Sleep(ctx, time.Until(begin.Add(lookEvery*(part+1)/lookParts))) != nil {
+				return
+			}
+			for _, stream := range all[len(all)*int(part)/lookParts : len(all)*int(part+1)/lookParts] {
+				select {
+				case busy <- struct{}{}:
+				case <-ctx.Done():
+					return
+				}
+				go func() {
+					defer func() { <-busy }()
+					visit(ctx, stream)
+				}()
+			}
+		}
 	}
+}
+
+// lookAt looks at a stream.
+func (w *watch) lookAt(ctx context.Context, stream string) {
+	ses, err := w.client.sessions.activeSession()
+	if err != nil {
+		return
+	}
+	now := look{at: time.Now(), session: ses}
+	info, err := w.client.streamInfo(ctx, stream)
+	if err != nil {
+		w.log.Debug("cannot look at a stream; its feeds read their checkpoints", "stream", stream, "error", err)
+		return
+	}
+	now.created, now.lastTime = info.Created, info.State.LastTime
+	now.first, now.last, now.entries = info.State.FirstSeq, info.State.LastSeq, info.State.Msgs
+	w.sinks.recordLook(stream, now)
+}
+
+// watchedTopic is what a sink knows of its stream since its last Resume or Commit. It is not changed.
+type watchedTopic struct {
+	session *session
+	created time.Time
+	losses  int // before the Resume
+	// own reports that the stream takes no other subjects than those of the topic.
+	own bool
+	// checkpoint is the sequence of the checkpoint, 0 if there is none, and last the newest
+	// sequence that the sink knows.
+	checkpoint, last uint64
+	// until is when the checkpoint is read again, although all commits are reported.
+	until time.Time
+}
+
+// recordWatched records the newest checkpoint that the sink has read or stored.
+func (s *Sink) recordWatched(t watchedTopic, checkpoint uint64) {
+	t.checkpoint, t.last = checkpoint, max(t.last, checkpoint)
+	t.until = time.Now().Add(minHinted + rand.N(maxHinted-minHinted))
+	s.watched.Store(&t)
+}
+
+// Unchanged returns when a look at the stream last showed that the checkpoint that the last Resume or
+// Commit left is still the newest one; the zero time if none did. It is safe for concurrent use.
+func (s *Sink) Unchanged() time.Time {
+	t, l := s.watched.Load(), s.watch.sinks.lastLook(s.topic.Stream.Name)
+	switch {
+	case t == nil || l.session != t.session || l.losses != t.losses || !l.created.Equal(t.created) || t.checkpoint > 0 && t.checkpoint < l.first:
+		return time.Time{}
+	case l.last == t.last:
+		return l.at
+	case l.last < t.last || t.own || !s.watch.subscribed.Load() || time.Now().After(t.until):
+		return time.Time{}
+	}
+	return l.at
 }

@@ -3,38 +3,28 @@ package nats_test
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
-// seenCommits are the calls of a watch.
-type seenCommits struct {
-	commits chan [2]string
-	missed  chan struct{}
-}
-
-func watchCheckpoints(t *testing.T, c *nats.Conn) seenCommits {
+// watchCheckpoints returns the commits that the watch has seen: their topics and writers.
+func watchCheckpoints(t *testing.T, c *nats.Conn) (commits chan [2]string) {
 	t.Helper()
-	s := seenCommits{make(chan [2]string, 100), make(chan struct{}, 100)}
-	c.WatchCheckpoints(t.Context(), func(topic, writer string) { s.commits <- [2]string{topic, writer} }, func() { s.missed <- struct{}{} })
-	return s
-}
-
-// waitUntilWatched waits until the watch works, or does not.
-func waitUntilWatched(t *testing.T, c *nats.Conn, want bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); c.WatchesCheckpoints() != want; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the watch works: %v, want %v", !want, want)
-		}
-	}
+	commits = make(chan [2]string, 100)
+	c.Subscribe(func(topic, writer string) { commits <- [2]string{topic, writer} })
+	return commits
 }
 
 func commitAs(t *testing.T, c *nats.Conn, topic, writer string) {
@@ -52,14 +42,18 @@ func commitAs(t *testing.T, c *nats.Conn, topic, writer string) {
 }
 
 func TestTheWatchSeesCommitsOfAllTopics(t *testing.T) {
-	srv := runServer(t, &server.Options{JetStream: true})
+	dir := t.TempDir()
+	port := freePort(t)
+	srv := runServer(t, &server.Options{JetStream: true, StoreDir: dir, Port: port})
 	idle := connect(t, nats.Config{URL: srv.ClientURL()})
 	seen := watchCheckpoints(t, idle)
-	waitUntilWatched(t, idle, true)
-	for _, topic := range []string{"orders", "shop.customers"} {
+	await := func(topic string) {
+		t.Helper()
+		// The server has the subscription when it has answered.
+		eventually(t, "the server answers", func() bool { return idle.Check(t.Context()) == nil })
 		commitAs(t, connect(t, nats.Config{URL: srv.ClientURL()}), topic, "another copy")
 		select {
-		case got := <-seen.commits:
+		case got := <-seen:
 			if got != [2]string{topic, "another copy"} {
 				t.Errorf("saw %v, want a commit to %s by another copy", got, topic)
 			}
@@ -67,26 +61,303 @@ func TestTheWatchSeesCommitsOfAllTopics(t *testing.T) {
 			t.Fatal("the commit was not seen")
 		}
 	}
+	for _, topic := range []string{"orders", "shop.customers"} {
+		await(topic)
+	}
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	srv = runServer(t, &server.Options{JetStream: true, StoreDir: dir, Port: port})
+	await("orders")
 }
 
-func TestTheWatchIsNotTrustedWithoutPermission(t *testing.T) {
-	srv := runServer(t, &server.Options{JetStream: true, Users: []*server.User{{
-		Username: "bridge", Password: "secret",
-		Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}},
-	}}})
-	refused := &loggedLine{text: "cannot watch the checkpoints", logged: make(chan struct{})}
-	c := connectLogging(t, nats.Config{URL: srv.ClientURL(), Username: "bridge", Password: "secret"}, refused)
-	seen := watchCheckpoints(t, c)
-	refused.await(t)
-	waitUntilWatched(t, c, false)
-	for range 5 { // each takes round trips on the connection of the watch
-		commitAs(t, c, "orders", "this copy")
-		if c.WatchesCheckpoints() {
-			t.Fatal("a watch that the server has refused counts as working")
+// watched is a sink whose stream is looked at, and other copies of its feed.
+type watched struct {
+	*nats.Sink
+	conn  *nats.Conn
+	js    jetstream.JetStream
+	other func() *nats.Sink
+	// neighbour commits to another topic of the stream, if it is shared.
+	neighbour func()
+}
+
+func openWatched(t *testing.T, shared bool, cfg nats.Config, adminURL string) watched {
+	t.Helper()
+	topic := orders()
+	next := topic
+	next.Feed, next.Subject = "next", "shop.next"
+	if shared {
+		topic.Stream, next.Stream = nats.Stream{Name: "shop"}, nats.Stream{Name: "shop"}
+		if _, err := admin(t, adminURL).CreateStream(t.Context(), jetstream.StreamConfig{
+			Name: "shop", Subjects: []string{"shop.>", "_feedbridge.shop.>"}, AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,
+		}); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if len(seen.commits) > 0 {
-		t.Error("a commit was seen")
+	conn := connect(t, cfg)
+	if cfg.Domain == "" {
+		watchCheckpoints(t, conn)
+	}
+	w := watched{Sink: conn.Sink(topic), conn: conn, js: admin(t, adminURL), other: func() *nats.Sink { return connect(t, cfg).Sink(topic) }}
+	w.neighbour = func() {
+		s := connect(t, cfg).Sink(next)
+		cp := resume(t, s)
+		commit(t, s, int(cp.Count), int(cp.Count)+1)
+	}
+	resume(t, w.Sink)
+	commit(t, w.Sink, 0, 2)
+	if shared {
+		w.neighbour()
+	}
+	return w
+}
+
+// confirms reports whether a look at the stream, from now on, confirms the checkpoint.
+func (w watched) confirms(t *testing.T) bool {
+	t.Helper()
+	began := time.Now()
+	w.conn.Look(t.Context())
+	return !w.Unchanged().Before(began)
+}
+
+// A copy that trusted a look which shows another stream than the one that it knows would say that it
+// is caught up as long as it is idle.
+func TestALookConfirmsTheCheckpointOfTheStreamThatItShows(t *testing.T) {
+	t.Parallel()
+	stream := func(w watched) jetstream.Stream {
+		name := "shop_orders"
+		s, err := w.js.Stream(t.Context(), name)
+		if err != nil {
+			if s, err = w.js.Stream(t.Context(), "shop"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return s
+	}
+	for name, test := range map[string]struct {
+		happens func(t *testing.T, w watched)
+		// own and shared report whether the look after that confirms.
+		own, shared bool
+	}{
+		"nothing":         {func(*testing.T, watched) {}, true, true},
+		"a commit of its": {func(t *testing.T, w watched) { commit(t, w.Sink, 2, 4) }, true, true},
+		"a commit of another copy": {func(t *testing.T, w watched) {
+			s := w.other()
+			resume(t, s)
+			commit(t, s, 2, 4)
+		}, false, true}, // there is a hint
+		"deleted": {func(t *testing.T, w watched) {
+			if err := w.js.DeleteStream(t.Context(), stream(w).CachedInfo().Config.Name); err != nil {
+				t.Fatal(err)
+			}
+		}, false, false},
+		"created again, and filled": {func(t *testing.T, w watched) {
+			old := stream(w).CachedInfo().Config
+			if err := w.js.DeleteStream(t.Context(), old.Name); err != nil {
+				t.Fatal(err)
+			}
+			onceRemoved(t, func() error {
+				_, err := w.js.CreateStream(t.Context(), old)
+				return err
+			})
+			s := w.other()
+			resume(t, s)
+			commit(t, s, 0, 2)
+			if old.Name == "shop" {
+				w.neighbour()
+			}
+		}, false, false},
+		"purged": {func(t *testing.T, w watched) {
+			if err := stream(w).Purge(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}, false, false},
+		"its checkpoint deleted": {func(t *testing.T, w watched) {
+			s := stream(w)
+			m, err := s.GetLastMsgForSubject(t.Context(), "_feedbridge.shop.orders")
+			if err == nil {
+				err = s.DeleteMsg(t.Context(), m.Sequence)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}, false, false},
+	} {
+		for _, shared := range []bool{false, true} {
+			want := test.own
+			if shared {
+				want = test.shared
+			}
+			t.Run(fmt.Sprintf("%s, shared %v", name, shared), func(t *testing.T) {
+				t.Parallel()
+				url := runServer(t, &server.Options{JetStream: true}).ClientURL()
+				w := openWatched(t, shared, nats.Config{URL: url}, url)
+				if !w.Unchanged().IsZero() || !w.confirms(t) {
+					t.Fatal("the first look, and nothing before it, should confirm the checkpoint")
+				}
+				test.happens(t, w)
+				if got := w.confirms(t); got != want {
+					t.Errorf("a look confirms the checkpoint: %v, want %v", got, want)
+				}
+				if _, err := w.Resume(t.Context()); err == nil && !w.confirms(t) {
+					t.Error("a look after Resume does not confirm the checkpoint")
+				}
+			})
+		}
+	}
+}
+
+// Over a leaf node the connection survives that a stream goes back to an earlier state.
+func TestALookShowsThatAStreamWasRestored(t *testing.T) {
+	t.Parallel()
+	for name, filled := range map[string]bool{"restored": false, "restored, and filled up to the same sequence": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, leaf := runHub(t)
+			restart := func(while func()) {
+				h.Shutdown()
+				h.WaitForShutdown()
+				while()
+				h.run(t)
+			}
+			w := openWatched(t, false, nats.Config{URL: leaf, Domain: "hub"}, h.ClientURL())
+			var backup string
+			restart(func() { backup = copyOf(t, h.dir) })
+			resumeAgain(t, w.Sink)
+			commit(t, w.Sink, 2, 4)
+			eventually(t, "the look confirms the checkpoint", func() bool { return w.confirms(t) })
+			restart(func() {
+				if err := os.RemoveAll(h.dir); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.CopyFS(h.dir, os.DirFS(backup)); err != nil {
+					t.Fatal(err)
+				}
+			})
+			s := w.other()
+			resumeAgain(t, s)
+			if filled {
+				commit(t, s, 2, 4)
+			}
+			if w.confirms(t) {
+				t.Error("a look confirms a checkpoint that is lost")
+			}
+			resumeAgain(t, w.Sink)
+			if !w.confirms(t) {
+				t.Error("a look after Resume does not confirm the checkpoint")
+			}
+		})
+	}
+}
+
+// A shared stream grows with the commits of others, so only the subscription shows that none was to
+// this topic. It can lose one, and a user may not have it.
+func TestInASharedStreamHintsAreNeeded(t *testing.T) {
+	t.Parallel()
+	for name, refused := range map[string]bool{"hints get lost": false, "the subscription is refused": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			user := &server.User{Username: "bridge", Password: "secret"}
+			if refused {
+				user.Permissions = &server.Permissions{Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}}
+			}
+			url := runServer(t, &server.Options{JetStream: true, Users: []*server.User{user, {Username: "admin", Password: "secret"}}}).ClientURL()
+			w := openWatched(t, true, nats.Config{URL: url, Username: "bridge", Password: "secret"}, strings.Replace(url, "//", "//admin:secret@", 1))
+			eventually(t, "the server has answered to the subscription", func() bool { return w.conn.HasSubscription() != refused })
+			if got := w.confirms(t); got == refused {
+				t.Errorf("a look at a stream that has grown confirms the checkpoint: %v", got)
+			}
+			if !refused {
+				w.ForgetHints()
+				if w.confirms(t) {
+					t.Error("a look at a stream that has grown confirms the checkpoint for ever")
+				}
+			}
+			// At rest it needs no hints.
+			resume(t, w.Sink)
+			w.ForgetHints()
+			if !w.confirms(t) {
+				t.Error("a look at a stream without a new message does not confirm the checkpoint")
+			}
+		})
+	}
+}
+
+// While there is no connection, commits go unseen.
+func TestAReconnectConfirmsNothing(t *testing.T) {
+	t.Parallel()
+	dir, port := t.TempDir(), freePort(t)
+	srv := runServer(t, &server.Options{JetStream: true, StoreDir: dir, Port: port})
+	w := openWatched(t, true, nats.Config{URL: srv.ClientURL()}, srv.ClientURL())
+	if !w.confirms(t) {
+		t.Fatal("a look does not confirm the checkpoint")
+	}
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	if w.confirms(t) {
+		t.Error("a look without a connection confirms the checkpoint")
+	}
+	runServer(t, &server.Options{JetStream: true, StoreDir: dir, Port: port})
+	eventually(t, "the server answers", func() bool { return w.conn.Check(t.Context()) == nil })
+	if w.confirms(t) {
+		t.Error("a look on another connection confirms the checkpoint")
+	}
+	resumeAgain(t, w.Sink)
+	if !w.confirms(t) {
+		t.Error("a look after Resume does not confirm the checkpoint")
+	}
+}
+
+func TestManyStreamsAreLookedAtInTime(t *testing.T) {
+	const n = 10_000
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("stream-%05d", i)
+	}
+	for name, test := range map[string]struct {
+		takes time.Duration
+		every time.Duration // of each stream
+	}{
+		"they answer":        {100 * time.Millisecond, 25 * time.Second},
+		"they do not answer": {10 * time.Second, n / nats.MaxLooks * 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 3*test.every)
+				defer cancel()
+				var mu sync.Mutex
+				looks := map[string]int{}
+				waiting, most, inASecond := 0, 0, map[int64]int{}
+				go nats.VisitAll(ctx, func() []string { return names }, func(_ context.Context, stream string) {
+					mu.Lock()
+					looks[stream]++
+					waiting++
+					most = max(most, waiting)
+					inASecond[time.Now().Unix()]++
+					mu.Unlock()
+					time.Sleep(test.takes)
+					mu.Lock()
+					waiting--
+					mu.Unlock()
+				})
+				<-ctx.Done()
+				time.Sleep(time.Minute)
+				mu.Lock()
+				defer mu.Unlock()
+				for _, stream := range names {
+					if looks[stream] < 2 || looks[stream] > 3 {
+						t.Fatalf("%d looks at %s in %v", looks[stream], stream, 3*test.every)
+					}
+				}
+				if most > nats.MaxLooks {
+					t.Errorf("%d looks wait for an answer", most)
+				}
+				for _, n := range inASecond {
+					if n > 500 {
+						t.Errorf("%d looks in a second", n)
+					}
+				}
+			})
+		})
 	}
 }
 
@@ -121,51 +392,4 @@ func (l *loggedLine) bindContext(ctx context.Context) (context.Context, context.
 		}
 	}()
 	return ctx, cancel
-}
-
-func (l *loggedLine) await(t *testing.T) {
-	t.Helper()
-	select {
-	case <-l.logged:
-	case <-time.After(time.Minute):
-		t.Fatalf("%q was not logged", l.text)
-	}
-}
-
-func TestTheWatchReportsThatCommitsWereMissed(t *testing.T) {
-	dir := t.TempDir()
-	port := freePort(t)
-	srv := runServer(t, &server.Options{JetStream: true, StoreDir: dir, Port: port})
-	c := connect(t, nats.Config{URL: srv.ClientURL()})
-	seen := watchCheckpoints(t, c)
-	waitUntilWatched(t, c, true)
-	srv.Shutdown()
-	srv.WaitForShutdown()
-	waitUntilWatched(t, c, false)
-	runServer(t, &server.Options{JetStream: true, StoreDir: dir, Port: port})
-	select {
-	case <-seen.missed:
-	case <-time.After(time.Minute):
-		t.Fatal("nothing was reported after the reconnect")
-	}
-	waitUntilWatched(t, c, true)
-	commitAs(t, c, "orders", "this copy")
-	select {
-	case <-seen.commits:
-	case <-time.After(time.Minute):
-		t.Fatal("the commit after the reconnect was not seen")
-	}
-}
-
-// The streams of another domain or account are not visible to an ordinary subscriber.
-func TestStreamsElsewhereAreNotWatched(t *testing.T) {
-	srv := runServer(t, &server.Options{JetStream: true, JetStreamDomain: "hub"})
-	for _, cfg := range []nats.Config{{URL: srv.ClientURL(), Domain: "hub"}, {URL: srv.ClientURL(), APIPrefix: "$JS.hub.API"}} {
-		c := connect(t, cfg)
-		watchCheckpoints(t, c)
-		commitAs(t, c, "orders", "this copy")
-		if c.WatchesCheckpoints() {
-			t.Errorf("%+v: a watch counts as working", cfg)
-		}
-	}
 }

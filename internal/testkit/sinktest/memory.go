@@ -369,6 +369,18 @@ func (s *MemorySink) load(cp checkpoint.Checkpoint) {
 	loaded.sequence, loaded.count, loaded.dead, loaded.moved = now.sequence, cp.Count, len(now.dead), cp.Moved
 }
 
+// Unchanged returns the present time if the topic is as the last Resume or Commit left it, like a bus
+// that was looked at just now, and otherwise the zero time.
+func (s *MemorySink) Unchanged() time.Time {
+	m := s.topic
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.known.sequence != m.state.sequence || !bytes.Equal(s.known.checkpoint, m.state.checkpoint) || m.checkEnd() != nil {
+		return time.Time{}
+	}
+	return time.Now()
+}
+
 func cloneEntities(entities []feed.Entity) []feed.Entity {
 	cloned := slices.Clone(entities)
 	for i := range cloned {

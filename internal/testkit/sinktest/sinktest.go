@@ -84,6 +84,7 @@ func TestIn(t *testing.T, in func(t *testing.T, test func(t *testing.T)), open f
 		{"bodies survive", bodies},
 		{"the largest commit is one commit", largest},
 		{"a new sink knows the IDs that the topic holds", idsOfNewSink},
+		{"a new sink knows the ID of an entity that has an empty one, too", idsBesideEmpty},
 		{"a sink learns the IDs that another committed", idsOfOther},
 		{"IDs that were never committed are forgotten", idsForgotten},
 		{"the newest mark of each ID is known to every sink", marks},

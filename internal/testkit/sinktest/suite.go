@@ -302,6 +302,11 @@ func largest(t *testing.T, topic Topic) {
 	s := topic.Open()
 	resume(t, s)
 	commit(t, s, 0, topic.MaxEntities)
+	for _, e := range Entities(topic.MaxEntities-topic.Window, topic.Window) {
+		if s.IDs().Add(e.ID) {
+			t.Fatalf("%s is not held", e.ID)
+		}
+	}
 	commit(t, s, topic.MaxEntities, topic.MaxEntities+1)
 	wantFeed(t, topic, topic.MaxEntities+1)
 	wantCheckpoint(t, resume(t, topic.Open()), At(topic.MaxEntities+1))
@@ -318,6 +323,25 @@ func wantHeld(t *testing.T, s Sink, n int) {
 			t.Fatalf("%s is not held", e.ID)
 		}
 	}
+}
+
+// idsBesideEmpty commits an entity whose first Content-ID is empty, as a page has it, and one whose only
+// one is, as a snapshot without IDs has it.
+func idsBesideEmpty(t *testing.T, topic Topic) {
+	s := topic.Open()
+	resume(t, s)
+	entities := Entities(0, 2)
+	for i := range entities {
+		h := feed.Header{{Name: "content-id"}, {Name: "Content-ID", Value: entities[i].ID}}
+		entities[i].Header = append(h[:2-i:2-i], slices.DeleteFunc(entities[i].Header, func(f feed.Field) bool { return f.Name == "Content-ID" })...)
+	}
+	if err := s.Commit(t.Context(), entities, At(2), nil); err != nil {
+		t.Fatal(err)
+	}
+	wantHeld(t, s, 2)
+	s = topic.Open()
+	resume(t, s)
+	wantHeld(t, s, 2)
 }
 
 func idsOfNewSink(t *testing.T, topic Topic) {

@@ -1,0 +1,75 @@
+package nats_test
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
+	"github.com/feedbridge/feedbridge/sink/nats"
+)
+
+// The account maps the topic's subject, or some of its messages, to another subject of the stream. The
+// server acknowledges the batch.
+func TestSubjectMappingMovesEntities(t *testing.T) {
+	t.Parallel()
+	const n = 500
+	topic := orders().Subject
+	for name, test := range map[string]struct {
+		weight uint8 // of the other subject
+		before int   // entities that are committed before there is a mapping
+		// commits makes the commits that follow, and returns the error of the last one.
+		commits func(t *testing.T, s *nats.Sink) error
+		lasts   bool // Resume returns the error until a person moves the checkpoint
+	}{
+		"all, in the first batch of a session": {100, 0, func(t *testing.T, s *nats.Sink) error {
+			return s.Commit(t.Context(), sinktest.Entities(0, n), sinktest.At(n), nil)
+		}, true},
+		"a part, in the first batch of a session": {27, 0, func(t *testing.T, s *nats.Sink) error {
+			return s.Commit(t.Context(), sinktest.Entities(0, n), sinktest.At(n), nil)
+		}, true},
+		"all, later": {100, 3, func(t *testing.T, s *nats.Sink) error {
+			commit(t, s, 3, n)
+			return s.Commit(t.Context(), sinktest.Entities(n, 1), sinktest.At(n+1), nil)
+		}, false},
+		"all, and a checkpoint without entities follows": {100, 3, func(t *testing.T, s *nats.Sink) error {
+			commit(t, s, 3, n)
+			commit(t, s, n, n)
+			return s.Commit(t.Context(), sinktest.Entities(n, 1), sinktest.At(n+1), nil)
+		}, false},
+		"all, and the process starts again": {100, 3, func(t *testing.T, s *nats.Sink) error {
+			commit(t, s, 3, n)
+			_, err := s.Log().Conn().Sink(orders()).Resume(t.Context())
+			return err
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			running := runServer(t, &server.Options{JetStream: true})
+			config := fitting()
+			config.Subjects = append(config.Subjects, "elsewhere")
+			if _, err := admin(t, running.ClientURL()).CreateStream(t.Context(), config); err != nil {
+				t.Fatal(err)
+			}
+			s := connect(t, nats.Config{URL: running.ClientURL()}).Sink(orders())
+			resume(t, s)
+			if test.before > 0 {
+				commit(t, s, 0, test.before)
+			}
+			account := running.GlobalAccount()
+			if err := account.AddWeightedMappings(topic, server.NewMapDest("elsewhere", test.weight), server.NewMapDest(topic, 100-test.weight)); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{"for shop.orders was stored on the subject elsewhere", "remove the mapping", "'feedbridge checkpoint set orders'"}
+			wantError(t, test.commits(t, s), true, nil, want...)
+			account.RemoveMapping(topic)
+			if test.lasts {
+				_, err := s.Resume(t.Context())
+				wantError(t, err, true, nil, want...)
+			}
+			move(t, s, 0)
+			resume(t, s)
+			commit(t, s, 0, n)
+		})
+	}
+}
