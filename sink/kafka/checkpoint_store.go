@@ -171,7 +171,7 @@ func (s *checkpointStore) isCommitted(ctx context.Context, cp storedCheckpoint) 
 }
 
 // newestOf returns the feed's checkpoint among feeds; that of another feed, if the topic is not
-// shared and has none of this one.
+// shared and has none of this one; or the zero value.
 func (s *checkpointStore) newestOf(feeds checkpoints) storedCheckpoint {
 	last, found := feeds[s.to.Feed]
 	if others := s.otherFeeds(feeds); !found && len(others) > 0 {

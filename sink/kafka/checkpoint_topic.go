@@ -33,7 +33,7 @@ func missingCheckpointTopic(c *client, replication int) newTopic {
 		"segment.bytes=4194304",
 		"min.cleanable.dirty.ratio=0.1",
 		"delete.retention.ms=600000",
-	}}
+	}, true}
 }
 
 // checkpointTopic reads the checkpoint topic, for all sinks of a connection: they would
@@ -338,13 +338,10 @@ func (p *partitionCache) readTo(ctx context.Context, c *client, partition int32,
 		p.addRecord(r)
 		return true, nil
 	})
-	if err != nil {
-		return err
+	if err == nil && seen {
+		err = errReplaced
 	}
-	if seen {
-		return errReplaced
-	}
-	return nil
+	return err
 }
 
 func (p *partitionCache) addRecord(r *kgo.Record) {

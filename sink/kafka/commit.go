@@ -35,7 +35,7 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	}
 	ctx, cancel := s.client.withTimeout(ctx, 3*s.client.cfg.Timeout)
 	defer cancel()
-	s.transactions.claimProducer()
+	s.client.idle.claim(&s.transactions)
 	if err := s.commitTransaction(ctx, entities, cp); err != nil {
 		err = s.explainError(ctx, err)
 		s.transactions.abandon(ctx, err)
@@ -44,7 +44,7 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	s.IDs().Commit(entities)
 	s.ready = true
 	s.recordWatched(s.watched.Load().consumers)
-	s.transactions.parkProducer()
+	s.client.idle.park(&s.transactions) // no transaction is open
 	return nil
 }
 

@@ -23,11 +23,15 @@ type newTopic struct {
 	partitions  int
 	replication int      // 0 for the cluster's default
 	config      []string // each name=value
+	create      bool     // whether the configuration allows to create it
 }
 
 // createTopic creates the topic and waits until its partitions have leaders. It is no error if
 // the topic exists by then.
 func (t newTopic) createTopic(ctx context.Context) (kadm.TopicDetail, error) {
+	if !t.create {
+		return kadm.TopicDetail{}, t.errMissing()
+	}
 	c := t.client
 	ctx, cancel := c.withRequestTimeout(ctx)
 	defer cancel()
@@ -54,6 +58,9 @@ func (t newTopic) createTopic(ctx context.Context) (kadm.TopicDetail, error) {
 
 // mayCreate returns the error that createTopic would return, and creates nothing.
 func (t newTopic) mayCreate(ctx context.Context) error {
+	if !t.create {
+		return t.errMissing()
+	}
 	c := t.client
 	ctx, cancel := c.withRequestTimeout(ctx)
 	defer cancel()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"unicode/utf8"
@@ -50,9 +49,6 @@ func (d *deadLetters) ensureTopic(ctx context.Context) (found kadm.TopicDetail, 
 	}
 	found, err = d.describeTopic(ctx)
 	if err == nil && len(found.Partitions) == 0 {
-		if !d.of.Create {
-			return found, d.missingTopic().errMissing()
-		}
 		found, err = d.missingTopic().createTopic(ctx)
 	}
 	if err != nil {
@@ -82,14 +78,12 @@ func (d *deadLetters) check(ctx context.Context) error {
 	if d == nil {
 		return nil
 	}
-	found, err := d.client.describeTopic(ctx, d.name)
+	found, err := d.describeTopic(ctx)
 	switch {
-	case isMissingTopic(err) && d.of.Create:
-		return d.missingTopic().mayCreate(ctx)
-	case isMissingTopic(err):
-		return d.missingTopic().errMissing()
 	case err != nil:
-		return fmt.Errorf("dead-letter topic %s: %w", d.name, err)
+		return err
+	case len(found.Partitions) == 0:
+		return d.missingTopic().mayCreate(ctx)
 	}
 	return d.checkFit(ctx, found)
 }
@@ -103,7 +97,7 @@ func (d *deadLetters) missingTopic() newTopic {
 			config = append(config, kv)
 		}
 	}
-	return newTopic{d.client, d.name, 1, d.of.Replication, config}
+	return newTopic{d.client, d.name, 1, d.of.Replication, config, d.of.Create}
 }
 
 func (d *deadLetters) checkFit(ctx context.Context, found kadm.TopicDetail) error {
@@ -118,11 +112,7 @@ func (d *deadLetters) checkFit(ctx context.Context, found kadm.TopicDetail) erro
 		return feed.Permanent(fmt.Errorf("dead-letter topic %s is compacted (cleanup.policy=%s), and takes no messages without a key; "+
 			"change its cleanup.policy with kafka-configs.sh", d.name, policy))
 	}
-	limit, err := strconv.ParseInt(config["max.message.bytes"], 10, 64)
-	if err != nil {
-		limit = defaultLimit
-	}
-	d.limit.Store(limit)
+	d.limit.Store(maxMessageBytes(config))
 	return nil
 }
 

@@ -85,31 +85,24 @@ func (l *dedupeLoader) catchUp(ctx context.Context, d kadm.TopicDetail, ends []i
 	if err != nil {
 		return err
 	}
-	ranges := l.topicRanges(starts, ends, dead)
 	if !committed || !l.matchesTopic(d, starts, ends) || !l.followsDead(dead) || !cp.Moved.Equal(l.seen.moved) {
 		// The topic is another one, or has lost messages; or a person has moved the
 		// position, perhaps after deleting some; or the cluster has lost the checkpoint with
 		// which ids was caught up, and so perhaps the messages before it.
 		l.resetIDs(d)
 		l.seen.moved = cp.Moved
-		if err := l.loadNewest(ctx, ranges, cp.Count > 0); err != nil {
-			return err
-		}
+		err = l.loadNewest(ctx, l.topicRanges(starts, ends, dead), cp.Count > 0)
 	} else {
-		for i := range ranges {
-			r := &ranges[i]
-			switch {
-			case r.topic == dead.topic:
-				r.start, r.from = l.seen.dead.ends[0], l.seen.dead.ends[0]
-			case i < len(l.seen.topic.ends): // partitions may have been added
-				r.start, r.from = l.seen.topic.ends[i], l.seen.topic.ends[i]
-			}
+		copy(starts, l.seen.topic.ends) // partitions may have been added
+		if dead.topic != "" {
+			dead.start, dead.from = l.seen.dead.ends[0], l.seen.dead.ends[0]
 		}
-		if _, err := l.loadRanges(ctx, ranges); err != nil {
-			// Some may be loaded already, and would be loaded twice.
-			l.seen.topic.ends = nil
-			return fmt.Errorf("load the IDs of the topic: %w", err)
-		}
+		_, err = l.loadRanges(ctx, l.topicRanges(starts, ends, dead))
+	}
+	if err != nil {
+		// Some may be loaded already, and would be loaded twice.
+		l.seen.topic.ends = nil
+		return fmt.Errorf("load the IDs of the topic: %w", err)
 	}
 	l.noteState(ends, dead, store.newest)
 	return nil
@@ -163,11 +156,9 @@ func (l *dedupeLoader) loadNewest(ctx context.Context, ranges []offsetRange, som
 			complete = complete && r.from == r.start
 		}
 		loaded, err := l.loadRanges(ctx, ranges)
-		if err != nil {
-			l.seen.topic.ends = nil
-			return fmt.Errorf("load the IDs of the topic: %w", err)
-		}
 		switch {
+		case err != nil:
+			return err
 		case complete:
 			return nil
 		case l.ids.Marked():

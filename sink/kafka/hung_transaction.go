@@ -303,7 +303,7 @@ func (h *hungTransaction) continueCure(ctx context.Context) error {
 	// The end of the caller's context must not cancel the second request.
 	ctx, cancel := c.withTimeout(context.WithoutCancel(ctx), 3*c.cfg.Timeout)
 	defer cancel()
-	err := initProducerID(ctx, h.cure.producer)
+	err := c.initProducerID(ctx, h.cure.producer)
 	if err == nil {
 		err = h.cure.endHung(ctx, h.id.name)
 	}

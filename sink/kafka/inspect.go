@@ -38,10 +38,11 @@ func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 			return err
 		}
 		if last.data != nil {
-			if err := s.check.confirmLost(ctx, d, last.topic); err != nil {
+			if _, err := s.check.confirmEnds(ctx, d, last.topic); err != nil {
 				return err
 			}
-			return s.check.confirmLost(ctx, deadTopic, last.dead)
+			_, err := s.check.confirmEnds(ctx, deadTopic, last.dead)
+			return err
 		}
 		ends, err := s.check.waitStable(ctx, d, topicEnds{}, nil)
 		if err != nil {
@@ -67,10 +68,7 @@ func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 // is not shared and has none of this one; or the zero value.
 func (s *Sink) readCheckpoint(ctx context.Context) (storedCheckpoint, error) {
 	feeds, err := s.checkpoints.findCheckpoints(ctx, false, s.client.cfg.Timeout, nil)
-	if isMissingTopic(err) {
-		return storedCheckpoint{}, nil
-	}
-	if err != nil {
+	if err != nil && !isMissingTopic(err) {
 		return storedCheckpoint{}, err
 	}
 	return s.checkpoints.newestOf(feeds), nil
@@ -98,7 +96,7 @@ func (s *Sink) Check(ctx context.Context) error {
 			return err
 		}
 		d, err := c.describeTopic(ctx, s.topic.Name)
-		if isMissingTopic(err) && s.topic.Create {
+		if isMissingTopic(err) {
 			return s.check.missingTopic().mayCreate(ctx)
 		}
 		if err != nil {

@@ -108,9 +108,9 @@ func (s *Sink) overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 // deposed leader answers with lower ones than the replaced checkpoint has, for a while. If they stay
 // lower, the topic has lost messages, which a person accepts by moving the position.
 func (s *Sink) confirmEnds(ctx context.Context, d kadm.TopicDetail, replaced topicEnds) (topicEnds, error) {
-	if err := s.check.confirmLost(ctx, d, replaced); err != nil && !errors.Is(err, checkpoint.ErrLost) {
-		return topicEnds{}, err
+	ends, err := s.check.confirmEnds(ctx, d, replaced)
+	if errors.Is(err, checkpoint.ErrLost) {
+		err = nil
 	}
-	ends, err := s.client.listOffsets(ctx, d.Topic, d.Partitions.Numbers(), endOffset)
 	return topicEnds{idText(d.ID), ends}, err
 }

@@ -117,7 +117,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		return checkpoint.Checkpoint{}, fmt.Errorf("resume: %w", err)
 	}
 	s.hung.dropCure()
-	if !s.transactions.hasProducer() {
+	if !s.client.idle.isOpen(&s.transactions) {
 		// The next commit initializes the id, and this Resume has waited until every transaction
 		// has ended.
 		s.hung.last = nil
@@ -245,14 +245,8 @@ func (s *Sink) explainError(ctx context.Context, err error) error {
 			"--operation DescribeConfigs --topic %s'", strings.Join(topics, " or "), err, cfg.aclCommand(), strings.Join(topics, " --topic ")))
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return feed.Permanent(fmt.Errorf("%w: %w", sink.ErrTooLarge, err))
-	case isMissingTopic(err) && !s.topic.Create:
-		if s.dead != nil && strings.Contains(err.Error(), s.dead.name) {
-			return s.dead.missingTopic().errMissing()
-		}
-		if strings.Contains(err.Error(), cfg.Checkpoints) {
-			return missingCheckpointTopic(s.client, s.topic.Replication).errMissing()
-		}
-		return s.check.missingTopic().errMissing()
+	case isMissingTopic(err) && !s.topic.Create && strings.Contains(err.Error(), cfg.Checkpoints):
+		return missingCheckpointTopic(s.client, s.topic.Replication).errMissing()
 	}
 	return s.client.explainError(ctx, err)
 }

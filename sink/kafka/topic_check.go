@@ -25,9 +25,6 @@ type topicCheck struct {
 	topic  Topic
 }
 
-// defaultLimit is Kafka's default of max.message.bytes.
-const defaultLimit = 1048588
-
 // ensureTopic returns the topic, and its largest batch in bytes. It creates a topic that is
 // missing, if the configuration allows it and mayBeNew is set.
 func (t topicCheck) ensureTopic(ctx context.Context, last storedCheckpoint, mayBeNew bool) (d kadm.TopicDetail, limit int64, err error) {
@@ -40,7 +37,7 @@ func (t topicCheck) ensureTopic(ctx context.Context, last storedCheckpoint, mayB
 		// A new topic would be filled from the checkpoint on, which hides that its messages are
 		// gone.
 		return d, 0, t.errGone()
-	case isMissingTopic(err) && t.topic.Create:
+	case isMissingTopic(err):
 		d, err = t.missingTopic().createTopic(ctx)
 	}
 	if err == nil {
@@ -56,7 +53,7 @@ func (t topicCheck) ensureTopic(ctx context.Context, last storedCheckpoint, mayB
 // missingTopic returns the settings with which the topic is created.
 func (t topicCheck) missingTopic() newTopic {
 	config := append([]string{"retention.ms=-1"}, t.topic.Config...)
-	return newTopic{t.client, t.topic.Name, t.topic.Partitions, t.topic.Replication, config}
+	return newTopic{t.client, t.topic.Name, t.topic.Partitions, t.topic.Replication, config, t.topic.Create}
 }
 
 func (t topicCheck) errGone() error {
@@ -101,10 +98,15 @@ func (t topicCheck) checkFit(ctx context.Context, d kadm.TopicDetail) (limit int
 	if len(wrong) > 0 {
 		return 0, feed.Permanent(errors.New("the topic cannot hold the feed: " + strings.Join(wrong, "; ")))
 	}
+	return maxMessageBytes(config), nil
+}
+
+// maxMessageBytes returns the largest batch that a topic with the configuration takes.
+func maxMessageBytes(config map[string]string) int64 {
 	if n, err := strconv.ParseInt(config["max.message.bytes"], 10, 64); err == nil {
-		return n, nil
+		return n
 	}
-	return defaultLimit, nil
+	return 1048588 // Kafka's default
 }
 
 // checkTopicPermission returns an error if this user may not read and write a topic. Before
@@ -164,7 +166,7 @@ func (t topicCheck) waitStable(ctx context.Context, d kadm.TopicDetail, last top
 		if !errors.Is(err, errHeldBack) {
 			return ends, err
 		}
-		lost := t.checkLost(ctx, d, atLeast)
+		_, lost := t.checkLost(ctx, d, atLeast)
 		switch {
 		case lost == nil:
 			return nil, err
@@ -174,35 +176,36 @@ func (t topicCheck) waitStable(ctx context.Context, d kadm.TopicDetail, last top
 	}
 }
 
-// confirmLost returns the error of checkLost if it persists for lostAfter.
-func (t topicCheck) confirmLost(ctx context.Context, d kadm.TopicDetail, last topicEnds) error {
+// confirmEnds returns the ends of the partitions. The error is that of checkLost if it persists for
+// lostAfter.
+func (t topicCheck) confirmEnds(ctx context.Context, d kadm.TopicDetail, last topicEnds) ([]int64, error) {
 	for began := time.Now(); ; {
-		lost := t.checkLost(ctx, d, last.of(d))
-		if !errors.Is(lost, checkpoint.ErrLost) || time.Since(began) >= lostAfter {
-			return lost
+		ends, err := t.checkLost(ctx, d, last.of(d))
+		if !errors.Is(err, checkpoint.ErrLost) || time.Since(began) >= lostAfter {
+			return ends, err
 		}
 		if err := retry.Sleep(ctx, 200*time.Millisecond); err != nil {
-			return err
+			return nil, err
 		}
 	}
 }
 
-// checkLost returns an error that matches [checkpoint.ErrLost] if a partition of the topic, as
-// the answering broker knows it, does not reach atLeast.
-func (t topicCheck) checkLost(ctx context.Context, d kadm.TopicDetail, atLeast []int64) error {
+// checkLost returns the ends of the partitions, as the answering broker knows them, and an error that
+// matches [checkpoint.ErrLost] if one of them does not reach atLeast.
+func (t topicCheck) checkLost(ctx context.Context, d kadm.TopicDetail, atLeast []int64) ([]int64, error) {
 	ends, err := t.client.listOffsets(ctx, d.Topic, d.Partitions.Numbers(), endOffset)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for p, n := range atLeast {
 		switch {
 		case p >= len(ends):
-			return t.errLost(d.Topic, p, 0, n)
+			return ends, t.errLost(d.Topic, p, 0, n)
 		case ends[p] < n:
-			return t.errLost(d.Topic, p, ends[p], n)
+			return ends, t.errLost(d.Topic, p, ends[p], n)
 		}
 	}
-	return nil
+	return ends, nil
 }
 
 func (t topicCheck) errLost(topic string, partition int, end, want int64) error {

@@ -54,18 +54,18 @@ func (id transactionalID) abortTransaction(ctx context.Context) error {
 		return err
 	}
 	defer id.client.closeProducer(p)
-	ctx, cancel := id.client.withRequestTimeout(ctx)
-	defer cancel()
-	return causeOf(ctx, initProducerID(ctx, p))
+	return id.client.initProducerID(ctx, p)
 }
 
 // initProducerID initializes the transactional id of p. The coordinator answers when the
 // transaction that was open under the id is aborted, or ended as its producer has asked. From
 // then on no other producer can commit with the id.
-func initProducerID(ctx context.Context, p *kgo.Client) error {
+func (c *client) initProducerID(ctx context.Context, p *kgo.Client) error {
+	ctx, cancel := c.withRequestTimeout(ctx)
+	defer cancel()
 	id, _, err := p.ProducerID(ctx)
 	if err != nil {
-		return err
+		return causeOf(ctx, err)
 	}
 	if id < 0 {
 		// kgo continues without one if the brokers do not support the request.

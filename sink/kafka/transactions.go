@@ -52,9 +52,7 @@ func (t *transactions) initialize(ctx context.Context, batch int32) error {
 		return err
 	}
 	t.producer, t.batch, t.connections = p, batch, connections
-	ctx, cancel := t.client.withRequestTimeout(ctx)
-	defer cancel()
-	return causeOf(ctx, initProducerID(ctx, p))
+	return t.client.initProducerID(ctx, p)
 }
 
 // spareEpochs is the number of epochs at the end of a producer id that no transaction is made with.
@@ -127,18 +125,9 @@ func waitForMetadata(ctx context.Context, p *kgo.Client, written kadm.Offsets) e
 
 var errNotConfirmed = errors.New("the cluster has not confirmed in time that the transaction is committed")
 
-// claimProducer takes the producer back for a commit, if it is still open.
-func (t *transactions) claimProducer() { t.client.idle.claim(t) }
-
-// parkProducer lets the producer be closed before the next commit. No transaction is open.
-func (t *transactions) parkProducer() { t.client.idle.park(t) }
-
-// hasProducer reports whether the producer is open, at the moment.
-func (t *transactions) hasProducer() bool { return t.client.idle.isOpen(t) }
-
 // closeProducer closes the producer. The next commit initializes the id again.
 func (t *transactions) closeProducer() {
-	t.claimProducer()
+	t.client.idle.claim(t)
 	if t.producer != nil {
 		t.client.closeProducer(t.producer)
 		t.producer = nil

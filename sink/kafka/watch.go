@@ -145,21 +145,17 @@ const watchRetry = 30 * time.Second
 // on.
 func (w *watch) run(ctx context.Context, committed func(topic, writer string), begun func()) error {
 	topic := w.client.cfg.Checkpoints
-	partitions, err := w.countPartitions(ctx)
+	d, err := w.client.describeTopic(ctx, topic)
 	if err != nil {
 		return err
 	}
-	all := make([]int32, partitions)
-	for i := range all {
-		all[i] = int32(i)
-	}
-	ends, err := w.listEnds(ctx, all)
+	ends, err := w.client.listOffsets(ctx, topic, d.Partitions.Numbers(), stableOffset)
 	if err != nil {
 		return err
 	}
 	offsets := map[int32]kgo.Offset{}
-	for i, p := range all {
-		offsets[p] = kgo.NewOffset().At(ends[i])
+	for p, end := range ends {
+		offsets[int32(p)] = kgo.NewOffset().At(end)
 	}
 	consumer, err := kgo.NewClient(append(slices.Clone(w.client.opts),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: offsets}),
@@ -202,27 +198,13 @@ func (w *watch) run(ctx context.Context, committed func(topic, writer string), b
 		if time.Since(checked) < recheck {
 			continue
 		}
-		now, err := w.countPartitions(ctx)
-		if err != nil {
+		if d, err = w.client.describeTopic(ctx, topic); err != nil {
 			return err
 		}
-		for ; partitions < now; partitions++ {
-			consumer.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: {int32(partitions): kgo.NewOffset().AtStart()}})
+		for p := len(offsets); p < len(d.Partitions); p++ {
+			offsets[int32(p)] = kgo.NewOffset().AtStart()
+			consumer.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: {int32(p): offsets[int32(p)]}})
 		}
 		checked = time.Now()
 	}
-}
-
-func (w *watch) countPartitions(ctx context.Context) (int, error) {
-	ctx, cancel := w.client.withRequestTimeout(ctx)
-	defer cancel()
-	d, err := w.client.describeTopic(ctx, w.client.cfg.Checkpoints)
-	return len(d.Partitions), err
-}
-
-// listEnds returns the offset in each partition that comes after all records.
-func (w *watch) listEnds(ctx context.Context, partitions []int32) ([]int64, error) {
-	ctx, cancel := w.client.withRequestTimeout(ctx)
-	defer cancel()
-	return w.client.listOffsets(ctx, w.client.cfg.Checkpoints, partitions, stableOffset)
 }

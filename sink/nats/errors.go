@@ -95,12 +95,9 @@ func apiError(e *jetstream.APIError, stream string, cfg Config) error {
 	if e.ErrorCode == codeBatchIncomplete {
 		return fmt.Errorf("%w; the server has dropped the batch: its disk is full (see its log), its leader has changed, or it has too many batches at once; it is sent again", err)
 	}
-	if e.ErrorCode == codeStreamNotFound {
-		// The stream was there a moment ago. The retry begins with Resume, whose error has
-		// the cure.
-		return err
-	}
-	if e.Code == http.StatusTooManyRequests || e.Code >= http.StatusInternalServerError {
+	// A stream that is missing was there a moment ago. The retry begins with Resume, whose error has
+	// the cure.
+	if e.ErrorCode == codeStreamNotFound || e.Code == http.StatusTooManyRequests || e.Code >= http.StatusInternalServerError {
 		return err
 	}
 	return feed.Permanent(err)

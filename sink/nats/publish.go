@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -135,6 +136,12 @@ func (p *publisher) sendEntities(id string, first bool, end topicEnd, entities [
 	var header headerMap
 	var fields feed.Header
 	encoder := codec.NewHeaderEncoder(p.topic.Feed)
+	// Each message has room for one condition, and the subject must be new to the batch. So the
+	// first message has that of its own subject, and the second one that of the other subject.
+	conditions := p.topic.entitySubjects()
+	if entities[0].Dead != nil {
+		slices.Reverse(conditions)
+	}
 	for i := range entities {
 		e := &entities[i]
 		msg.Subject, msg.Data = p.topic.Subject, e.Body
@@ -150,18 +157,9 @@ func (p *publisher) sendEntities(id string, first bool, end topicEnd, entities [
 			fields = append(fields[:0], h...)
 		}
 		fields = append(fields, feed.Field{Name: batchID, Value: id}, feed.Field{Name: batchSequence, Value: strconv.Itoa(i + 1)})
-		// Each message has room for one condition, and the subject must be new to the batch. So the
-		// first message has that of its own subject, and the second one that of the other subject.
-		if subjects := p.topic.entitySubjects(); i < len(subjects) {
-			subject := msg.Subject
-			if i == 1 {
-				subject = subjects[0]
-				if entities[0].Dead == nil {
-					subject = subjects[1]
-				}
-			}
-			fields = append(fields, feed.Field{Name: expectedLast, Value: strconv.FormatUint(*end.of(subject, p.topic), 10)},
-				feed.Field{Name: expectedOf, Value: subject})
+		if i < len(conditions) {
+			fields = append(fields, feed.Field{Name: expectedLast, Value: strconv.FormatUint(*end.of(conditions[i], p.topic), 10)},
+				feed.Field{Name: expectedOf, Value: conditions[i]})
 		}
 		if first && e.Dead == nil {
 			fields = append(fields, feed.Field{Name: firstOf, Value: p.topic.Subject})
