@@ -66,11 +66,10 @@ func TestDocumentedPermissionsOfAFleetAreSufficient(t *testing.T) {
 		defer stop()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		topics := fleet.NewTopics([]string{"orders"})
-		joined, left := make(chan fleet.Assignment, 10), make(chan error, 1)
+		joined, left := make(chan fleet.Report, 10), make(chan error, 1)
 		go func() {
-			left <- conn.Fleet(nats.FleetOptions{Name: "feedbridge", Self: "a", Topics: func() *fleet.Topics { return topics }}).
-				Run(ctx, func(a fleet.Assignment) { joined <- a })
+			self := fleet.Self{Name: "a", Value: func() []byte { return []byte("{}") }}
+			left <- conn.Fleet(nats.FleetOptions{Name: "feedbridge"}).Join(ctx, self, func(r fleet.Report) { joined <- r })
 		}()
 		select {
 		case <-joined:

@@ -24,7 +24,7 @@ import (
 func TestMetricsAreDocumented(t *testing.T) {
 	bus := admin.Bus{Name: "main", Kind: "nats", Check: func(context.Context) error { return nil }}
 	shared := admin.NewFleet("feedbridge", "main")
-	shared.Assigned(fleet.Assignment{Self: "a", Members: []string{"a"}, Owner: fleet.Rendezvous([]string{"a"})})
+	shared.Assigned(fleet.Assignment{Self: "a", Members: []string{"a"}, Owner: func(string) string { return "a" }})
 	server := admin.New(admin.Options{Version: "v1", Buses: []admin.Bus{bus}, Fleet: shared, Log: slog.New(slog.DiscardHandler)})
 	f := server.AddFeed(admin.FeedOptions{
 		Name: "orders", Freshness: time.Minute,

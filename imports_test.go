@@ -24,7 +24,7 @@ var layers = map[string][]string{
 	"examples/consumers/go/kafka": {},
 
 	"feed":       {},
-	"fleet":      {},
+	"fleet":      {"feed", "retry"},
 	"message":    {"feed"},
 	"safetext":   {},
 	"retry":      {},
@@ -48,6 +48,7 @@ var layers = map[string][]string{
 
 	"sink":                       {"feed", "checkpoint", "message", "safetext"},
 	"internal/testkit/sinktest":  {"sink", "feed", "checkpoint", "message"},
+	"internal/testkit/fleettest": {"fleet"},
 	"internal/testkit/freeport":  {},
 	"internal/testkit/httpfault": {},
 	"internal/testkit/logbuffer": {},

@@ -108,14 +108,14 @@ func (c *connectionCheck) addResult(r Connection) {
 
 // tryFleet tries whether this copy could join its fleet, if it has one on a bus that works.
 func (c *connectionCheck) tryFleet(ctx context.Context) {
-	m := newMembership(c.cfg, WriterName(), c.opts.Log)
-	if m == nil || c.working[m.cfg.Bus] == nil {
+	f := c.cfg.Fleet
+	if f == nil || c.working[f.Bus] == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	members, err := m.newMember(c.working[m.cfg.Bus].conn, c.cfg).Check(ctx)
-	note := "on bus " + m.cfg.Bus
+	members, err := c.working[f.Bus].conn.openFleet(c.cfg).Check(ctx)
+	note := "on bus " + f.Bus
 	switch {
 	case err != nil:
 	case members == 0:
@@ -125,7 +125,7 @@ func (c *connectionCheck) tryFleet(ctx context.Context) {
 	default:
 		note += fmt.Sprintf(", %d members", members)
 	}
-	c.addResult(newConnection("fleet", m.cfg.Name, note, err))
+	c.addResult(newConnection("fleet", f.Name, note, err))
 }
 
 // tryFeeds tries the feeds, several at a time, and reports them in the order of their names.

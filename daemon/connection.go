@@ -30,8 +30,8 @@ type connection struct {
 	// watch looks at the topics of all sinks until ctx ends, and calls committed with the topic and
 	// the writer of each commit of any copy that is seen.
 	watch func(ctx context.Context, committed func(topic, writer string))
-	// member returns the membership of this copy in a fleet.
-	member func(o fleetOptions) fleetMember
+	// fleet returns the fleet with a name, for feeds with these destinations on the bus.
+	fleet func(name string, feeds []config.To) fleet.Bus
 	// log returns a topic to read.
 	log func(from config.From) serve.Log
 }
@@ -77,14 +77,14 @@ func connectNATS(ctx context.Context, conf nats.Config, log *slog.Logger) (*conn
 		sink: func(name string, f config.Feed) topicSink {
 			return c.Sink(nats.Topic{Feed: name, Subject: f.To.Topic, Window: f.DedupeWindow, DeadLetters: f.DeadLetters(), Stream: *f.To.Stream})
 		},
-		member: func(o fleetOptions) fleetMember {
-			fleet := nats.FleetOptions{Name: o.name, Self: o.self, Replicas: 1, Topics: o.topics}
-			for _, to := range o.feeds {
+		fleet: func(name string, feeds []config.To) fleet.Bus {
+			o := nats.FleetOptions{Name: name, Replicas: 1}
+			for _, to := range feeds {
 				if to.Stream != nil {
-					fleet.Replicas = max(fleet.Replicas, to.Stream.Replicas)
+					o.Replicas = max(o.Replicas, to.Stream.Replicas)
 				}
 			}
-			return c.Fleet(fleet)
+			return c.Fleet(o)
 		},
 		log: func(from config.From) serve.Log { return c.Log(from.Topic, from.Stream) },
 	}, nil
@@ -101,41 +101,15 @@ func connectKafka(ctx context.Context, conf kafka.Config, log *slog.Logger) (*co
 		sink: func(name string, f config.Feed) topicSink {
 			return c.Sink(kafka.Topic{Feed: name, Name: f.To.Topic, Key: f.Key, Window: f.DedupeWindow, DeadLetters: f.DeadLetters(), Options: *f.To.Kafka})
 		},
-		member: func(o fleetOptions) fleetMember {
-			group := kafka.GroupOptions{Fleet: o.name, Self: o.self, Topics: o.topics, Create: len(o.feeds) == 0}
-			for _, to := range o.feeds {
+		fleet: func(name string, feeds []config.To) fleet.Bus {
+			o := kafka.FleetOptions{Name: name, Create: len(feeds) == 0}
+			for _, to := range feeds {
 				if to.Kafka != nil {
-					group.Create, group.Replication = group.Create || to.Kafka.Create, max(group.Replication, to.Kafka.Replication)
+					o.Create, o.Replication = o.Create || to.Kafka.Create, max(o.Replication, to.Kafka.Replication)
 				}
 			}
-			return c.GroupMember(group)
+			return c.Fleet(o)
 		},
 		log: func(from config.From) serve.Log { return c.Log(from.Topic, int32(from.Partition)) },
 	}, nil
-}
-
-// fleetMember is the membership of this copy in a fleet.
-type fleetMember interface {
-	// Run takes part until ctx ends, and then leaves, so that the others need not wait for a
-	// time limit to take over. It calls assigned whenever the assignment has changed, from one
-	// goroutine at a time; the first time when this copy has become a member. assigned returns
-	// when the feeds that this copy owns no longer have ended their commits, or after handOver; the
-	// others may start them earlier, since the fence keeps topics exact. While the bus cannot be reached,
-	// Run keeps trying, and the last assignment remains unless the bus has surely given the feeds
-	// to others. It returns nil after ctx has ended, and otherwise an error that requires action by a
-	// person.
-	Run(ctx context.Context, assigned func(fleet.Assignment)) error
-	// Check returns the number of members, or the error for which this copy could not take part. It
-	// does not take part, and stores and creates nothing. A fleet that has no bucket or group yet has
-	// no members.
-	Check(ctx context.Context) (members int, err error)
-}
-
-// fleetOptions are the parameters of a membership on a bus of any kind.
-type fleetOptions struct {
-	name, self string
-	// feeds are the destinations on the bus. A missing bucket or topic is created like theirs.
-	feeds []config.To
-	// topics returns the topics of all feeds in the configuration.
-	topics func() *fleet.Topics
 }

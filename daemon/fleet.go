@@ -2,26 +2,20 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/feedbridge/feedbridge/admin"
 	"github.com/feedbridge/feedbridge/config"
-	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/fleet"
-	"github.com/feedbridge/feedbridge/retry"
 )
 
 // membership decides which feeds this copy runs. A nil membership means all of them.
 type membership struct {
-	self string
-	cfg  config.Fleet
-	log  *slog.Logger
-	view *admin.Fleet
-	// topics are those of the configured feeds.
-	topics atomic.Pointer[fleet.Topics]
+	cfg    config.Fleet
+	log    *slog.Logger
+	view   *admin.Fleet
+	member *fleet.Member
 	// assignment is the last one; nil before the first. It is guarded by daemon.mu.
 	assignment *fleet.Assignment
 }
@@ -31,15 +25,13 @@ func newMembership(cfg *config.Config, self string, log *slog.Logger) *membershi
 	if cfg.Fleet == nil {
 		return nil
 	}
-	m := &membership{
-		self: self, cfg: *cfg.Fleet, log: log.With("fleet", cfg.Fleet.Name),
-		view: admin.NewFleet(cfg.Fleet.Name, cfg.Fleet.Bus),
-	}
+	log = log.With("fleet", cfg.Fleet.Name)
+	m := &membership{cfg: *cfg.Fleet, log: log, view: admin.NewFleet(cfg.Fleet.Name, cfg.Fleet.Bus), member: fleet.NewMember(self, log)}
 	m.configure(cfg)
 	return m
 }
 
-// configure takes the feeds of a configuration.
+// configure takes the feeds of a configuration. Those that are new are run once they are assigned.
 func (m *membership) configure(cfg *config.Config) {
 	if m == nil {
 		return
@@ -48,7 +40,7 @@ func (m *membership) configure(cfg *config.Config) {
 	for _, f := range cfg.Feeds {
 		topics = append(topics, f.To.Topic)
 	}
-	m.topics.Store(fleet.NewTopics(topics))
+	m.member.SetTopics(topics)
 }
 
 // isOwner reports whether this copy runs a feed. Before the first assignment it runs none.
@@ -64,36 +56,21 @@ func (m *membership) adminFleet() *admin.Fleet {
 	return m.view
 }
 
-// newMember returns the membership on a connection.
-func (m *membership) newMember(c *connection, cfg *config.Config) fleetMember {
-	o := fleetOptions{name: m.cfg.Name, self: m.self, topics: m.topics.Load}
-	for _, f := range cfg.Feeds {
-		if f.To.Bus == m.cfg.Bus {
-			o.feeds = append(o.feeds, f.To)
-		}
-	}
-	return c.member(o)
-}
-
-const (
-	// Waits after errors of the membership double from the first to the second.
-	minFleetRetry = 5 * time.Second
-	maxFleetRetry = time.Minute
-	// fleetLeave limits how long a stop waits until this copy has left the fleet.
-	fleetLeave = 4 * time.Second
-)
+// fleetLeave limits how long a stop waits until this copy has left the fleet.
+const fleetLeave = 4 * time.Second
 
 // joinFleet takes part in the fleet, if there is one, until leave is called, which returns
 // when this copy has left, or after a few seconds.
 func (d *daemon) joinFleet(ctx context.Context) (leave func()) {
-	if d.membership == nil {
+	m := d.membership
+	if m == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		d.takePart(ctx)
+		m.member.Run(ctx, d.openFleet(), d.assign, m.view.Failed)
 	}()
 	return func() {
 		cancel()
@@ -104,36 +81,31 @@ func (d *daemon) joinFleet(ctx context.Context) (leave func()) {
 	}
 }
 
-// takePart takes part in the fleet until ctx ends. A reload may replace the connection.
-func (d *daemon) takePart(ctx context.Context) {
-	m := d.membership
-	backoff := retry.Backoff{Min: minFleetRetry, Max: maxFleetRetry}
-	var member fleetMember
-	var using *connection // of member
-	for ctx.Err() == nil {
-		began := time.Now()
-		conn, err := d.buses.Load().byName[m.cfg.Bus].open(ctx)
-		if err == nil && (member == nil || conn != using) {
-			using = conn
-			member = m.newMember(conn, d.config())
+// openFleet returns a function that returns the fleet on the connection to its bus, which a reload may
+// replace.
+func (d *daemon) openFleet() func(ctx context.Context) (fleet.Bus, error) {
+	var opened fleet.Bus
+	var using *connection
+	name := d.membership.cfg.Bus
+	return func(ctx context.Context) (fleet.Bus, error) {
+		conn, err := d.buses.Load().byName[name].open(ctx)
+		if err == nil && conn != using {
+			opened, using = conn.openFleet(d.config()), conn
 		}
-		if err == nil {
-			err = member.Run(ctx, d.assign)
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		wait := time.Second
-		if errors.Is(err, feed.ErrPermanent) {
-			if time.Since(began) > maxFleetRetry {
-				backoff = retry.Backoff{Min: minFleetRetry, Max: maxFleetRetry}
-			}
-			wait = backoff.Next()
-			m.view.Failed(err)
-			m.log.Error("this copy cannot take part in the fleet", "error", err, "retry_in", wait)
-		}
-		_ = retry.Sleep(ctx, wait)
+		return opened, err
 	}
+}
+
+// openFleet returns the fleet of a configuration. A missing bucket or topic is created like those of the
+// feeds on the bus.
+func (c *connection) openFleet(cfg *config.Config) fleet.Bus {
+	var feeds []config.To
+	for _, f := range cfg.Feeds {
+		if f.To.Bus == cfg.Fleet.Bus {
+			feeds = append(feeds, f.To)
+		}
+	}
+	return c.fleet(cfg.Fleet.Name, feeds)
 }
 
 // config returns the configuration in use.

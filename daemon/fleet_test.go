@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/admin/status"
 	"github.com/feedbridge/feedbridge/fleet"
@@ -125,11 +129,13 @@ func TestCopiesOfAFleetShareTheFeeds(t *testing.T) {
 	}
 }
 
-// mayMove returns how many topics may move between members whose topics change. While only one of
-// them has the new topics, their owners are those of [fleet.Rendezvous].
+// mayMove returns how many topics may move between members whose topics change, one after the other.
 func mayMove(members, before, after []string) (n int) {
-	was, is := fleet.Balance(members, fleet.NewTopics(before)), fleet.Balance(members, fleet.NewTopics(after))
-	meanwhile := fleet.Rendezvous(members)
+	old, replaced := fleet.NewTopics(before), fleet.NewTopics(after)
+	owners := func(first, second *fleet.Topics) func(string) string {
+		return fleet.Balance(map[string]*fleet.Topics{members[0]: first, members[1]: second})
+	}
+	was, meanwhile, is := owners(old, old), owners(replaced, old), owners(replaced, replaced)
 	for _, topic := range after {
 		if was(topic) != meanwhile(topic) || meanwhile(topic) != is(topic) {
 			n++
@@ -165,4 +171,113 @@ func post(t *testing.T, r *reloadable, path string) (code int, body string) {
 		t.Fatal(err)
 	}
 	return resp.StatusCode, string(text)
+}
+
+// Half-done rollouts are normal: two copies whose configurations have no feed in common, and one that
+// was not reloaded. Each feed is run by a copy that has it, and no copy claims that another one runs a
+// feed which that one does not have.
+func TestCopiesWithDifferentFeedsRunAllOfThem(t *testing.T) {
+	t.Parallel()
+	bus, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(bus.Close)
+	_, url := newUpstream(t, 1)
+	start := func(from, to int) *reloadable {
+		env := []string{"FEEDBRIDGE_BUSES_MAIN_NATS_URL=" + bus.URL(), "FEEDBRIDGE_FLEET_NAME=shop", "FEEDBRIDGE_ADMIN_LISTEN=", "FEEDBRIDGE_ADMIN_SOCKET=" + t.TempDir() + "/s"}
+		for n := from; n < to; n++ {
+			env = append(env, fmt.Sprintf("FEEDBRIDGE_FEEDS_F%d_URL=%s", n, url))
+		}
+		return startReloadable(t, env)
+	}
+	copies := []*reloadable{start(0, 10), start(10, 20), start(5, 15)}
+	var problem string
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		runs, claimed := map[string][]string{}, map[string][]string{} // by feed: the copies that run it, and that are said to
+		for _, c := range copies {
+			var s status.Process
+			_, body := c.read(t, "/status")
+			if err := json.Unmarshal([]byte(body), &s); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range s.Feeds {
+				switch f.State {
+				case "idle":
+					runs[f.Feed] = append(runs[f.Feed], s.Writer)
+				case "elsewhere":
+					claimed[f.Feed] = append(claimed[f.Feed], f.Owner)
+				}
+			}
+		}
+		problem = ""
+		for n := range 20 {
+			name := fmt.Sprintf("f%d", n)
+			if len(runs[name]) != 1 {
+				problem += fmt.Sprintf("%s is run by %q; ", name, runs[name])
+			}
+			for _, owner := range claimed[name] {
+				if !slices.Contains(runs[name], owner) {
+					problem += fmt.Sprintf("%s is said to be run by %q; ", name, owner)
+				}
+			}
+		}
+		if problem == "" {
+			return
+		}
+	}
+	t.Error(problem)
+}
+
+// A key that somebody puts into the bucket is no member, even with the value of one: nothing moves.
+func TestAKeyThatAPersonStoresTakesNoFeeds(t *testing.T) {
+	t.Parallel()
+	bus, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(bus.Close)
+	_, url := newUpstream(t, 1)
+	env := []string{"FEEDBRIDGE_BUSES_MAIN_NATS_URL=" + bus.URL(), "FEEDBRIDGE_FLEET_NAME=shop", "FEEDBRIDGE_ADMIN_LISTEN=", "FEEDBRIDGE_ADMIN_SOCKET=" + t.TempDir() + "/s"}
+	for n := range 20 {
+		env = append(env, fmt.Sprintf("FEEDBRIDGE_FEEDS_F%d_URL=%s", n, url))
+	}
+	a := startReloadable(t, env)
+	a.awaitFeed(t, "f7", func(row feedRow) bool { return row.State == "idle" })
+	nc, err := nats.Connect(bus.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.KeyValue(t.Context(), "feedbridge-fleet-shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := kv.Keys(t.Context())
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("the bucket has the keys %q, error %v", keys, err)
+	}
+	own, err := kv.Get(t.Context(), keys[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Put(t.Context(), "stranger", bytes.ReplaceAll(own.Value(), []byte(keys[0]), []byte("stranger"))); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		var s status.Process
+		_, body := a.read(t, "/status")
+		if err := json.Unmarshal([]byte(body), &s); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range s.Feeds {
+			if f.State == "elsewhere" {
+				t.Fatalf("%s is %s", f.Feed, f.Explanation)
+			}
+		}
+	}
 }

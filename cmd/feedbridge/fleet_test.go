@@ -30,8 +30,8 @@ func TestFleetSharesTheFeeds(t *testing.T) {
 			load[c]++
 		}
 		for c, n := range load {
-			if n < manyFeeds/3*8/10 || n > manyFeeds/3*12/10 {
-				t.Errorf("copy %d runs %d of %d feeds, want a third within 20%%", c, n, manyFeeds)
+			if n < manyFeeds/3*8/10 || n > manyFeeds/3*11/10 { // if two have 110%, the third has 80%
+				t.Errorf("copy %d runs %d of %d feeds, want a third, and 10%% more at most", c, n, manyFeeds)
 			}
 		}
 
@@ -151,8 +151,7 @@ func TestFleetCopyThatWasFrozenJoinsAgain(t *testing.T) {
 		}
 		f.grow()
 		after := f.awaitOwners("the copy is a member again")
-		// A consumer group gives the copy other partitions than it had.
-		if _, ok := bus.(*fleetNATS); ok && !maps.Equal(before, after) {
+		if !maps.Equal(before, after) {
 			t.Error("the feeds are not where they were before")
 		}
 		f.checkTopics()

@@ -18,10 +18,9 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// checkpointPartitions is the number of partitions of a checkpoint topic that is created. The copies
-// of a fleet divide them; see docs/scaling.md. 60 can be divided evenly by 2 to 6, 10, 12, 15, 20
-// and 30 copies, and with any number of copies up to 18 none has more than 20% above its share. Each
-// partition costs a broker a few open files, and Kafka has 50 of __consumer_offsets itself.
+// checkpointPartitions is the number of partitions of a checkpoint topic that is created. They spread the
+// checkpoints of many feeds over the brokers, and nothing else depends on their number. Each partition costs
+// a broker a few open files, and Kafka has 50 of __consumer_offsets itself.
 const checkpointPartitions = 60
 
 // missingCheckpointTopic returns the checkpoint topic as it is created. Kafka compacts it except for its newest

@@ -116,8 +116,3 @@ func ConnectVia(t testing.TB, cfg Config, log *slog.Logger, dial func(ctx contex
 
 // CheckpointPartitions is how many partitions a checkpoint topic is created with.
 const CheckpointPartitions = checkpointPartitions
-
-// NewFeedBalancer returns the balancer of a fleet, for the number of feeds in each partition.
-func NewFeedBalancer(topic string, feeds func(partitions int) []int) kgo.GroupBalancer {
-	return feedBalancer{kgo.CooperativeStickyBalancer(), topic, feeds}
-}

@@ -14,7 +14,7 @@ import (
 
 func checkFleet(t *testing.T, cfg kafka.Config, create bool) (int, error) {
 	t.Helper()
-	return connect(t, cfg).GroupMember(kafka.GroupOptions{Fleet: "shop", Self: "checker", Create: create, Replication: 1}).Check(t.Context())
+	return connect(t, cfg).Fleet(kafka.FleetOptions{Name: "shop", Create: create, Replication: 1}).Check(t.Context())
 }
 
 func TestCheckOfAFleetChangesNothing(t *testing.T) {
@@ -30,14 +30,14 @@ func TestCheckOfAFleetChangesNothing(t *testing.T) {
 		if groups, err := adm.ListGroups(t.Context()); err != nil || len(groups) > 0 {
 			t.Errorf("groups %v, error %v", groups.Groups(), err)
 		}
-		a, b := join(t, connect(t, configFor(c)), "a"), join(t, connect(t, configFor(c)), "b")
-		until(t, func() bool { return len(a.assignment().Members) == 2 && len(b.assignment().Members) == 2 })
-		before := len(a.owned())
+		a, b := joinOn(t, connect(t, configFor(c)), "a", silent), joinOn(t, connect(t, configFor(c)), "b", silent)
+		until(t, func() bool { return len(a.Assignment().Members) == 2 && len(b.Assignment().Members) == 2 })
+		before := len(a.Owned())
 		if n, err := checkFleet(t, configFor(c), true); err != nil || n != 2 {
 			t.Errorf("%d members, error %v; want 2", n, err)
 		}
 		groups, err := adm.DescribeGroups(t.Context(), group)
-		if err != nil || groups[group].State != "Stable" || len(groups[group].Members) != 2 || len(a.owned()) != before {
+		if err != nil || groups[group].State != "Stable" || len(groups[group].Members) != 2 || len(a.Owned()) != before {
 			t.Errorf("the group is %+v, error %v", groups[group], err)
 		}
 	})
@@ -70,8 +70,8 @@ func TestCheckOfAFleetFindsWhatRunNeeds(t *testing.T) {
 					other(t, c)
 				} else if test.create {
 					// kfake checks no rights to a group that does not exist; Kafka does.
-					a := join(t, connect(t, root), "a")
-					until(t, func() bool { return len(a.assignment().Members) == 1 })
+					a := joinOn(t, connect(t, root), "a", silent)
+					until(t, func() bool { return len(a.Assignment().Members) == 1 })
 				}
 				cfg.SASL = kafka.SASL{Mechanism: kafka.Plain, Username: "fb", Password: "right"}
 				_, err := checkFleet(t, cfg, test.create)

@@ -3,10 +3,8 @@ package kafka_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,21 +12,16 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/fleet"
+	"github.com/feedbridge/feedbridge/internal/testkit/fleettest"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
 const group = "feedbridge.shop"
-
-// topicNames are the topics of 300 feeds.
-var topicNames = func() (names []string) {
-	for n := range 300 {
-		names = append(names, fmt.Sprintf("shop.feed-%03d", n))
-	}
-	return names
-}()
 
 // virtualCluster is a cluster in a bubble, with a network for each of its clients.
 type virtualCluster struct {
@@ -103,121 +96,55 @@ func (v *virtualCluster) admin(t testing.TB) *kadm.Client {
 	return kadm.NewClient(newClient(t, v.ListenAddrs()))
 }
 
-// fleetCopy is a copy that takes part in a fleet.
-type fleetCopy struct {
-	name  string
-	stop  context.CancelFunc
-	ended chan struct{}
-	err   error // of Run, once it has ended
-	// slow is called whenever the assignment changes.
-	slow func(fleet.Assignment)
-
-	mu  sync.Mutex
-	all []fleet.Assignment
-}
-
-func join(t testing.TB, conn *kafka.Conn, name string, edit ...func(*kafka.GroupOptions, *fleetCopy)) *fleetCopy {
+// joinOn takes part in the fleet shop over a connection.
+func joinOn(t testing.TB, conn *kafka.Conn, name string, log *slog.Logger, edit ...func(*kafka.FleetOptions)) *fleettest.Copy {
 	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	c := &fleetCopy{name: name, stop: stop, ended: make(chan struct{}), slow: func(fleet.Assignment) {}}
-	o := kafka.GroupOptions{Fleet: "shop", Self: name, Topics: func() *fleet.Topics { return fleet.NewTopics(topicNames) }, Create: true, Replication: 1}
+	o := kafka.FleetOptions{Name: "shop", Create: true, Replication: 1}
 	for _, e := range edit {
-		e(&o, c)
+		e(&o)
 	}
-	go func() {
-		defer close(c.ended)
-		c.err = conn.GroupMember(o).Run(ctx, func(a fleet.Assignment) {
-			c.slow(a)
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.all = append(c.all, a)
-		})
-	}()
-	// In a bubble the time stops when the test has ended.
-	t.Cleanup(func() {
-		stop()
-		<-c.ended
-	})
-	return c
+	return fleettest.Join(t, conn.Fleet(o), name, log, fleettest.Topics)
 }
 
-func (v *virtualCluster) join(t testing.TB, name string, edit ...func(*kafka.GroupOptions, *fleetCopy)) (*fleetCopy, *link) {
+func (v *virtualCluster) join(t testing.TB, name string, edit ...func(*kafka.FleetOptions)) (*fleettest.Copy, *link) {
 	t.Helper()
-	l := v.newLink()
-	return join(t, kafka.ConnectVia(t, configFor(v.Cluster), slog.New(slog.NewTextHandler(&v.log, nil)), l.dial), name, edit...), l
+	l, log := v.newLink(), slog.New(slog.NewTextHandler(&v.log, nil))
+	return joinOn(t, kafka.ConnectVia(t, configFor(v.Cluster), log, l.dial), name, log, edit...), l
 }
 
-// assignment is the newest; Owner is nil if there is none yet.
-func (c *fleetCopy) assignment() fleet.Assignment {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.all) == 0 {
-		return fleet.Assignment{}
-	}
-	return c.all[len(c.all)-1]
-}
-
-func (c *fleetCopy) owned() (topics []string) {
-	a := c.assignment()
-	for _, topic := range topicNames {
-		if a.Owner != nil && a.Owns(topic) {
-			topics = append(topics, topic)
-		}
-	}
-	return topics
-}
-
-// wantEnd checks that Run returns nil.
-func (c *fleetCopy) wantEnd(t testing.TB) {
-	t.Helper()
-	c.stop()
-	if <-c.ended; c.err != nil {
-		t.Errorf("%s: %v", c.name, c.err)
-	}
-}
-
-// problem returns why the copies do not agree on an owner among them for each topic, or "".
-func problem(copies []*fleetCopy) string {
-	var names []string
-	for _, c := range copies {
-		names = append(names, c.name)
-	}
-	slices.Sort(names)
-	for _, c := range copies {
-		a := c.assignment()
-		if !slices.Equal(a.Members, names) {
-			return fmt.Sprintf("%s sees the members %q, want %q", c.name, a.Members, names)
-		}
-		for _, topic := range topicNames {
-			if owner := a.Owner(topic); owner != copies[0].assignment().Owner(topic) || !slices.Contains(names, owner) {
-				return fmt.Sprintf("topic %s: %s sees the owner %q, and %s the owner %q", topic, c.name, owner, copies[0].name, copies[0].assignment().Owner(topic))
-			}
-		}
-	}
-	return ""
-}
-
-// within waits until every topic has one owner among the copies, on which all of them agree.
-func within(t testing.TB, limit time.Duration, copies ...*fleetCopy) {
-	t.Helper()
-	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		p := problem(copies)
-		if p == "" {
-			return
-		}
-		if time.Since(began) > limit {
-			t.Fatalf("after %v: %s", limit, p)
-		}
-	}
-}
-
-// joinAll starts three copies that have divided the feeds.
-func (v *virtualCluster) joinAll(t testing.TB) (copies []*fleetCopy, links []*link) {
+// joinAll starts three copies that share the feeds.
+func (v *virtualCluster) joinAll(t testing.TB) (copies []*fleettest.Copy, links []*link) {
 	t.Helper()
 	for _, name := range []string{"a", "b", "c"} {
 		c, l := v.join(t, name)
 		copies, links = append(copies, c), append(links, l)
 	}
-	within(t, 15*time.Second, copies...)
+	fleettest.Within(t, 15*time.Second, copies...)
 	return copies, links
+}
+
+// Connect implements [fleettest.System].
+func (v *virtualCluster) Connect(t testing.TB) (fleet.Bus, func()) {
+	l := v.newLink()
+	conn := kafka.ConnectVia(t, configFor(v.Cluster), silent, l.dial)
+	return conn.Fleet(kafka.FleetOptions{Name: "shop", Create: true, Replication: 1}), func() { l.setCut(true) }
+}
+
+// Store implements [fleettest.System]: another program joins the group.
+func (v *virtualCluster) Store(t testing.TB, name string, value []byte) {
+	newClient(t, v.ListenAddrs(), kgo.ClientID(name), kgo.ConsumerGroup(group), kgo.ConsumeTopics(checkpoints), kgo.Balancers(foreignBalancer{kgo.RangeBalancer(), value}))
+}
+
+// foreignBalancer is that of another program that uses the protocol of a fleet.
+type foreignBalancer struct {
+	kgo.GroupBalancer
+	value []byte
+}
+
+func (foreignBalancer) ProtocolName() string { return "feedbridge" }
+
+func (b foreignBalancer) JoinGroupMetadata([]string, map[string][]int32, int32) []byte {
+	meta := kmsg.NewConsumerMemberMetadata()
+	meta.UserData = b.value
+	return meta.AppendTo(nil)
 }

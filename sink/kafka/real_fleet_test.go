@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/fleettest"
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
 )
 
@@ -14,27 +15,27 @@ import (
 func TestRealFleet(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)
-	start := func(name string) *fleetCopy { return join(t, connect(t, atReal(b.Addr())), name) }
-	await := func(what string, copies ...*fleetCopy) {
+	start := func(name string) *fleettest.Copy { return joinOn(t, connect(t, atReal(b.Addr())), name, silent) }
+	await := func(what string, copies ...*fleettest.Copy) {
 		t.Helper()
 		began := time.Now()
-		within(t, 2*time.Minute, copies...)
+		fleettest.Within(t, 2*time.Minute, copies...)
 		t.Logf("%s: %v", what, time.Since(began).Round(10*time.Millisecond))
 	}
 	a, c, d := start("a"), start("b"), start("c")
 	await("three members start", a, c, d)
 	e := start("d")
 	await("a fourth one joins", a, c, d, e)
-	e.wantEnd(t)
+	e.Leave()
 	await("it stops", a, c, d)
-	before := a.owned()
+	before := a.Owned()
 	b.Kill()
 	if err := b.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(15 * time.Second) // longer than a session
 	await("the broker restarts", a, c, d)
-	if now := a.owned(); len(now) != len(before) {
+	if now := a.Owned(); len(now) != len(before) {
 		t.Errorf("after the restart a copy has %d feeds, had %d", len(now), len(before))
 	}
 }

@@ -174,7 +174,7 @@ func TestRealCheckOfAFleet(t *testing.T) {
 			Brokers: []string{b.SASLAddr()}, Timeout: 30 * time.Second, TransactionTimeout: 2 * time.Minute, Checkpoints: "store-" + user,
 			SASL: kafka.SASL{Mechanism: kafka.ScramSHA512, Username: user, Password: "secret"},
 		}
-		member := connect(t, cfg).GroupMember(kafka.GroupOptions{Fleet: "shop-" + user, Self: "a", Create: true, Replication: 1})
+		member := connect(t, cfg).Fleet(kafka.FleetOptions{Name: "shop-" + user, Create: true, Replication: 1})
 		n, err := member.Check(t.Context())
 		if want == nil {
 			if err != nil || n != 0 {

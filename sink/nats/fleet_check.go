@@ -5,20 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/fleet"
 )
 
-// Check returns the number of members, or the error for which this copy could not join the fleet.
-// It does not join, and stores nothing: permissions to create and to publish are tried with
-// requests that the server refuses for another reason. A missing bucket has no members and is no
-// error, because [Fleet.Run] creates it. ctx bounds the whole check.
+// Check implements [fleet.Bus]. Permissions to create and to publish are tried with requests that the
+// server refuses for another reason. A missing bucket is no error, because [Fleet.Join] creates it. ctx
+// bounds the whole check.
 func (f *Fleet) Check(ctx context.Context) (members int, err error) {
-	err = f.client.runSession(ctx, f.scope(), func(ctx context.Context, _ *session) error {
-		kv, err := f.findBucket(ctx)
+	const self = "feedbridge-check"
+	err = f.client.runSession(ctx, f.scope(self), func(ctx context.Context, _ *session) error {
+		err := f.findBucket(ctx)
 		switch {
 		case errors.Is(err, jetstream.ErrBucketNotFound) && f.client.cfg.apiPrefix() != jetstream.DefaultAPIPrefix:
 			// Without the stream nothing answers a message to another domain or account, whether
@@ -27,41 +29,41 @@ func (f *Fleet) Check(ctx context.Context) (members int, err error) {
 		case errors.Is(err, jetstream.ErrBucketNotFound):
 			err = f.tryCreate(ctx)
 		case err == nil:
-			members, err = f.countMembers(ctx, kv)
+			members, err = f.countMembers(ctx)
 		}
 		if err != nil {
 			return err
 		}
-		return f.tryPublish(ctx)
+		return f.tryPublish(ctx, self)
 	})
 	return members, err
 }
 
 // countMembers returns the number of keys of members. Reading needs the permission to watch.
-func (f *Fleet) countMembers(ctx context.Context, kv jetstream.KeyValue) (n int, err error) {
+func (f *Fleet) countMembers(ctx context.Context) (n int, err error) {
 	ctx, cancel := f.client.withTimeout(ctx)
 	defer cancel()
-	watch, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+	keys, err := f.watchKeys(ctx)
 	if err != nil {
 		return 0, causeOf(ctx, err)
 	}
-	defer func() { _ = watch.Stop() }()
-	for {
+	defer keys.stop()
+	for !keys.listed {
 		select {
-		case entry, ok := <-watch.Updates():
-			switch {
-			case !ok:
-				return 0, errWatchEnded
-			case entry == nil: // all keys were listed
-				return n, nil
-			}
-			if _, ok := decodeMember(entry.Value()); ok {
-				n++
-			}
+		case m := <-keys.messages:
+			keys.take(m, time.Now())
+		case <-keys.ended:
+			return 0, errWatchEnded
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)
 		}
 	}
+	for name, value := range keys.values {
+		if fleet.IsMember(name, value) {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // unusedStream is the name of no stream of feedbridge. Requests that name it where another name is
@@ -93,10 +95,10 @@ func (f *Fleet) tryCreate(ctx context.Context) error {
 	return nil
 }
 
-// tryPublish returns an error if this user may not store the key of this copy. The message is for
+// tryPublish returns an error if this user may not store a key. The message is for
 // another stream than the bucket's, so the server does not store it.
-func (f *Fleet) tryPublish(ctx context.Context) error {
-	m := nats.NewMsg(f.subject())
+func (f *Fleet) tryPublish(ctx context.Context, name string) error {
+	m := nats.NewMsg(f.subject(name))
 	err := f.client.retryRequest(ctx, func(ctx context.Context) error {
 		_, err := f.client.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0), jetstream.WithExpectStream(unusedStream))
 		return err
@@ -111,10 +113,10 @@ func (f *Fleet) tryPublish(ctx context.Context) error {
 	return err
 }
 
-// findBucket returns the bucket, or [jetstream.ErrBucketNotFound], or why it is not fit for a fleet.
-func (f *Fleet) findBucket(ctx context.Context) (kv jetstream.KeyValue, err error) {
-	err = f.client.retryRequest(ctx, func(ctx context.Context) error {
-		kv, err = f.client.js.KeyValue(ctx, f.bucket)
+// findBucket returns [jetstream.ErrBucketNotFound] if there is no bucket, or why it is not fit for a fleet.
+func (f *Fleet) findBucket(ctx context.Context) error {
+	err := f.client.retryRequest(ctx, func(ctx context.Context) error {
+		_, err := f.client.js.KeyValue(ctx, f.bucket)
 		return err
 	})
 	if err == nil {
@@ -123,7 +125,7 @@ func (f *Fleet) findBucket(ctx context.Context) (kv jetstream.KeyValue, err erro
 	if errors.Is(err, jetstream.ErrBadBucket) {
 		err = feed.Permanent(fmt.Errorf("the stream %s is no key-value bucket; give the fleet another name", f.stream()))
 	}
-	return kv, err
+	return err
 }
 
 // checkBucket returns an error unless the keys of the bucket can have time limits of their own.

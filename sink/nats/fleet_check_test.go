@@ -7,7 +7,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/feedbridge/feedbridge/fleet"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
@@ -17,7 +16,7 @@ const fleetBucket = "feedbridge-fleet-shop"
 func checkFleet(t *testing.T, cfg nats.Config) (int, error) {
 	t.Helper()
 	refusal := refusalOf("")
-	member := connectLogging(t, cfg, refusal).Fleet(nats.FleetOptions{Name: "shop", Self: "checker", Topics: func() *fleet.Topics { return fleet.NewTopics(nil) }})
+	member := connectLogging(t, cfg, refusal).Fleet(nats.FleetOptions{Name: "shop"})
 	ctx, cancel := refusal.bindContext(t.Context()) // a refused request gets no answer
 	defer cancel()
 	return member.Check(ctx)

@@ -24,7 +24,7 @@ func TestMembershipSurvivesTheLossOfAServer(t *testing.T) {
 		return err == nil
 	})
 	join := func(name string) *testMember {
-		return joinFleetWith(t, nats.Config{URL: urls, Timeout: 4 * time.Second}, nats.FleetOptions{Self: name, Replicas: 3})
+		return joinFleetWith(t, nats.Config{URL: urls, Timeout: 4 * time.Second}, name, nats.FleetOptions{Replicas: 3})
 	}
 	a, b := join("a"), join("b")
 	a.await(t, "a", "b")
@@ -62,7 +62,7 @@ func TestMembershipSurvivesTheLossOfAServer(t *testing.T) {
 	c.awaitAll(t, []string{"a", "b"}, "a", "b", "c")
 	a.awaitAll(t, []string{"a", "b"}, "a", "b", "c")
 	b.awaitAll(t, []string{"a", "b"}, "a", "b", "c")
-	b.leave()
+	b.Leave()
 	a.awaitAll(t, []string{"a", "c"}, "a", "c")
 }
 
@@ -79,7 +79,7 @@ func TestFleetOverALeafNode(t *testing.T) {
 			if _, err := checkFleet(t, cfg); err != nil {
 				t.Fatal(err)
 			}
-			a, b := joinFleetWith(t, cfg, nats.FleetOptions{Self: "a"}), joinFleetWith(t, cfg, nats.FleetOptions{Self: "b"})
+			a, b := joinFleetWith(t, cfg, "a", nats.FleetOptions{}), joinFleetWith(t, cfg, "b", nats.FleetOptions{})
 			a.await(t, "a", "b")
 			b.await(t, "a", "b")
 			if n, err := checkFleet(t, cfg); err != nil || n != 2 {
@@ -92,13 +92,13 @@ func TestFleetOverALeafNode(t *testing.T) {
 			if keys, err := kv.Keys(t.Context()); err != nil || len(keys) != 2 {
 				t.Errorf("the hub has the keys %v, error %v", keys, err)
 			}
-			b.leave()
+			b.Leave()
 			a.awaitAll(t, []string{"a"}, "a")
-			b = joinFleetWith(t, cfg, nats.FleetOptions{Self: "b"})
+			b = joinFleetWith(t, cfg, "b", nats.FleetOptions{})
 			a.await(t, "a", "b")
 			b.conn.Close() // as if it was killed
 			a.awaitAll(t, []string{"a"}, "a")
-			a.leave()
+			a.Leave()
 		})
 	}
 }
@@ -108,13 +108,13 @@ func TestNothingMovesWhileTheHubRestarts(t *testing.T) {
 	t.Parallel()
 	h, leaf := runHub(t)
 	cfg := nats.Config{URL: leaf, Domain: "hub", Timeout: 2 * time.Second}
-	a, b := joinFleetWith(t, cfg, nats.FleetOptions{Self: "a"}), joinFleetWith(t, cfg, nats.FleetOptions{Self: "b"})
+	a, b := joinFleetWith(t, cfg, "a", nats.FleetOptions{}), joinFleetWith(t, cfg, "b", nats.FleetOptions{})
 	a.await(t, "a", "b")
 	b.await(t, "a", "b")
 	h.Shutdown()
 	h.WaitForShutdown()
 	h.run(t)
-	c := joinFleetWith(t, cfg, nats.FleetOptions{Self: "c"})
+	c := joinFleetWith(t, cfg, "c", nats.FleetOptions{})
 	a.awaitAll(t, []string{"a", "b"}, "a", "b", "c")
 	b.awaitAll(t, []string{"a", "b"}, "a", "b", "c")
 	c.awaitAll(t, nil, "a", "b", "c")

@@ -1,0 +1,112 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// The headers of messages in a bucket.
+const (
+	ttlHeader       = "Nats-TTL"
+	markerHeader    = "Nats-Marker-Reason" // of a message that the server stores when a key has expired
+	operationHeader = "KV-Operation"
+	deleted         = "DEL"
+)
+
+// memberKeys are the keys of a bucket, as a watch shows them. They are for one goroutine.
+type memberKeys struct {
+	prefix string // of subjects
+	// messages are the newest of all keys, and then those that follow. ended is closed when there will
+	// be no more of them.
+	messages chan *nats.Msg
+	ended    chan struct{}
+	// listed is set when all keys that there were at the start are known.
+	listed bool
+	// values are those of the keys that are in the bucket, and nil for one that has no time limit.
+	values map[string][]byte
+	// seen has the times when the keys were stored, as far as this copy has seen it.
+	seen map[string]time.Time
+	// changed is set when values change.
+	changed bool
+	stop    func()
+}
+
+var errWatchEnded = errors.New("the watch has ended")
+
+// watchKeys watches the keys of the bucket until ctx ends or stop is called. It does not use the
+// watch of nats.go, which does not show the headers of messages.
+func (f *Fleet) watchKeys(ctx context.Context) (*memberKeys, error) {
+	js, err := f.client.nc.JetStream(nats.APIPrefix(f.client.cfg.apiPrefix()))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	k := &memberKeys{
+		prefix: f.keyPrefix(), messages: make(chan *nats.Msg, 256), ended: make(chan struct{}),
+		values: map[string][]byte{}, seen: map[string]time.Time{},
+	}
+	sub, err := js.Subscribe(k.prefix+">", func(m *nats.Msg) {
+		select {
+		case k.messages <- m:
+		case <-ctx.Done():
+		}
+	}, nats.BindStream(f.stream()), nats.OrderedConsumer(), nats.DeliverLastPerSubject(), nats.Context(ctx))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	sub.SetClosedHandler(func(string) { close(k.ended) })
+	k.stop = func() {
+		_ = sub.Unsubscribe()
+		cancel()
+	}
+	pending, err := sub.InitialConsumerPending()
+	k.listed = err == nil && pending == 0
+	return k, nil
+}
+
+// take records a message. It returns its key, and the key once more if its member has left.
+func (k *memberKeys) take(m *nats.Msg, now time.Time) (name string, left []string) {
+	name = strings.TrimPrefix(m.Subject, k.prefix)
+	if meta, err := m.Metadata(); err == nil && meta.NumPending == 0 && !k.listed {
+		k.listed, k.changed = true, true
+	}
+	before, known := k.values[name]
+	if operation := m.Header.Get(operationHeader); operation != "" || m.Header.Get(markerHeader) != "" {
+		delete(k.values, name)
+		delete(k.seen, name)
+		k.changed = k.changed || known
+		if operation == deleted {
+			left = []string{name}
+		}
+		return name, left
+	}
+	var value []byte
+	if m.Header.Get(ttlHeader) != "" {
+		value = m.Data
+	}
+	k.values[name], k.seen[name] = value, now
+	k.changed = k.changed || !known || string(before) != string(value)
+	return name, nil
+}
+
+// removeStale removes the keys that were not renewed for fleetStale, and reports whether there are such
+// keys. The bucket does that sooner, unless its stream was purged. Without it the feeds of such a member would
+// never be run. While the watch is late, as the key of this copy shows, it removes none.
+func (k *memberKeys) removeStale(self string, now time.Time) (removed bool) {
+	if now.Sub(k.seen[self]) >= 2*fleetBeat {
+		return false
+	}
+	for name, seen := range k.seen {
+		if now.Sub(seen) > fleetStale {
+			delete(k.values, name)
+			delete(k.seen, name)
+			removed = true
+		}
+	}
+	return removed
+}
