@@ -2,8 +2,10 @@ package admin
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/admin/status"
 	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/fleet"
 )
 
@@ -26,7 +29,8 @@ type Fleet struct {
 	mu sync.Mutex
 	// assignment is the last one; nil before the first.
 	assignment *fleet.Assignment
-	err        error // of the membership; nil if it works, as far as it is known
+	err        error // that requires action by a person; nil if there is none
+	blind      bool  // the members are not known at present, so that the assignment may be old
 }
 
 // NewFleet returns the membership in the fleet with a name, whose members find each other by a
@@ -37,14 +41,18 @@ func NewFleet(name, bus string) *Fleet { return &Fleet{name: name, bus: bus} }
 func (f *Fleet) Assigned(a fleet.Assignment) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.assignment, f.err = &a, nil
+	f.assignment = &a
 }
 
-// Failed records an error of the membership that requires action by a person.
+// Failed records why the members are not known at present, or nil when they are. An error that requires
+// action by a person remains until then.
 func (f *Fleet) Failed(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.err = err
+	f.blind = err != nil
+	if err == nil || errors.Is(err, feed.ErrPermanent) {
+		f.err = err
+	}
 }
 
 // ownerElsewhere returns whether a topic's feed is not run by this copy, and the member that
@@ -62,6 +70,13 @@ func (f *Fleet) ownerElsewhere(topic string) (owner string, elsewhere bool) {
 		return "", false
 	}
 	return f.assignment.Owner(topic), true
+}
+
+// knows reports whether there is an assignment, and whether it may be old.
+func (f *Fleet) knows() (assignment, old bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.assignment != nil, f.blind
 }
 
 // notMember returns why this copy is not a member and thus runs no feeds, "" if it is one.
@@ -85,6 +100,21 @@ func (f *Fleet) notMember() string {
 	return text
 }
 
+// differs returns a note that the members have had different feeds for longer than a rollout takes, "" if
+// they have not.
+func (f *Fleet) differs(now time.Time) string {
+	if f == nil {
+		return ""
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.assignment == nil || !f.assignment.StillDifferent(now) {
+		return ""
+	}
+	return fmt.Sprintf("fleet %s: for %s members have had other feeds than this copy (%s); each feed is run by a member that has it",
+		f.name, status.FormatDuration(now.Sub(f.assignment.DifferentSince)), strings.Join(f.assignment.Different, ", "))
+}
+
 // status returns the fleet as far as this copy knows it, with the number of feeds that each
 // member runs; nil without a fleet.
 func (f *Fleet) status(feeds []*Feed, redact func(string) string) *status.Fleet {
@@ -101,12 +131,13 @@ func (f *Fleet) status(feeds []*Feed, redact func(string) string) *status.Fleet 
 	if a == nil {
 		return s
 	}
+	s.FeedsDifferSince = formatTime(a.DifferentSince)
 	counts := map[string]int{}
-	for _, feed := range feeds {
-		counts[a.Owner(feed.opts.Topic)]++
+	for _, each := range feeds {
+		counts[a.Owner(each.opts.Topic)]++
 	}
 	for _, m := range a.Members {
-		s.Members = append(s.Members, status.Member{Member: m, Self: m == a.Self, Feeds: counts[m]})
+		s.Members = append(s.Members, status.Member{Member: m, Self: m == a.Self, Feeds: counts[m], OtherFeeds: slices.Contains(a.Different, m)})
 	}
 	return s
 }
@@ -135,10 +166,17 @@ func (f *Feed) currentState(r *feedRecord, now time.Time) (bridge.State, time.Ti
 // explainElsewhere returns the sentence about a feed in the state Elsewhere.
 func (f *Feed) explainElsewhere() string {
 	owner, _ := f.fleet.ownerElsewhere(f.opts.Topic)
-	if owner != "" {
+	assigned, old := f.fleet.knows()
+	not := f.redact.Clip(f.fleet.notMember(), longestError)
+	switch {
+	case owner != "" && old:
+		return fmt.Sprintf("run by %s, another member of the fleet, when this copy last saw it", f.redact.Clip(owner, longestName))
+	case owner != "":
 		return fmt.Sprintf("run by %s, another member of the fleet", f.redact.Clip(owner, longestName))
+	case not != "" && assigned:
+		return "not run: no member of the fleet has this feed; " + not
 	}
-	return cmp.Or(f.redact.Clip(f.fleet.notMember(), longestError), "waiting: no member of the fleet runs this feed yet")
+	return cmp.Or(not, "waiting: no member of the fleet runs this feed yet")
 }
 
 var (
@@ -148,6 +186,8 @@ var (
 		"1 if this copy is a member of its fleet, 0 if not. Absent without a fleet.", []string{"fleet"}, nil)
 	fleetFeeds = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "fleet_feeds"),
 		"Feeds that the fleet has assigned to this copy. The sum over all copies is the number of feeds. Absent without a fleet.", []string{"fleet"}, nil)
+	fleetOtherFeeds = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "fleet_members_with_other_feeds"),
+		"Members whose feeds are not those of this copy, as in a rollout. Absent without a fleet.", []string{"fleet"}, nil)
 )
 
 // collect sends the metrics of the fleet, if there is one.
@@ -156,8 +196,11 @@ func (f *Fleet) collect(feeds []*Feed, out chan<- prometheus.Metric) {
 		return
 	}
 	s := f.status(feeds, func(text string) string { return text })
-	own, isMember := 0, false
+	own, other, isMember := 0, 0, false
 	for _, m := range s.Members {
+		if m.OtherFeeds {
+			other++
+		}
 		if m.Self {
 			own, isMember = m.Feeds, s.Error == ""
 		}
@@ -165,4 +208,5 @@ func (f *Fleet) collect(feeds []*Feed, out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(fleetMembers, prometheus.GaugeValue, float64(len(s.Members)), f.name)
 	out <- prometheus.MustNewConstMetric(fleetMember, prometheus.GaugeValue, oneIf(isMember), f.name)
 	out <- prometheus.MustNewConstMetric(fleetFeeds, prometheus.GaugeValue, float64(own), f.name)
+	out <- prometheus.MustNewConstMetric(fleetOtherFeeds, prometheus.GaugeValue, float64(other), f.name)
 }

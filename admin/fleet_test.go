@@ -94,7 +94,7 @@ func TestPageShowsTheFleet(t *testing.T) {
 			}
 		}
 		page("Fleet shop", "This copy has not joined yet.")
-		shop.Failed(errors.New("the bucket is <gone>"))
+		shop.Failed(feed.Permanent(errors.New("the bucket is <gone>")))
 		page("the bucket is &lt;gone&gt;")
 		shop.Assigned(shared("a", "b"))
 		runs(feeds["orders"])
@@ -108,8 +108,9 @@ func TestACopyThatIsNoMemberIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, shop, _ := newFleetServer()
 		wantReasons(t, s, "fleet shop: this copy is not a member, and runs no feeds")
-		shop.Failed(errors.New("no permission"))
+		shop.Failed(feed.Permanent(errors.New("no permission")))
 		wantReasons(t, s, "fleet shop: this copy is not a member, and runs no feeds: no permission")
+		shop.Failed(nil)
 		shop.Assigned(fleet.Assignment{Self: "a", Members: []string{"b"}, Owner: func(string) string { return "b" }})
 		wantReasons(t, s, "fleet shop: this copy is not a member, and runs no feeds")
 		if p, _ := readStatus(t, s); p.Fleet.Error != "" || len(p.Fleet.Members) != 1 || p.Fleet.Members[0].Self || p.Fleet.Members[0].Feeds != 3 {
@@ -146,15 +147,87 @@ func TestAMemberThatFailsIsNotReadyUntilItTakesPartAgain(t *testing.T) {
 		shop.Assigned(shared("a", "b"))
 		runs(feeds["orders"])
 		wantReasons(t, s)
-		shop.Failed(errors.New("no permission"))
+		shop.Failed(feed.Permanent(errors.New("no permission")))
 		wantReasons(t, s, "fleet shop: this copy cannot take part, and keeps the feeds that it had: no permission")
 		counts(t, s, "feedbridge_fleet_member", "feedbridge_fleet_member{fleet=\"shop\"} 0\n")
 		counts(t, s, "feedbridge_fleet_feeds", "feedbridge_fleet_feeds{fleet=\"shop\"} 1\n")
 		if p, _ := readStatus(t, s); p.Fleet.Error != "no permission" {
 			t.Errorf("the error is %q", p.Fleet.Error)
 		}
-		shop.Assigned(shared("a", "b"))
+		shop.Assigned(shared("a", "b", "c")) // decided before
+		shop.Failed(errors.New("no answer")) // in between
+		wantReasons(t, s, "fleet shop: this copy cannot take part, and keeps the feeds that it had: no permission")
+		shop.Failed(nil)
 		wantReasons(t, s)
 		counts(t, s, "feedbridge_fleet_member", "feedbridge_fleet_member{fleet=\"shop\"} 1\n")
+	})
+}
+
+// Members with different feeds are shown at once, and after a minute by /readyz, too, which stays ready: a
+// rollout must be able to go on.
+func TestMembersWithDifferentFeedsAreShown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, shop, feeds := newFleetServer()
+		notes := func() (notes []string) {
+			t.Helper()
+			var answer struct{ Notes []string }
+			_, body := get(t, s, "/readyz")
+			if err := json.Unmarshal([]byte(body), &answer); err != nil {
+				t.Fatal(err)
+			}
+			return answer.Notes
+		}
+		a := shared("a", "b", "c")
+		a.Different, a.DifferentSince = []string{"b"}, time.Now()
+		shop.Assigned(a)
+		runs(feeds["orders"])
+		p, _ := readStatus(t, s)
+		if f := p.Fleet; f.FeedsDifferSince == nil || !f.FeedsDifferSince.Equal(time.Now()) || f.Members[0].OtherFeeds || !f.Members[1].OtherFeeds || f.Members[2].OtherFeeds {
+			t.Errorf("the fleet is %+v", f)
+		}
+		counts(t, s, "feedbridge_fleet_members_with_other_feeds", "feedbridge_fleet_members_with_other_feeds{fleet=\"shop\"} 1\n")
+		if _, body := get(t, s, "/"); !strings.Contains(body, "has other feeds than this copy") {
+			t.Error("the page does not show it")
+		}
+		if n := notes(); len(n) > 0 {
+			t.Errorf("notes: %q", n)
+		}
+		time.Sleep(fleet.Rollout)
+		runs(feeds["orders"])
+		if n := notes(); len(n) != 1 || n[0] != "fleet shop: for 1m members have had other feeds than this copy (b); each feed is run by a member that has it" {
+			t.Errorf("notes: %q", n)
+		}
+		wantReasons(t, s)
+	})
+}
+
+// "run by" names only a member that is known to run the feed.
+func TestExplanationsOfFeedsElsewhere(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, shop, _ := newFleetServer()
+		want := func(parcels, invoices string) {
+			t.Helper()
+			p, _ := readStatus(t, s)
+			got := map[string]string{}
+			for _, f := range p.Feeds {
+				got[f.Feed] = f.Explanation
+			}
+			if got["parcels"] != parcels || got["invoices"] != invoices {
+				t.Errorf("explanations: %q", got)
+			}
+		}
+		const no = "fleet shop: this copy is not a member, and runs no feeds"
+		want(no, no)
+		shop.Assigned(shared("a", "b"))
+		want("run by b, another member of the fleet", "waiting: no member of the fleet runs this feed yet")
+		shop.Failed(errors.New("no answer"))
+		want("run by b, another member of the fleet, when this copy last saw it", "waiting: no member of the fleet runs this feed yet")
+		shop.Failed(nil)
+		shop.Assigned(shared("b"))
+		want("run by b, another member of the fleet", "not run: no member of the fleet has this feed; "+no)
+		shop.Failed(feed.Permanent(errors.New("no permission")))
+		want("run by b, another member of the fleet, when this copy last saw it", "not run: no member of the fleet has this feed; "+no+": no permission")
 	})
 }

@@ -11,10 +11,13 @@ import (
 
 // readiness is the answer of /readyz: whether the process is ready, and the reason for each feed and bus.
 type readiness struct {
-	Ready   bool            `json:"ready"`
-	Reasons []string        `json:"reasons"`
-	Feeds   []feedReadiness `json:"feeds"`
-	Buses   []busStatus     `json:"buses"`
+	Ready   bool     `json:"ready"`
+	Reasons []string `json:"reasons"`
+	// Notes are about the fleet, and make no difference to Ready: otherwise a rollout that
+	// waits for ready copies would never end.
+	Notes []string        `json:"notes"`
+	Feeds []feedReadiness `json:"feeds"`
+	Buses []busStatus     `json:"buses"`
 }
 
 // feedReadiness is the part of the answer about one feed.
@@ -43,7 +46,7 @@ func (p *probeHandler) serveHealth(w http.ResponseWriter, req *http.Request) {
 
 // serveReady answers /readyz: with 200 if the process is ready, and with 503 if it is not.
 func (p *probeHandler) serveReady(w http.ResponseWriter, req *http.Request) {
-	answer := readiness{Reasons: []string{}, Feeds: []feedReadiness{}, Buses: checkBuses(req.Context(), p.allBuses(), p.redact)}
+	answer := readiness{Reasons: []string{}, Notes: []string{}, Feeds: []feedReadiness{}, Buses: checkBuses(req.Context(), p.allBuses(), p.redact)}
 	now := time.Now()
 	for _, f := range p.allFeeds() {
 		r := f.copyRecord()
@@ -61,6 +64,9 @@ func (p *probeHandler) serveReady(w http.ResponseWriter, req *http.Request) {
 	}
 	if reason := p.fleet.notMember(); reason != "" {
 		answer.Reasons = append(answer.Reasons, reason)
+	}
+	if note := p.fleet.differs(now); note != "" {
+		answer.Notes = append(answer.Notes, note)
 	}
 	answer.Ready = len(answer.Reasons) == 0
 	status := http.StatusOK

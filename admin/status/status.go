@@ -38,6 +38,8 @@ type Fleet struct {
 	Bus string `json:"bus"`
 	// Members are sorted by name. There are none before this copy has joined.
 	Members []Member `json:"members"`
+	// FeedsDifferSince is since when members have different feeds; null if all have the same.
+	FeedsDifferSince *time.Time `json:"feeds_differ_since"`
 	// Error is why this copy cannot take part.
 	Error string `json:"error,omitempty"`
 }
@@ -48,6 +50,8 @@ type Member struct {
 	Self   bool   `json:"self"` // it is the copy that answers
 	// Feeds counts the feeds that it runs, of those that the copy that answers has.
 	Feeds int `json:"feeds"`
+	// OtherFeeds is set if its feeds are not those of the copy that answers.
+	OtherFeeds bool `json:"other_feeds,omitempty"`
 }
 
 // Bus is a bus that feeds are copied to, or that topics are served from.

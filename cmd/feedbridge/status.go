@@ -249,6 +249,9 @@ func printFleet(p *printer, f *status.Fleet) {
 		if m.Self {
 			feeds += " (this copy)"
 		}
+		if m.OtherFeeds {
+			feeds += ", has other feeds than this copy"
+		}
 		p.printLine("  %s: %s", m.Member, feeds)
 	}
 	if f.Error != "" {

@@ -64,10 +64,10 @@ func TestFewReasonsArePrinted(t *testing.T) {
 // is none of them.
 func TestFleetIsPrinted(t *testing.T) {
 	t.Parallel()
-	fleet := &status.Fleet{Fleet: "shop", Bus: "main", Error: "no right to the bucket", Members: []status.Member{{Member: "host-1", Self: true, Feeds: 1}, {Member: "host-2", Feeds: 2}}}
+	fleet := &status.Fleet{Fleet: "shop", Bus: "main", Error: "no right to the bucket", Members: []status.Member{{Member: "host-1", Self: true, Feeds: 1}, {Member: "host-2", Feeds: 2, OtherFeeds: true}}}
 	var b strings.Builder
 	printFleet(&printer{w: &b}, fleet)
-	want := "\nfleet shop on bus main: 2 members\n  host-1: 1 feed (this copy)\n  host-2: 2 feeds\n  this copy cannot take part: no right to the bucket\n"
+	want := "\nfleet shop on bus main: 2 members\n  host-1: 1 feed (this copy)\n  host-2: 2 feeds, has other feeds than this copy\n  this copy cannot take part: no right to the bucket\n"
 	if got := b.String(); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
