@@ -107,7 +107,7 @@ func useTopic(t *testing.T, authorization string, timeout, patience time.Duratio
 	for _, step := range []func() error{
 		func() error { return conn.Check(t.Context()) },
 		func() error { _, err := first.Resume(t.Context()); return err },
-		func() error { return first.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil) },
+		func() error { return first.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)) },
 		func() error { _, err := second.Resume(t.Context()); return err },
 		func() error { return second.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))) },
 		func() error { return conn.Check(t.Context()) },

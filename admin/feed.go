@@ -42,6 +42,9 @@ type FeedOptions struct {
 	// has come, as a part of a sentence; "" if there is none. It may be called at any time, and
 	// may be nil.
 	DescribeSearch func(checkpoint.Checkpoint) string
+	// CommitsBy returns how the bus stores the commits, "" if it is not known. It may be called at any
+	// time, and may be nil.
+	CommitsBy func() string
 }
 
 // Feed watches the bridge of one feed. It is a [bridge.Observer].

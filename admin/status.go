@@ -118,6 +118,9 @@ func (f *Feed) feedStatus(now time.Time) status.Feed {
 	if !cp.At.IsZero() {
 		row.LastCommit = &status.Commit{At: formatTime(cp.At), Writer: cp.Writer}
 	}
+	if f.opts.CommitsBy != nil {
+		row.CommitsBy = f.opts.CommitsBy()
+	}
 	if r.status.Confirmed != nil {
 		row.ConfirmedAt = formatTime(r.status.Confirmed())
 	}

@@ -69,7 +69,7 @@ func (s *topic) Resume(context.Context) (checkpoint.Checkpoint, error) {
 	return s.cp, nil
 }
 
-func (s *topic) Commit(_ context.Context, _ []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
+func (s *topic) Commit(_ context.Context, _ []feed.Entity, cp checkpoint.Checkpoint) error {
 	time.Sleep(5 * time.Second)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -107,9 +107,9 @@ func (c *countingSink) Resume(ctx context.Context) (checkpoint.Checkpoint, error
 	return c.Sink.Resume(ctx)
 }
 
-func (c *countingSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
+func (c *countingSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	c.commits = append(c.commits, len(entities))
-	return c.Sink.Commit(ctx, entities, cp, nil)
+	return c.Sink.Commit(ctx, entities, cp)
 }
 
 func TestAnIdleCopyCommitsNothing(t *testing.T) {
@@ -201,9 +201,9 @@ type tallySink struct {
 	commits atomic.Int64
 }
 
-func (s *tallySink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
+func (s *tallySink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	s.commits.Add(1)
-	return s.Sink.Commit(ctx, entities, cp, nil)
+	return s.Sink.Commit(ctx, entities, cp)
 }
 
 // slowSink takes its time to commit.
@@ -213,14 +213,14 @@ type slowSink struct {
 	takes time.Duration
 }
 
-func (s *slowSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
+func (s *slowSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	select {
 	case s.begun <- struct{}{}:
 	default:
 	}
 	select {
 	case <-time.After(s.takes):
-		return s.Sink.Commit(ctx, entities, cp, nil)
+		return s.Sink.Commit(ctx, entities, cp)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -61,9 +61,9 @@ type holdingSink struct {
 	held  *held
 }
 
-func (s *holdingSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
+func (s *holdingSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	time.Sleep(s.takes)
-	err := s.Sink.Commit(ctx, entities, cp, nil)
+	err := s.Sink.Commit(ctx, entities, cp)
 	s.held.add(-len(entities))
 	return err
 }

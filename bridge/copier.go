@@ -51,7 +51,7 @@ func (c *copier) copyAll(ctx context.Context) (caughtUp bool, fresh time.Duratio
 		if err != nil {
 			return false, 0, err
 		}
-		if err := c.commitBatch(ctx, batch, p.peekEntities); err != nil {
+		if err := c.commitBatch(ctx, batch); err != nil {
 			return false, 0, err
 		}
 		p.release()
@@ -66,8 +66,8 @@ func (c *copier) copyAll(ctx context.Context) (caughtUp bool, fresh time.Duratio
 }
 
 // commitBatch commits the batch, unless it has no entities and its cursor need not be
-// stored. next returns the entities of the next batch, or nil.
-func (c *copier) commitBatch(ctx context.Context, batch feed.Batch, next func() []feed.Entity) error {
+// stored.
+func (c *copier) commitBatch(ctx context.Context, batch feed.Batch) error {
 	last := c.known.last
 	if !c.known.needsCommit(batch) {
 		// If the process dies here, the next poll is made without the newest validators.
@@ -88,9 +88,9 @@ func (c *copier) commitBatch(ctx context.Context, batch feed.Batch, next func() 
 	}
 	// A stop of the process does not cancel the commit: see the package comment. The sink
 	// bounds its time. If the process dies here, either all of the batch is published and
-	// cp is stored, or nothing is.
+	// cp is stored, or cp is not, and the next Resume knows what is published of the batch.
 	c.start.beginCommit()
-	if err := c.sink.Commit(context.WithoutCancel(ctx), batch.Entities, cp, next); err != nil {
+	if err := c.sink.Commit(context.WithoutCancel(ctx), batch.Entities, cp); err != nil {
 		return &sinkError{err, false}
 	}
 	c.start.end()

@@ -51,7 +51,7 @@ func (s *listSink) Resume(context.Context) (checkpoint.Checkpoint, error) {
 	return s.list.newest, nil
 }
 
-func (s *listSink) Commit(_ context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
+func (s *listSink) Commit(_ context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	s.list.mu.Lock()
 	defer s.list.mu.Unlock()
 	if s.seen != s.list.commits {

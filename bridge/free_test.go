@@ -51,7 +51,7 @@ func (*freeing) Release() {}
 
 func (f *freeing) Resume(context.Context) (checkpoint.Checkpoint, error) { return f.newest, nil }
 
-func (f *freeing) Commit(_ context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
+func (f *freeing) Commit(_ context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	time.Sleep(time.Second) // meanwhile the next batches are read
 	f.commits++
 	if f.commits == f.failAt {

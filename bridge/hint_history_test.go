@@ -84,9 +84,9 @@ type hintedSink struct {
 	hint      func(before bool, writer string)
 }
 
-func (s *hintedSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
+func (s *hintedSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	s.hint(true, cp.Writer)
-	err := s.Sink.Commit(ctx, entities, cp, next)
+	err := s.Sink.Commit(ctx, entities, cp)
 	if err == nil {
 		s.hint(false, cp.Writer)
 	}

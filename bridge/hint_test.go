@@ -116,7 +116,7 @@ func TestAnIdleCopyNoticesWhatHappensToItsTopic(t *testing.T) {
 				if _, err := other.Resume(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if err := other.Commit(t.Context(), entities(0, 1), checkpoint.Checkpoint{Feed: b.Feed, Source: "test", Cursor: cursorAt(1), Count: 1}, nil); err != nil {
+				if err := other.Commit(t.Context(), entities(0, 1), checkpoint.Checkpoint{Feed: b.Feed, Source: "test", Cursor: cursorAt(1), Count: 1}); err != nil {
 					t.Fatal(err)
 				}
 				restore := topic.Backup()
@@ -217,7 +217,7 @@ func TestACommitOfAnotherCopyCausesNoPoll(t *testing.T) {
 			t.Fatal(err)
 		}
 		cp.Cursor, cp.Count, cp.Writer = cursorAt(4), cp.Count+1, "another copy"
-		if err := other.Commit(t.Context(), entities(3, 4), cp, nil); err != nil {
+		if err := other.Commit(t.Context(), entities(3, 4), cp); err != nil {
 			t.Fatal(err)
 		}
 		b.Hint("another copy")
@@ -296,7 +296,7 @@ func TestAHintDoesNotEndStandby(t *testing.T) {
 						_, err := other.Resume(ctx)
 						if err == nil {
 							cp := checkpoint.Checkpoint{Feed: b.Feed, Source: "test", Cursor: cursorAt(1), Count: 1, Writer: "another copy"}
-							err = other.Commit(ctx, entities(0, 1), cp, nil)
+							err = other.Commit(ctx, entities(0, 1), cp)
 						}
 						if err != nil {
 							t.Error(err)

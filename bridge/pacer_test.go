@@ -309,9 +309,9 @@ type countedCommits struct {
 	commit func()
 }
 
-func (s countedCommits) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
+func (s countedCommits) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	s.commit()
-	return s.Sink.Commit(ctx, entities, cp, next)
+	return s.Sink.Commit(ctx, entities, cp)
 }
 
 // startCommitting starts feeds that have one entity each, whose commit takes a while. It returns the

@@ -30,12 +30,12 @@ func (s *panickingSink) Resume(ctx context.Context) (checkpoint.Checkpoint, erro
 	return s.Sink.Resume(ctx)
 }
 
-func (s *panickingSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
+func (s *panickingSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	if s.commits > 0 {
 		s.commits--
 		panic("commit is broken")
 	}
-	return s.Sink.Commit(ctx, entities, cp, nil)
+	return s.Sink.Commit(ctx, entities, cp)
 }
 
 // A panic halts the feed that it happens in. The others go on, and so does this one

@@ -57,7 +57,7 @@ func commitPause(ctx context.Context, sink Sink, cp checkpoint.Checkpoint, name,
 	if pause {
 		cp.Paused = now
 	}
-	if err := sink.Commit(context.WithoutCancel(ctx), nil, cp, nil); err != nil {
+	if err := sink.Commit(context.WithoutCancel(ctx), nil, cp); err != nil {
 		if !errors.Is(err, checkpoint.ErrConflict) && !errors.Is(err, feed.ErrPermanent) {
 			err = fmt.Errorf("%w; it is not known whether this was stored: look with 'feedbridge status %s'", err, name)
 		}

@@ -241,9 +241,9 @@ func TestPauseOfABusyCopy(t *testing.T) {
 // busySink takes 20ms for each commit.
 type busySink struct{ bridge.Sink }
 
-func (s *busySink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
+func (s *busySink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	time.Sleep(20 * time.Millisecond)
-	return s.Sink.Commit(ctx, entities, cp, next)
+	return s.Sink.Commit(ctx, entities, cp)
 }
 
 func TestPauseBeforeTheFirstEntity(t *testing.T) {

@@ -46,8 +46,7 @@ type prefetcher struct {
 	held  int             // number of batches that are being read, queued or being committed
 	taken readahead.Grant // the budget of these batches
 
-	// Owned by the caller of nextBatch, peekEntities and release.
-	joined *joined // the next batch, if peekEntities has assembled it already
+	// Owned by the caller of nextBatch and release.
 	// spare is the slice of a joined batch that was committed.
 	spare   []feed.Entity
 	current joined // the batch that nextBatch returned last
@@ -250,24 +249,14 @@ func (p *prefetcher) enqueue(batch feed.Batch, err error, reserved int64, taken 
 // fit into the limits. The caller releases it before it calls nextBatch again, which it does
 // not after a batch without More.
 func (p *prefetcher) nextBatch(ctx context.Context) (feed.Batch, error) {
-	for p.joined == nil && !p.assemble() {
+	for !p.assemble() {
 		select {
 		case <-p.arrived:
 		case <-ctx.Done():
 			return feed.Batch{}, ctx.Err()
 		}
 	}
-	p.current, p.joined = *p.joined, nil
 	return p.current.batch, p.current.err
-}
-
-// peekEntities returns the entities of the batch that nextBatch will return, or nil if it has
-// not been read yet.
-func (p *prefetcher) peekEntities() []feed.Entity {
-	if p.joined == nil && !p.assemble() {
-		return nil
-	}
-	return p.joined.batch.Entities
 }
 
 // release returns the budget and the memory of the batch that nextBatch returned last, after it
@@ -291,7 +280,7 @@ func (p *prefetcher) release() {
 	signal(p.freed)
 }
 
-// assemble joins the next batches of the queue, and reports whether there was any.
+// assemble makes the next batches of the queue the current one, and reports whether there was any.
 func (p *prefetcher) assemble() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -310,14 +299,14 @@ func (p *prefetcher) assemble() bool {
 		}
 	}
 	parts := p.queue[:n]
-	p.joined = &joined{err: parts[0].err, parts: n}
+	p.current = joined{err: parts[0].err, parts: n}
 	p.joinBatches(parts)
 	for _, r := range parts {
 		if r.batch.Free != nil {
-			p.joined.free = append(p.joined.free, r.batch.Free)
+			p.current.free = append(p.current.free, r.batch.Free)
 		}
-		p.joined.taken.Bytes += r.taken.Bytes
-		p.joined.taken.Alone = p.joined.taken.Alone || r.taken.Alone
+		p.current.taken.Bytes += r.taken.Bytes
+		p.current.taken.Alone = p.current.taken.Alone || r.taken.Alone
 	}
 	p.queue = slices.Delete(p.queue, 0, n) // which clears the rest, so that the joined batches can be freed
 	return true
@@ -329,11 +318,11 @@ func (p *prefetcher) fitsCommit(entities, size int) bool {
 	return int64(size) <= p.most/2 && (p.limits.Entities == 0 || entities <= p.limits.Entities) && (p.limits.Bytes == 0 || size <= p.limits.Bytes)
 }
 
-// joinBatches sets the batch of p.joined to consecutive batches, joined to one.
+// joinBatches sets the batch of p.current to consecutive batches, joined to one.
 func (p *prefetcher) joinBatches(parts []result) {
 	all := parts[len(parts)-1].batch
 	if len(parts) == 1 {
-		p.joined.batch = all
+		p.current.batch = all
 		return
 	}
 	// The slices belong to the source, so do not append to them.
@@ -349,7 +338,7 @@ func (p *prefetcher) joinBatches(parts []result) {
 			all.Newest = b.Newest
 		}
 	}
-	p.joined.batch, p.joined.own, p.spare = all, true, nil
+	p.current.batch, p.current.own, p.spare = all, true, nil
 }
 
 // stop ends the reading, waits until it has ended, and returns all budget.

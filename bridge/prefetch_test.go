@@ -62,58 +62,6 @@ func TestBatchesAtHandAreCommittedTogetherWithinTheLimits(t *testing.T) {
 	})
 }
 
-// stagingSink delays a commit, and records the entities that were announced for the next one.
-type stagingSink struct {
-	bridge.Sink
-	announced []feed.Entity
-	commits   int
-	ahead     int // commits of the announced entities
-	t         *testing.T
-}
-
-func (s *stagingSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
-	s.commits++
-	if len(s.announced) > 0 {
-		s.ahead++
-		if len(entities) != len(s.announced) || &entities[0] != &s.announced[0] {
-			s.t.Errorf("a commit of %d entities, and %d others were announced", len(entities), len(s.announced))
-		}
-	}
-	time.Sleep(time.Second)
-	s.announced = next()
-	return s.Sink.Commit(ctx, entities, cp, nil)
-}
-
-func TestTheNextCommitIsAnnounced(t *testing.T) {
-	for name, test := range map[string]struct {
-		limits    bridge.Limits
-		readAhead int
-	}{
-		"commits are limited by entities":        {bridge.Limits{Entities: 30}, 1 << 20},
-		"commits are limited by what is read":    {bridge.Limits{}, 100},
-		"commits are limited by bytes and ahead": {bridge.Limits{Bytes: 100}, 100},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var topic sinktest.Memory
-				sink := &stagingSink{Sink: topic.Open(sinktest.Faults{}), t: t}
-				b := newBridge(upTo(100), sink)
-				b.Limits, b.ReadAhead = test.limits, test.readAhead
-				stop := start(t, b)
-				time.Sleep(time.Minute)
-				stop()
-				if got := len(topic.Entities()); got != 100 {
-					t.Errorf("the topic has %d entities, want 100", got)
-				}
-				// The first commit has the first batch, and nothing was announced before it.
-				if sink.ahead != sink.commits-1 || sink.commits > 6 {
-					t.Errorf("%d of %d commits were announced", sink.ahead, sink.commits)
-				}
-			})
-		})
-	}
-}
-
 func TestWhatCameBeforeAnErrorIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var topic sinktest.Memory

@@ -38,8 +38,8 @@ type committing struct {
 	committed func(n int)
 }
 
-func (c committing) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
-	err := c.Sink.Commit(ctx, entities, cp, nil)
+func (c committing) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+	err := c.Sink.Commit(ctx, entities, cp)
 	c.committed(len(entities))
 	return err
 }

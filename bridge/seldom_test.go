@@ -66,7 +66,7 @@ func TestAPositionThatWasMovedIsTakenUpBeforeTheNextCommit(t *testing.T) {
 				t.Fatal(err)
 			}
 			cp.Cursor, cp.Moved = cursorAt(0), time.Now()
-			if err := person.Commit(t.Context(), nil, cp, nil); err != nil {
+			if err := person.Commit(t.Context(), nil, cp); err != nil {
 				t.Fatal(err)
 			}
 			length.Store(6)

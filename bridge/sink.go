@@ -17,21 +17,18 @@ type Sink interface {
 	// [checkpoint.ErrMissing]. After any error of Commit, Resume makes the Sink usable
 	// again.
 	Resume(ctx context.Context) (checkpoint.Checkpoint, error)
-	// Commit appends entities in order and stores cp, all or nothing, and returns when
-	// the bus has made them durable. It fails with [checkpoint.ErrConflict] if another
+	// Commit appends entities in order and stores cp behind them, and returns when the bus has
+	// made them durable. cp is never stored without them. A beginning of them may be stored
+	// without cp after an error, or if the process dies: then it is known after Resume, as IDs and
+	// in the checkpoint's count, and refuses the Commit of a Sink that has not resumed since. It fails with [checkpoint.ErrConflict] if another
 	// Sink has committed since the last Resume or Commit of this one. After any error it
 	// is unknown whether the commit took place, or still will, and the caller must call
 	// Resume before it commits again. Once the next Commit has succeeded, an earlier one
 	// can no longer take place.
 	//
-	// While it waits for the bus, Commit may call next, at most once and not after it has
-	// returned, and send the entities that next returns to the bus ahead of their commit.
-	// They become part of the topic only with that commit. If it has other entities, or is
-	// never made, they are dropped. next may be nil, or return none.
-	//
 	// After a Commit that succeeded, the Sink must not use its entities any more, nor
 	// anything that shares memory with them: their source reads other entities into it.
-	Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error
+	Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error
 }
 
 // Limits are the limits of joined batches. Zero means no limit.

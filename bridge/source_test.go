@@ -50,7 +50,7 @@ func TestTheSourceIsOpenedForTheCheckpoint(t *testing.T) {
 			t.Fatalf("the checkpoint is %+v, %v", cp, err)
 		}
 		cp.Cursor = nil
-		if err := person.Commit(t.Context(), nil, cp, nil); err != nil {
+		if err := person.Commit(t.Context(), nil, cp); err != nil {
 			t.Fatal(err)
 		}
 		kind, asked = "letters", []string{"not the first"}
@@ -76,7 +76,7 @@ func TestATopicOfAnotherFeedIsLeftAlone(t *testing.T) {
 				if _, err := other.Resume(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if err := other.Commit(t.Context(), nil, cp, nil); err != nil {
+				if err := other.Commit(t.Context(), nil, cp); err != nil {
 					t.Fatal(err)
 				}
 				seen := &diary{}

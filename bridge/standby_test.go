@@ -72,7 +72,7 @@ func TestAnIdleCopyTakesUpACheckpointThatWasMoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		cp.Cursor = cursorAt(3)
-		if err := person.Commit(t.Context(), nil, cp, nil); err != nil {
+		if err := person.Commit(t.Context(), nil, cp); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -112,7 +112,7 @@ func TestAPositionThatWasMovedIsTakenUpHoweverLongTheWait(t *testing.T) {
 					t.Fatal(err)
 				}
 				cp.Cursor, cp.Moved = cursorAt(4), time.Now()
-				if err := person.Commit(t.Context(), nil, cp, nil); err != nil {
+				if err := person.Commit(t.Context(), nil, cp); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Minute)

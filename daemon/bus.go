@@ -143,8 +143,8 @@ type busSink struct {
 	// stopping is closed when the feed is to stop. A commit that has not begun then is given up.
 	stopping <-chan struct{}
 	topicSink
-	// unchanged is that of the open sink, for other goroutines than that of the feed.
-	unchanged atomic.Pointer[func() time.Time]
+	// opened is the open sink, for other goroutines than that of the feed.
+	opened atomic.Pointer[topicSink]
 }
 
 // maxInFlight limits how many feeds resume, and how many commit, at the same time over the
@@ -181,13 +181,13 @@ func acquire(ctx context.Context, inFlight chan struct{}, stopping <-chan struct
 // Commit commits to the topic. At most maxInFlight sinks of a bus commit at a time. ctx does not end
 // when the feed is to stop, because the commit in flight has to finish; one that waits for its place
 // does not. Otherwise a stop or a reload would take minutes while the bus does not answer.
-func (s *busSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
+func (s *busSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	release, err := acquire(ctx, s.bus.committing, s.stopping)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return s.topicSink.Commit(ctx, entities, cp, next)
+	return s.topicSink.Commit(ctx, entities, cp)
 }
 
 // Resume opens the sink if it is not open yet. At most maxInFlight sinks of a bus resume at a time.
@@ -204,18 +204,25 @@ func (s *busSink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		}
 		s.bus.watchOnce(ctx, conn)
 		s.topicSink = conn.sink(s.name, *s.feed)
-		unchanged := s.topicSink.Unchanged
-		s.unchanged.Store(&unchanged)
+		s.opened.Store(&s.topicSink)
 	}
 	return s.topicSink.Resume(ctx)
 }
 
 // Unchanged is that of [bridge.Bridge]. It is the zero time before the sink is open.
 func (s *busSink) Unchanged() time.Time {
-	if unchanged := s.unchanged.Load(); unchanged != nil {
-		return (*unchanged)()
+	if opened := s.opened.Load(); opened != nil {
+		return (*opened).Unchanged()
 	}
 	return time.Time{}
+}
+
+// CommitsBy is that of [topicSink]. It is empty before the sink is open.
+func (s *busSink) CommitsBy() string {
+	if opened := s.opened.Load(); opened != nil {
+		return (*opened).CommitsBy()
+	}
+	return ""
 }
 
 // Close closes the sink if it is open.

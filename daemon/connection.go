@@ -46,6 +46,9 @@ type topicSink interface {
 	Check(ctx context.Context) error
 	// Unchanged is that of [bridge.Bridge].
 	Unchanged() time.Time
+	// CommitsBy returns the name that the status gives to the way of the commits, "" if it is not
+	// known yet. It is safe for concurrent use.
+	CommitsBy() string
 	// Close frees the sink's share of the connection, after the last commit.
 	Close()
 	// RetentionLimits returns the settings by which messages of the topic are deleted in time.

@@ -33,7 +33,7 @@ func (s brokenSink) Resume(context.Context) (checkpoint.Checkpoint, error) {
 	return checkpoint.Checkpoint{}, nil
 }
 
-func (s brokenSink) Commit(context.Context, []feed.Entity, checkpoint.Checkpoint, func() []feed.Entity) error {
+func (s brokenSink) Commit(context.Context, []feed.Entity, checkpoint.Checkpoint) error {
 	return nil
 }
 

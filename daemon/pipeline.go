@@ -55,7 +55,7 @@ func (p *pipelines) newBridge(name string, f *config.Feed, snk *busSink) *bridge
 	log := p.opts.Log.With("feed", name)
 	share := p.reading.budget.Share()
 	sources := &feedSources{feed: f}
-	observer := p.addObserver(name, f, sources)
+	observer := p.addObserver(name, f, sources, snk.CommitsBy)
 	all := observers{observer, p.failures.newObserver(name, *f)}
 	if p.opts.Observer != nil {
 		all = append(all, p.opts.Observer)
@@ -93,18 +93,19 @@ func (p *pipelines) newBridge(name string, f *config.Feed, snk *busSink) *bridge
 }
 
 // addObserver returns the observer of a feed that the admin server shows.
-func (p *pipelines) addObserver(name string, f *config.Feed, sources *feedSources) *admin.Feed {
+func (p *pipelines) addObserver(name string, f *config.Feed, sources *feedSources, commitsBy func() string) *admin.Feed {
 	return p.adm.AddFeed(admin.FeedOptions{
 		Name: name, URL: p.redact.URL(f.Source.URL), Format: string(f.Format),
 		Bus: f.To.Bus, Topic: f.To.Topic,
 		Every: f.Every, Freshness: f.Freshness,
 		Describe: sources.describe, CountLacking: sources.countLacking, DescribeSearch: sources.describeSearch,
+		CommitsBy: commitsBy,
 	})
 }
 
 // showFeed makes the admin server show a feed that this copy does not run.
 func (p *pipelines) showFeed(name string, f config.Feed) {
-	p.addObserver(name, &f, &feedSources{feed: &f})
+	p.addObserver(name, &f, &feedSources{feed: &f}, nil)
 }
 
 // feedSources are the sources of a feed, from the first time on that all of its files could be

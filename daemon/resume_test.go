@@ -56,7 +56,7 @@ func TestAtMost64FeedsOfABusResumeAtATime(t *testing.T) {
 	})
 }
 
-func (s slowTopic) Commit(ctx context.Context, _ []feed.Entity, _ checkpoint.Checkpoint, _ func() []feed.Entity) error {
+func (s slowTopic) Commit(ctx context.Context, _ []feed.Entity, _ checkpoint.Checkpoint) error {
 	_, err := s.Resume(ctx)
 	return err
 }
@@ -68,7 +68,7 @@ func TestAtMost64FeedsOfABusCommitAtATime(t *testing.T) {
 		done := make(chan error)
 		for range 1000 {
 			go func() {
-				done <- (&busSink{bus: b, topicSink: slowTopic{nil, time.Second, &now, &most}}).Commit(t.Context(), nil, checkpoint.Checkpoint{}, nil)
+				done <- (&busSink{bus: b, topicSink: slowTopic{nil, time.Second, &now, &most}}).Commit(t.Context(), nil, checkpoint.Checkpoint{})
 			}()
 		}
 		for range 1000 {

@@ -38,8 +38,8 @@ func (m memoryTopic) Resume(ctx context.Context) (checkpoint.Checkpoint, error) 
 	return m.memory.Resume(ctx)
 }
 
-func (m memoryTopic) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
-	return m.memory.Commit(ctx, entities, cp, next)
+func (m memoryTopic) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+	return m.memory.Commit(ctx, entities, cp)
 }
 
 // While a bus does not answer, a thousand commits would take their turns for more than a minute. A feed

@@ -161,7 +161,7 @@ func TestTombstonesOfKafka(t *testing.T) {
 		}
 		for i, e := range []feed.Entity{{Op: feed.Put, Body: []byte(`{"id":"a"}`)}, {Op: feed.Put, Body: []byte(`{"id":"b"}`)}, {Op: feed.Delete, Body: []byte(`{"id":"a"}`)}} {
 			e.ID, e.Modified = fmt.Sprintf("%d@x", i), later(i)
-			if err := sink.Commit(t.Context(), []feed.Entity{e}, checkpoint.Checkpoint{Feed: "orders", Cursor: feed.Cursor(e.ID)}, nil); err != nil {
+			if err := sink.Commit(t.Context(), []feed.Entity{e}, checkpoint.Checkpoint{Feed: "orders", Cursor: feed.Cursor(e.ID)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -254,7 +254,7 @@ func stateOfTombstones(t *testing.T, snapshotKey, topicKey kafka.Key, versions b
 		}
 		e.Modified = later(i)
 		e.Header = feed.Header{{Name: "Content-ID", Value: e.ID}}
-		if err := sink.Commit(t.Context(), []feed.Entity{e}, checkpoint.Checkpoint{Feed: "orders", Cursor: feed.Cursor(fmt.Sprint(i))}, nil); err != nil {
+		if err := sink.Commit(t.Context(), []feed.Entity{e}, checkpoint.Checkpoint{Feed: "orders", Cursor: feed.Cursor(fmt.Sprint(i))}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -70,7 +70,7 @@ func TestTopicOfNATS(t *testing.T) {
 	want := ""
 	for n := range 6 {
 		cp := checkpoint.Checkpoint{Feed: "orders", Source: "datareplication", Cursor: feed.Cursor(fmt.Sprint(n))}
-		if err := sink.Commit(t.Context(), entities(n*20, n*20+20), cp, nil); err != nil {
+		if err := sink.Commit(t.Context(), entities(n*20, n*20+20), cp); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 20 {
@@ -195,7 +195,7 @@ func TestPagesThatNATSHasLostStayGone(t *testing.T) {
 					n++
 				}
 				cp := checkpoint.Checkpoint{Feed: "orders", Source: "datareplication", Cursor: feed.Cursor(fmt.Sprint(n))}
-				if err := sink.Commit(t.Context(), list, cp, nil); err != nil {
+				if err := sink.Commit(t.Context(), list, cp); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -281,7 +281,7 @@ func TestLatestBehindCommitsWithoutEntities(t *testing.T) {
 	cp := checkpoint.Checkpoint{Feed: "orders", Source: "datareplication"}
 	for n := range 201 {
 		cp.Cursor = feed.Cursor(fmt.Sprint(n))
-		if err := sink.Commit(t.Context(), list, cp, nil); err != nil {
+		if err := sink.Commit(t.Context(), list, cp); err != nil {
 			t.Fatal(err)
 		}
 		cp.Count, list = entities, nil

@@ -160,7 +160,7 @@ type tracedSink struct {
 }
 
 // Commit implements [bridge.Sink].
-func (s *tracedSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
+func (s *tracedSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	f := s.feed
 	parent, links := f.takePolls(cp.Cursor)
 	ctx = oteltrace.ContextWithSpanContext(ctx, parent)
@@ -173,7 +173,7 @@ func (s *tracedSink) Commit(ctx context.Context, entities []feed.Entity, cp chec
 			bytesKey.Int(feed.Batch{Entities: entities}.Size()), countKey.Int64(int64(cp.Count)), //nolint:gosec // no topic has so many
 		)
 	}
-	err := s.Sink.Commit(ctx, entities, cp, next)
+	err := s.Sink.Commit(ctx, entities, cp)
 	if err != nil {
 		f.tracer.fail(ctx, span, err, errorClass(err))
 	}

@@ -39,7 +39,7 @@ func (*topic) Resume(context.Context) (checkpoint.Checkpoint, error) {
 	return checkpoint.Checkpoint{}, nil
 }
 
-func (s *topic) Commit(context.Context, []feed.Entity, checkpoint.Checkpoint, func() []feed.Entity) error {
+func (s *topic) Commit(context.Context, []feed.Entity, checkpoint.Checkpoint) error {
 	s.commits++
 	return nil
 }
@@ -71,7 +71,7 @@ func copyFeed(t *testing.T, tracer *trace.Tracer, n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := snk.Commit(t.Context(), b.Entities, checkpoint.Checkpoint{Cursor: b.Cursor}, nil); err != nil {
+		if err := snk.Commit(t.Context(), b.Entities, checkpoint.Checkpoint{Cursor: b.Cursor}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -99,6 +99,9 @@ type Feed struct {
 	LastCommit        *Commit    `json:"last_commit"`
 	// ConfirmedAt is when the bus last confirmed that the newest checkpoint is the one of LastCommit.
 	ConfirmedAt *time.Time `json:"confirmed_at"`
+	// CommitsBy is how the bus stores the commits of this process: "fast_ingest", "atomic_batches" or
+	// "transactions"; empty if that is not known yet.
+	CommitsBy   string     `json:"commits_by"`
 	LastError   *Error     `json:"last_error"`
 	NextAttempt *time.Time `json:"next_attempt"` // null while one is under way
 	Paused      *time.Time `json:"paused"`       // since when, for all copies

@@ -59,7 +59,7 @@ func TestCheckpointIsMovedWhileTheFeedIsPublished(t *testing.T) {
 				t.Fatal(err)
 			}
 			publish := func(from, to int) {
-				if err := daemon.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to), nil); err != nil {
+				if err := daemon.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to)); err != nil {
 					t.Error(err)
 				}
 			}

@@ -160,7 +160,7 @@ func (p *topic) publish(entities ...feed.Entity) {
 	p.t.Helper()
 	p.count += uint64(len(entities))
 	cp := checkpoint.Checkpoint{Feed: "orders", Source: "datareplication", Cursor: feed.Cursor("cursor"), Count: p.count, At: time.Now(), Writer: "test"}
-	if err := p.sink.Commit(p.t.Context(), entities, cp, nil); err != nil {
+	if err := p.sink.Commit(p.t.Context(), entities, cp); err != nil {
 		p.t.Fatal(err)
 	}
 }

@@ -81,7 +81,7 @@ func life(t *testing.T, random *rand.Rand, cfg kafka.Config, topic kafka.Topic, 
 		n, _ := strconv.Atoi(string(cp.Cursor))
 		for err == nil && n < total {
 			to := min(total, n+1+random.IntN(20))
-			err = s.Commit(t.Context(), sinktest.Entities(n, to-n), sinktest.At(to), nil)
+			err = s.Commit(t.Context(), sinktest.Entities(n, to-n), sinktest.At(to))
 			n = to
 		}
 		if err == nil {

@@ -130,7 +130,7 @@ func resume(t testing.TB, s *kafka.Sink) checkpoint.Checkpoint {
 
 func commit(t testing.TB, s *kafka.Sink, from, to int) {
 	t.Helper()
-	if err := s.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to), nil); err != nil {
+	if err := s.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to)); err != nil {
 		t.Fatal(err)
 	}
 }

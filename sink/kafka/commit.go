@@ -22,7 +22,7 @@ const (
 
 // Commit appends entities and stores cp in one transaction. It takes at most
 // three times the configured timeout. It sends nothing ahead of its commit, and ignores next.
-func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
+func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	// After an error from here on, it is unknown whether the commit took place until Resume has
 	// read the topic.
 	ready := s.ready

@@ -54,10 +54,10 @@ func TestConfirmedCommitIsGoneAndAnotherCopyHasGoneOn(t *testing.T) {
 				commit(t, s, 2, 6)
 				resume(t, other)
 				// Other entities than those that are gone, as the feed has them by now.
-				if err := other.Commit(t.Context(), sinktest.Entities(100, to-2), sinktest.At(to), nil); err != nil {
+				if err := other.Commit(t.Context(), sinktest.Entities(100, to-2), sinktest.At(to)); err != nil {
 					t.Fatal(err)
 				}
-				wantError(t, s.Commit(t.Context(), sinktest.Entities(6, 1), sinktest.At(7), nil), false, checkpoint.ErrConflict)
+				wantError(t, s.Commit(t.Context(), sinktest.Entities(6, 1), sinktest.At(7)), false, checkpoint.ErrConflict)
 				if cp := resume(t, s); cp.Count != uint64(to) {
 					t.Errorf("checkpoint %+v, want that of the other copy", cp)
 				}

@@ -40,7 +40,7 @@ func TestCommitAsksWhetherTheLastOneIsEnded(t *testing.T) {
 		}
 		// If the outcome is unknown, it does not begin.
 		silence := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeProducers}, Err: kerr.NotLeaderForPartition, Count: -1})
-		wantError(t, s.Commit(t.Context(), sinktest.Entities(900, 1), sinktest.At(11), nil), false, nil, "NOT_LEADER")
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(900, 1), sinktest.At(11)), false, nil, "NOT_LEADER")
 		silence.Remove()
 		if err := theirs.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
 			t.Fatal(err)
@@ -73,7 +73,7 @@ func TestCommitWaitsForTheMarkersOfTheLastOne(t *testing.T) {
 			return resp, nil, true
 		})
 		// It never ends here.
-		wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5), nil), false, nil, "is not ended in all partitions")
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5)), false, nil, "is not ended in all partitions")
 		if n := asked.Load(); n < 4 {
 			t.Errorf("it asked %d times, want more than 3", n)
 		}
@@ -102,7 +102,7 @@ func TestCommitSeldomAsksForSlowMarkers(t *testing.T) {
 			resp.TransactionStates = append(resp.TransactionStates, state)
 			return resp, nil, true
 		})
-		wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5), nil), false, nil, "is not ended in all partitions")
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5)), false, nil, "is not ended in all partitions")
 		if n := asked.Load(); n < 5 || n > 25 {
 			t.Errorf("it asked %d times in 5s, want 5 to 25", n)
 		}

@@ -73,7 +73,7 @@ func TestClosedConnection(t *testing.T) {
 		commit(t, s, 0, 1)
 		conn.Close()
 		wantError(t, conn.Check(t.Context()), false, nil, "is closed")
-		wantError(t, s.Commit(t.Context(), nil, sinktest.At(2), nil), false, nil, "is closed")
+		wantError(t, s.Commit(t.Context(), nil, sinktest.At(2)), false, nil, "is closed")
 		_, err := s.Resume(t.Context())
 		wantError(t, err, false, nil, "is closed")
 	})
@@ -99,10 +99,10 @@ func TestClusterIsTooOld(t *testing.T) {
 				commit(t, s, 0, 2)
 				resume(t, other)
 				commit(t, s, 2, 3)
-				wantError(t, other.Commit(t.Context(), nil, sinktest.At(9), nil), false, checkpoint.ErrConflict)
+				wantError(t, other.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
 				resume(t, other)
 				commit(t, other, 3, 4)
-				wantError(t, s.Commit(t.Context(), nil, sinktest.At(9), nil), false, checkpoint.ErrConflict)
+				wantError(t, s.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
 				// The one that lost has not taken the id back.
 				commit(t, other, 4, 5)
 				wantFeed(t, s, 5)
@@ -271,7 +271,7 @@ func TestRights(t *testing.T) {
 				s := connect(t, cfg).Sink(orders())
 				_, err := s.Resume(t.Context())
 				if err == nil {
-					err = s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil)
+					err = s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2))
 				}
 				if test.want == nil {
 					if err := errors.Join(err, s.Check(t.Context())); err != nil {

@@ -40,7 +40,7 @@ func withDead(from, to, dead int) ([]feed.Entity, checkpoint.Checkpoint) {
 func commitDead(t *testing.T, s *kafka.Sink, from, to, dead int) {
 	t.Helper()
 	entities, cp := withDead(from, to, dead)
-	if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+	if err := s.Commit(t.Context(), entities, cp); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -140,7 +140,7 @@ func TestDeadLetterTopicHasALowerLimit(t *testing.T) {
 		resume(t, s)
 		entities, cp := withDead(0, 1, 0)
 		entities[0].Body = noise(100_000)
-		if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+		if err := s.Commit(t.Context(), entities, cp); err != nil {
 			t.Fatal(err)
 		}
 		log := settled{connect(t, configFor(c)).Log(deadTopic, 0)}
@@ -168,7 +168,7 @@ func TestDeadLetterTopicRefuses(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				s, c, more := open(t, ordersWithDead())
 				entities, cp := withDead(0, 2, 0)
-				if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+				if err := s.Commit(t.Context(), entities, cp); err != nil {
 					t.Fatal(err)
 				}
 				id := c.TopicInfo(deadTopic).TopicID
@@ -186,7 +186,7 @@ func TestDeadLetterTopicRefuses(t *testing.T) {
 					return resp, nil, true
 				})
 				entities, next := withDead(2, 4, 1)
-				wantError(t, s.Commit(t.Context(), entities, next, nil), true, nil, test.want...)
+				wantError(t, s.Commit(t.Context(), entities, next), true, nil, test.want...)
 				if now := resume(t, more()); string(now.Cursor) != string(cp.Cursor) {
 					t.Errorf("the position has moved to %s", now.Cursor)
 				}
@@ -194,7 +194,7 @@ func TestDeadLetterTopicRefuses(t *testing.T) {
 				resume(t, s)
 				moved := cp
 				moved.Cursor = feed.Cursor("elsewhere")
-				if err := s.Commit(t.Context(), nil, moved, nil); err != nil {
+				if err := s.Commit(t.Context(), nil, moved); err != nil {
 					t.Error(err)
 				}
 				wantFeed(t, s, 1)
@@ -212,7 +212,7 @@ func TestAnswerToACommitWithDeadLettersIsLost(t *testing.T) {
 		commit(t, s, 0, 1)
 		entities, cp := withDead(1, 3, 0)
 		w.losing(func(key kmsg.Key) bool { return key == kmsg.EndTxn })
-		wantError(t, s.Commit(t.Context(), entities, cp, nil), false, nil, "commit")
+		wantError(t, s.Commit(t.Context(), entities, cp), false, nil, "commit")
 		w.losing(nil)
 		if now := resume(t, s); now.Count != cp.Count {
 			t.Errorf("checkpoint %+v, want that of the commit whose answer was lost", now)
@@ -247,7 +247,7 @@ func TestCopyDiedWithADeadLetter(t *testing.T) {
 				t.Error("an entity that was never committed is known")
 			}
 		}
-		if err := fresh.Commit(t.Context(), entities, cp, nil); err != nil {
+		if err := fresh.Commit(t.Context(), entities, cp); err != nil {
 			t.Fatal(err)
 		}
 		wantDead(t, connect(t, configFor(c)), 2)
@@ -259,7 +259,7 @@ func TestDeadLetterTopicIsDeleted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, c, more := open(t, ordersWithDead())
 		entities, cp := withDead(0, 2, 0)
-		if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+		if err := s.Commit(t.Context(), entities, cp); err != nil {
 			t.Fatal(err)
 		}
 		idle := more()
@@ -276,9 +276,9 @@ func TestDeadLetterTopicIsDeleted(t *testing.T) {
 		}
 		entities, cp = withDead(2, 3, 1)
 		// The producer still has the topic that is gone.
-		wantError(t, s.Commit(t.Context(), entities, cp, nil), false, nil, "shop.orders.dead")
+		wantError(t, s.Commit(t.Context(), entities, cp), false, nil, "shop.orders.dead")
 		resume(t, s)
-		if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+		if err := s.Commit(t.Context(), entities, cp); err != nil {
 			t.Fatal(err)
 		}
 		wantFeed(t, s, 1)
@@ -315,7 +315,7 @@ func TestMissingKeyIsADeadLetter(t *testing.T) {
 		s, c, _ := open(t, topic)
 		entities, cp := withDead(0, 1, 0)
 		wantError(t, fits(s, entities[0]), false, sink.ErrNoKey, "the entity has no key: its body has nothing at /id")
-		if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+		if err := s.Commit(t.Context(), entities, cp); err != nil {
 			t.Fatal(err)
 		}
 		wantDead(t, connect(t, configFor(c)), 0)
@@ -334,7 +334,7 @@ func TestDeadLettersOfASharedTopic(t *testing.T) {
 		resume(t, a)
 		resume(t, b)
 		entities, cp := withDead(0, 1, 0)
-		if err := a.Commit(t.Context(), entities, cp, nil); err != nil {
+		if err := a.Commit(t.Context(), entities, cp); err != nil {
 			t.Fatal(err)
 		}
 		fresh := connect(t, configFor(c)).Sink(other)
@@ -376,7 +376,7 @@ func TestMarksOfRecordsWhoseTimesRunBack(t *testing.T) {
 					}
 					cp := sinktest.At(i + 1)
 					cp.Count -= uint64(len(slices.DeleteFunc(slices.Clone(dead[:i+1]), func(d bool) bool { return !d })))
-					if err := copy.Commit(t.Context(), version, cp, nil); err != nil {
+					if err := copy.Commit(t.Context(), version, cp); err != nil {
 						t.Fatal(err)
 					}
 					wantMarks(t, copy, version)
@@ -406,7 +406,7 @@ func TestTimeOfARecordIsRefused(t *testing.T) {
 			refuse = false
 			return resp, nil, true
 		})
-		err := s.Commit(t.Context(), marked(0, 1), sinktest.At(1), nil)
+		err := s.Commit(t.Context(), marked(0, 1), sinktest.At(1))
 		wantError(t, err, true, nil, "INVALID_TIMESTAMP", "correct the clocks of the copies")
 		resume(t, s)
 		commitMarked(t, s, marked(0, 1), 1)
@@ -450,7 +450,7 @@ func TestMarksBehindARecordOfAnotherFeed(t *testing.T) {
 		entities[0].Mark, entities[0].Dead = "v1;later", &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
 		cp := sinktest.At(2)
 		cp.Count--
-		if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+		if err := s.Commit(t.Context(), entities, cp); err != nil {
 			t.Fatal(err)
 		}
 		wantMarks(t, connect(t, configFor(c)).Sink(topic), entities)

@@ -30,7 +30,7 @@ func TestCheckpointLiesInAnotherPartition(t *testing.T) {
 		b := connect(t, configFor(c)).Sink(busy)
 		resume(t, b)
 		for i := range 5 {
-			if err := b.Commit(t.Context(), sinktest.Entities(i*10, 10), sinktest.At(i*10+10), nil); err != nil {
+			if err := b.Commit(t.Context(), sinktest.Entities(i*10, 10), sinktest.At(i*10+10)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -46,7 +46,7 @@ func TestCheckpointLiesInAnotherPartition(t *testing.T) {
 			}
 			commit(t, s, 5+n, 6+n)
 		}
-		wantError(t, s.Commit(t.Context(), sinktest.Entities(900, 1), sinktest.At(10), nil), false, checkpoint.ErrConflict)
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(900, 1), sinktest.At(10)), false, checkpoint.ErrConflict)
 		if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(3))); err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func TestALookThatIsToldNothingFencesNobody(t *testing.T) {
 		begin(t, c, "other", beside(t, c))
 		_, err := connect(t, cfg).Sink(orders()).Resume(t.Context())
 		wantError(t, err, false, nil, "is held back by")
-		if err := s.Commit(t.Context(), sinktest.Entities(10, 10), sinktest.At(20), nil); err != nil {
+		if err := s.Commit(t.Context(), sinktest.Entities(10, 10), sinktest.At(20)); err != nil {
 			t.Errorf("the living copy was fenced by a look: %v", err)
 		}
 	})
@@ -129,7 +129,7 @@ func TestCommitBeginsDuringALook(t *testing.T) {
 		commit(t, living, 0, 2)
 		held, release := hold(c, kmsg.EndTxn, func(kmsg.Request) bool { return true })
 		committed, resumed := make(chan error, 1), make(chan error, 1)
-		go func() { committed <- living.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil) }()
+		go func() { committed <- living.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)) }()
 		<-held
 
 		_, adm := admin(t, c)

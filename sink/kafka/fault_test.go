@@ -49,8 +49,8 @@ func TestAnswerToACommitIsLostForGood(t *testing.T) {
 		resume(t, s)
 		commit(t, s, 0, 2)
 		w.losing(func(key kmsg.Key) bool { return key == kmsg.EndTxn })
-		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), false, nil, "commit")
-		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), false, nil, "has not resumed since its last error")
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "has not resumed since its last error")
 		w.losing(nil)
 		// The commit has taken place, and only the checkpoint shows it.
 		if cp := resume(t, s); cp.Count != 4 {
@@ -74,7 +74,7 @@ func TestCallerCancelsWhileTheTransactionEnds(t *testing.T) {
 			time.Sleep(200 * time.Millisecond) // for a client that stops waiting
 			return nil, nil, false
 		})
-		if err := s.Commit(ctx, sinktest.Entities(2, 2), sinktest.At(4), nil); err != nil || ctx.Err() == nil {
+		if err := s.Commit(ctx, sinktest.Entities(2, 2), sinktest.At(4)); err != nil || ctx.Err() == nil {
 			t.Fatalf("the commit returned %v, and the caller has cancelled: %v", err, ctx.Err())
 		}
 		commit(t, s, 4, 5)
@@ -99,7 +99,7 @@ func TestAnswerToACommitIsLostAndNobodyTells(t *testing.T) {
 			}
 			return key == kmsg.EndTxn || key == kmsg.DescribeTransactions
 		})
-		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), false, nil, "commit")
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
 		if n := taken.Load(); n > 0 {
 			t.Errorf("the id was taken %d times", n)
 		}
@@ -169,7 +169,7 @@ func TestCommitFails(t *testing.T) {
 					resume(t, s)
 					commit(t, s, 0, 2)
 					h := c.Fault(fault)
-					wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), false, nil, "commit")
+					wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
 					if h.Hits() == 0 {
 						t.Error("the fault was not met")
 					}
@@ -208,7 +208,7 @@ func TestAbortLeavesAnotherCopyAlone(t *testing.T) {
 				commit(t, s, 0, 2)
 				theirs := begin(t, c, transactionalID, &kgo.Record{Topic: "shop.orders", Value: []byte("under way")})
 				w.losing(func(key kmsg.Key) bool { return key == kmsg.AddPartitionsToTxn || key == kmsg.Produce })
-				wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), false, nil, "commit")
+				wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
 				w.losing(nil)
 				if err := theirs.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
 					t.Errorf("the other copy has lost its transaction: %v", err)
@@ -393,7 +393,7 @@ func TestCommitThatArrivesAfterItsSuccessorIsRefused(t *testing.T) {
 				commit(t, s, 0, 2)
 				held, release := hold(c, kmsg.EndTxn, func(r kmsg.Request) bool { return r.(*kmsg.EndTxnRequest).Commit })
 				failed := make(chan error, 1)
-				go func() { failed <- s.Commit(t.Context(), sinktest.Entities(900, 3), sinktest.At(5), nil) }()
+				go func() { failed <- s.Commit(t.Context(), sinktest.Entities(900, 3), sinktest.At(5)) }()
 				<-held
 				is := checkpoint.ErrConflict
 				if patience < quick.Timeout {
@@ -427,7 +427,7 @@ func TestCommitTakesPlaceBetweenTheLookAndTheFence(t *testing.T) {
 		resume(t, other)
 		held, release := hold(c, kmsg.InitProducerID, takes(transactionalID))
 		failed := make(chan error, 1)
-		go func() { failed <- other.Commit(t.Context(), sinktest.Entities(900, 3), sinktest.At(5), nil) }()
+		go func() { failed <- other.Commit(t.Context(), sinktest.Entities(900, 3), sinktest.At(5)) }()
 		<-held
 		commit(t, s, 2, 4)
 		release()
@@ -473,7 +473,7 @@ func TestClientsThatCommitAreClosed(t *testing.T) {
 		commit(t, s, 3, 4)
 		large := sinktest.Entities(4, 1)
 		large[0].Body = make([]byte, 2<<20)
-		wantError(t, s.Commit(t.Context(), large, sinktest.At(5), nil), true, sink.ErrTooLarge)
+		wantError(t, s.Commit(t.Context(), large, sinktest.At(5)), true, sink.ErrTooLarge)
 		want(0, "after a commit that failed")
 		if err := s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(4))); err != nil {
 			t.Fatal(err)
@@ -509,7 +509,7 @@ func TestCheckpointIsTooLarge(t *testing.T) {
 				large := sinktest.At(2)
 				large.Cursor = make([]byte, test.size)
 				_, _ = rand.NewChaCha8([32]byte{}).Read(large.Cursor) // which never fails, and cannot be compressed
-				err := s.Commit(t.Context(), sinktest.Entities(0, 2), large, nil)
+				err := s.Commit(t.Context(), sinktest.Entities(0, 2), large)
 				wantError(t, err, true, nil, append(test.want, "the checkpoint is too large: it has ")...)
 				if errors.Is(err, sink.ErrTooLarge) {
 					t.Errorf("%v is about an entity", err)

@@ -151,7 +151,7 @@ func TestIdleCopyIsFencedByTheCopyThatTookOver(t *testing.T) {
 		commit(t, other, 2, 4)
 		requests := v.logRequests()
 		// The stale copy finds out before it initializes the id, so it does not disturb the other.
-		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 3), sinktest.At(5), nil), false, checkpoint.ErrConflict)
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 3), sinktest.At(5)), false, checkpoint.ErrConflict)
 		commit(t, other, 4, 5)
 		requests.wantRequests(t, "after the takeover")
 		wantFeed(t, other, 5)
@@ -160,7 +160,7 @@ func TestIdleCopyIsFencedByTheCopyThatTookOver(t *testing.T) {
 			t.Errorf("checkpoint %+v, want the newest", cp)
 		}
 		commit(t, s, 5, 6)
-		wantError(t, other.Commit(t.Context(), sinktest.Entities(5, 3), sinktest.At(8), nil), false, checkpoint.ErrConflict)
+		wantError(t, other.Commit(t.Context(), sinktest.Entities(5, 3), sinktest.At(8)), false, checkpoint.ErrConflict)
 		wantFeed(t, s, 6)
 	})
 }
@@ -181,7 +181,7 @@ func TestIdleCopiesRaceForANewEntity(t *testing.T) {
 			var all sync.WaitGroup
 			for _, s := range copies {
 				all.Go(func() {
-					if s.Commit(t.Context(), sinktest.Entities(n, 1), sinktest.At(n+1), nil) == nil {
+					if s.Commit(t.Context(), sinktest.Entities(n, 1), sinktest.At(n+1)) == nil {
 						won.Add(1)
 					}
 				})

@@ -196,7 +196,7 @@ func TestEntityWithoutAKey(t *testing.T) {
 
 		s, _, _ := open(t, topic)
 		wantError(t, fits(s, entities[1]), false, nil, "it has no key: its body has nothing at /n; correct the feed")
-		wantError(t, s.Commit(t.Context(), entities, sinktest.At(2), nil), true, nil, `entity "<1@feed.example.com>": it has no key`)
+		wantError(t, s.Commit(t.Context(), entities, sinktest.At(2)), true, nil, `entity "<1@feed.example.com>": it has no key`)
 		if cp := resume(t, s); !cp.IsZero() {
 			t.Errorf("checkpoint %+v, want none", cp)
 		}
@@ -205,7 +205,7 @@ func TestEntityWithoutAKey(t *testing.T) {
 		if err := fits(s, entities[1]); err != nil {
 			t.Error(err)
 		}
-		if err := s.Commit(t.Context(), entities, sinktest.At(2), nil); err != nil {
+		if err := s.Commit(t.Context(), entities, sinktest.At(2)); err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range consume(t, c, 2) {
@@ -231,7 +231,7 @@ func TestDelete(t *testing.T) {
 				topic := orders()
 				topic.Key, topic.Delete = "header:Content-ID", becomes
 				s, c, _ := open(t, topic)
-				if err := s.Commit(t.Context(), entities, sinktest.At(3), nil); err != nil {
+				if err := s.Commit(t.Context(), entities, sinktest.At(3)); err != nil {
 					t.Fatal(err)
 				}
 				for i, r := range consume(t, c, 3) {

@@ -333,7 +333,7 @@ func BenchmarkLog(b *testing.B) {
 		for i := range entities {
 			entities[i].Body = bytes.Repeat([]byte("x"), 1024)
 		}
-		if err := s.Commit(b.Context(), entities, sinktest.At(n+size), nil); err != nil {
+		if err := s.Commit(b.Context(), entities, sinktest.At(n+size)); err != nil {
 			b.Fatal(err)
 		}
 	}

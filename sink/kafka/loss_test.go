@@ -70,7 +70,7 @@ func TestTopicHasLostMessages(t *testing.T) {
 				resume(t, s)
 				commit(t, s, 20, 40)
 				// The partitions that this one does not write to are still known.
-				if err := s.Commit(t.Context(), nil, sinktest.At(40), nil); err != nil {
+				if err := s.Commit(t.Context(), nil, sinktest.At(40)); err != nil {
 					t.Fatal(err)
 				}
 				c.Close()
@@ -161,7 +161,7 @@ func TestTopicLosesMessagesOfARunningCopy(t *testing.T) {
 					})
 				}
 				entities, cp := withDead(40, 100, 2)
-				err := s.Commit(t.Context(), entities, cp, nil)
+				err := s.Commit(t.Context(), entities, cp)
 				lost := "partition 0 of " + test.topic + " ends at offset "
 				if test.late {
 					wantError(t, err, true, checkpoint.ErrLost, lost)
@@ -180,7 +180,7 @@ func TestTopicLosesMessagesOfARunningCopy(t *testing.T) {
 					}
 					entities, cp := withDead(20, 40, 1)
 					fresh := slices.DeleteFunc(entities, func(e feed.Entity) bool { return !s.IDs().Add(e.ID) })
-					if err := s.Commit(t.Context(), fresh, cp, nil); err != nil {
+					if err := s.Commit(t.Context(), fresh, cp); err != nil {
 						t.Fatal(err)
 					}
 					if n := len(messages(t, s, 0)); n != 38 {
@@ -289,11 +289,11 @@ func sameOffset(t *testing.T, further bool) {
 	if further {
 		// The feed goes on with others than those that were lost.
 		n = 6
-		if err := other.Commit(t.Context(), sinktest.Entities(100, 3), sinktest.At(n), nil); err != nil {
+		if err := other.Commit(t.Context(), sinktest.Entities(100, 3), sinktest.At(n)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	wantError(t, idle.Commit(t.Context(), sinktest.Entities(4, 2), sinktest.At(6), nil), false, checkpoint.ErrConflict)
+	wantError(t, idle.Commit(t.Context(), sinktest.Entities(4, 2), sinktest.At(6)), false, checkpoint.ErrConflict)
 	if cp := resume(t, idle); cp.Count != uint64(n) {
 		t.Errorf("checkpoint %+v, want the other copy's", cp)
 	}
@@ -393,7 +393,7 @@ func TestCopyThatCommittedLastDoesNotGoOnAfterALoss(t *testing.T) {
 				c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
 				// Without entities, for a topic that is shorter is noticed before the checkpoint.
 				for range 2 {
-					if err := s.Commit(t.Context(), nil, sinktest.At(4), nil); err != nil {
+					if err := s.Commit(t.Context(), nil, sinktest.At(4)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -408,7 +408,7 @@ func TestCopyThatCommittedLastDoesNotGoOnAfterALoss(t *testing.T) {
 					commit(t, other, 2, n)
 				}
 				// A commit that waited for the lost records would end with its timeout instead.
-				wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5), nil), false, checkpoint.ErrConflict)
+				wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5)), false, checkpoint.ErrConflict)
 				if cp := resume(t, s); cp.Count != uint64(n) {
 					t.Fatalf("checkpoint %+v, want that of %d entities", cp, n)
 				}

@@ -34,7 +34,7 @@ func marked(from, n int) []feed.Entity {
 // commitMarked commits entities, of which the topic has n then.
 func commitMarked(t *testing.T, s *kafka.Sink, entities []feed.Entity, n int) {
 	t.Helper()
-	if err := s.Commit(t.Context(), entities, sinktest.At(n), nil); err != nil {
+	if err := s.Commit(t.Context(), entities, sinktest.At(n)); err != nil {
 		t.Fatal(err)
 	}
 }

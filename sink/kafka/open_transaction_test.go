@@ -81,7 +81,7 @@ func TestTransactionOfAnotherProgramHoldsTheCheckpointsBack(t *testing.T) {
 		theirs := begin(t, c, "someone's", beside(t, c))
 		// Nobody can see this commit until theirs has ended.
 		commit(t, living, 2, 4)
-		wantError(t, idle.Commit(t.Context(), sinktest.Entities(900, 2), sinktest.At(4), nil), false, nil,
+		wantError(t, idle.Commit(t.Context(), sinktest.Entities(900, 2), sinktest.At(4)), false, nil,
 			"of feedbridge.checkpoints is held back by a transaction of \"someone's\"")
 		_, err := idle.Resume(t.Context())
 		wantError(t, err, false, nil, "is held back by a transaction of \"someone's\"", "at its transaction timeout")
@@ -170,7 +170,7 @@ func TestOpenTransactionHoldsEveryTopicBack(t *testing.T) {
 				resume(t, s)
 				theirs := begin(t, c, "someone's", &kgo.Record{Topic: topic, Value: []byte("torn")})
 				held := "partition 0 of " + topic + " is held back by a transaction of \"someone's\""
-				wantError(t, s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil), false, nil, held)
+				wantError(t, s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)), false, nil, held)
 				_, err := s.Resume(t.Context())
 				wantError(t, err, false, nil, held)
 				if err := theirs.EndTransaction(t.Context(), kgo.TryAbort); err != nil {

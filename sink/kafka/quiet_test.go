@@ -43,7 +43,7 @@ func TestClientSaysNothingTwice(t *testing.T) {
 			resume(t, other)
 			commit(t, other, 2, 4)
 			commit(t, other, 4, 6)
-			wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 900), sinktest.At(902), nil), false, checkpoint.ErrConflict)
+			wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 900), sinktest.At(902)), false, checkpoint.ErrConflict)
 			quiet(a, b)
 		}
 

@@ -68,7 +68,7 @@ func copyUntil(ctx context.Context, s *kafka.Sink, committed *atomic.Int64) erro
 	cp, err := s.Resume(ctx)
 	for n := int(cp.Count); err == nil; n += 10 {
 		committed.Store(int64(n))
-		err = s.Commit(ctx, sinktest.Entities(n, 10), sinktest.At(n+10), nil)
+		err = s.Commit(ctx, sinktest.Entities(n, 10), sinktest.At(n+10))
 	}
 	return err
 }

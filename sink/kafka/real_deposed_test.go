@@ -61,7 +61,7 @@ func TestRealStaleCopiesDoNotCommitWhenAFrozenLeaderGoesOn(t *testing.T) {
 		var group sync.WaitGroup
 		errs := make([]error, stale)
 		for i, late := range copies {
-			group.Go(func() { errs[i] = late.Commit(t.Context(), sinktest.Entities(n, 2), sinktest.At(n+2), nil) })
+			group.Go(func() { errs[i] = late.Commit(t.Context(), sinktest.Entities(n, 2), sinktest.At(n+2)) })
 		}
 		time.Sleep(200 * time.Millisecond) // their requests wait at the frozen leader
 		if err := nodes[frozen-1].Signal(syscall.SIGCONT); err != nil {

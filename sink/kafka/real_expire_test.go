@@ -47,7 +47,7 @@ func TestRealIDsAreForgotten(t *testing.T) {
 				forgotten()
 				n = 5
 			}
-			wantError(t, s.Commit(t.Context(), sinktest.Entities(3, 4), sinktest.At(7), nil), false, nil, "commit")
+			wantError(t, s.Commit(t.Context(), sinktest.Entities(3, 4), sinktest.At(7)), false, nil, "commit")
 			if cp := resume(t, s); cp.Count != uint64(n) {
 				t.Errorf("the checkpoint has %d entities, want %d", cp.Count, n)
 			}

@@ -87,7 +87,7 @@ func TestRealNoCommitJoinsATransactionThatHangs(t *testing.T) {
 	_, _ = rand.NewChaCha8([32]byte{}).Read(large[0].Body) // which never fails
 	alter(t, b, topic.Name, "max.message.bytes", "10000", large[0].Body)
 	s.Doubt() // that record is none of its own, so it has not missed it
-	wantError(t, s.Commit(t.Context(), large, sinktest.At(5), nil), false, nil, "is not ended in all partitions")
+	wantError(t, s.Commit(t.Context(), large, sinktest.At(5)), false, nil, "is not ended in all partitions")
 	// The forged records do not include the checkpoint of the hung transaction.
 	if cp := resume(t, s); cp.Count != 3 {
 		t.Errorf("the checkpoint has %d entities, want 3", cp.Count)
@@ -117,7 +117,7 @@ func TestRealNoCommitPublishesWhatHangs(t *testing.T) {
 	if _, _, err := kafkaClient(t, b.Addr(), kgo.TransactionalID(h.id)).ProducerID(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, other.Commit(t.Context(), sinktest.Entities(3, 2), sinktest.At(5), nil), false, nil, "is held back by a transaction of \""+h.id)
+	wantError(t, other.Commit(t.Context(), sinktest.Entities(3, 2), sinktest.At(5)), false, nil, "is held back by a transaction of \""+h.id)
 	if cp := resume(t, other); cp.Count != 3 {
 		t.Errorf("the checkpoint has %d entities, want 3", cp.Count)
 	}
@@ -136,7 +136,7 @@ func TestRealDeadLetterThatHangsIsCommitted(t *testing.T) {
 	if successor.IDs().Add(entities[0].ID) {
 		t.Errorf("the dead letter %s is not known", entities[0].ID)
 	}
-	if err := successor.Commit(t.Context(), entities[1:], cp, nil); err != nil {
+	if err := successor.Commit(t.Context(), entities[1:], cp); err != nil {
 		t.Fatal(err)
 	}
 	wantFeed(t, successor, 3)
@@ -152,11 +152,11 @@ func TestRealNoCommitPublishesADeadLetterThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	entities, cp := withDead(4, 5, 0)
-	wantError(t, other.Commit(t.Context(), entities, cp, nil), false, nil, "is held back by a transaction of \""+h.id)
+	wantError(t, other.Commit(t.Context(), entities, cp), false, nil, "is held back by a transaction of \""+h.id)
 	if cp := resume(t, other); cp.Count != 3 {
 		t.Errorf("the checkpoint has %d entities, want 3", cp.Count)
 	}
-	if err := other.Commit(t.Context(), entities, cp, nil); err != nil {
+	if err := other.Commit(t.Context(), entities, cp); err != nil {
 		t.Fatal(err)
 	}
 	wantFeed(t, other, 3)

@@ -38,7 +38,7 @@ func TestRealRecordsArriveAfterTheAbort(t *testing.T) {
 	large[0].Body = make([]byte, 15_000)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(large[0].Body) // which never fails
 	alter(t, b, topic.Name, "max.message.bytes", "10000", large[0].Body)
-	wantError(t, s.Commit(t.Context(), large, sinktest.At(4), nil), true, sink.ErrTooLarge)
+	wantError(t, s.Commit(t.Context(), large, sinktest.At(4)), true, sink.ErrTooLarge)
 
 	entity := sinktest.Entities(3, 1)[0]
 	late := batch(before.ProducerID, before.ProducerEpoch, nil, entity.Body, message.AppendHeader(nil, "orders", entity))

@@ -25,7 +25,7 @@ func TestRealCopyStartsUnderAConsumerQuota(t *testing.T) {
 		entities[i].Body = make([]byte, 1000)
 		_, _ = rand.NewChaCha8([32]byte{byte(i)}).Read(entities[i].Body) // which never fails, and cannot be compressed
 	}
-	if err := s.Commit(t.Context(), entities, sinktest.At(200), nil); err != nil {
+	if err := s.Commit(t.Context(), entities, sinktest.At(200)); err != nil {
 		t.Fatal(err)
 	}
 

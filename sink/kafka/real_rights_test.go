@@ -97,13 +97,13 @@ func useAll(t *testing.T, cfg kafka.Config, topic kafka.Topic) error {
 	if _, err := first.Resume(t.Context()); err != nil {
 		return err
 	}
-	if err := first.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3), nil); err != nil {
+	if err := first.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3)); err != nil {
 		return err
 	}
 	if _, err := second.Resume(t.Context()); err != nil {
 		return err
 	}
-	if err := second.Commit(t.Context(), sinktest.Entities(3, 1), sinktest.At(4), nil); err != nil {
+	if err := second.Commit(t.Context(), sinktest.Entities(3, 1), sinktest.At(4)); err != nil {
 		return err
 	}
 	_, stored := first.Checkpoint(t.Context())

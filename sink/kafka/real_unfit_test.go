@@ -87,7 +87,7 @@ func TestRealTopicIsCompactedWithoutAKey(t *testing.T) {
 	resume(t, s)
 	commit(t, s, 0, 1)
 	alter(t, b, topic.Name, "cleanup.policy", "compact", []byte("no key"))
-	err = s.Commit(t.Context(), sinktest.Entities(1, 1), sinktest.At(2), nil)
+	err = s.Commit(t.Context(), sinktest.Entities(1, 1), sinktest.At(2))
 	wantError(t, err, true, nil, "INVALID_RECORD", "is it compacted, which takes no messages without a key?")
 }
 
@@ -116,16 +116,16 @@ func TestRealEntityIsTooLarge(t *testing.T) {
 				t.Errorf("a body of %d bytes is too large for a topic that takes 20,000", tooMuch)
 			}
 			wantError(t, fits(s, sized(tooMuch)), false, sink.ErrTooLarge, "the topic takes 20000", "--add-config max.message.bytes=")
-			err := s.Commit(t.Context(), []feed.Entity{sized(tooMuch)}, sinktest.At(1), nil)
+			err := s.Commit(t.Context(), []feed.Entity{sized(tooMuch)}, sinktest.At(1))
 			wantError(t, err, true, sink.ErrTooLarge, "<0@feed.example.com>")
 			resume(t, s)
-			if err := s.Commit(t.Context(), []feed.Entity{sized(tooMuch - 1)}, sinktest.At(1), nil); err != nil {
+			if err := s.Commit(t.Context(), []feed.Entity{sized(tooMuch - 1)}, sinktest.At(1)); err != nil {
 				t.Errorf("the largest that fits: %v", err)
 			}
 			// Somebody makes the topic take less while the sink is at work.
 			resume(t, s)
 			alter(t, b, topic.Name, "max.message.bytes", "10000", noise[:15_000])
-			err = s.Commit(t.Context(), []feed.Entity{sized(15_000)}, sinktest.At(2), nil)
+			err = s.Commit(t.Context(), []feed.Entity{sized(15_000)}, sinktest.At(2))
 			wantError(t, err, true, sink.ErrTooLarge, "MESSAGE_TOO_LARGE")
 			resume(t, s)
 			wantError(t, fits(s, sized(15_000)), false, sink.ErrTooLarge, "the topic takes 10000")

@@ -43,7 +43,7 @@ func TestLimitIsRaised(t *testing.T) {
 		resume(t, s)
 		entities := sinktest.Entities(2, 1)
 		entities[0].Body = noise(30_000)
-		if err := s.Commit(t.Context(), entities, sinktest.At(3), nil); err != nil {
+		if err := s.Commit(t.Context(), entities, sinktest.At(3)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -64,7 +64,7 @@ func TestEntityIsTooLarge(t *testing.T) {
 				entities := sinktest.Entities(0, 1)
 				entities[0].Body = noise(bytes)
 				wantError(t, fits(s, entities[0]), false, sink.ErrTooLarge, "with its headers, and the topic takes", "--alter --topic shop.orders --add-config max.message.bytes=")
-				wantError(t, s.Commit(t.Context(), entities, sinktest.At(1), nil), true, sink.ErrTooLarge, `entity "<0@feed.example.com>"`)
+				wantError(t, s.Commit(t.Context(), entities, sinktest.At(1)), true, sink.ErrTooLarge, `entity "<0@feed.example.com>"`)
 				resume(t, s)
 				// The largest that fits.
 				least, most := 0, bytes
@@ -79,7 +79,7 @@ func TestEntityIsTooLarge(t *testing.T) {
 					t.Errorf("%d bytes are the most that fits", least)
 				}
 				entities[0].Body = noise(least)
-				if err := s.Commit(t.Context(), entities, sinktest.At(1), nil); err != nil {
+				if err := s.Commit(t.Context(), entities, sinktest.At(1)); err != nil {
 					t.Fatal(err)
 				}
 				wantFeed(t, s, 1)

@@ -71,6 +71,9 @@ func (s *Sink) Close() {
 	s.watch.countSinks(s.topic.Name, -1)
 }
 
+// CommitsBy returns how the brokers store the commits: "transactions".
+func (s *Sink) CommitsBy() string { return "transactions" }
+
 // IDs returns the newest IDs that the topic holds, and all of its marks, as of the
 // last Resume or Commit. It always returns the same.
 func (s *Sink) IDs() *sink.IDs { return s.dedupe.ids }

@@ -160,7 +160,7 @@ func TestStaleCopyDoesNotCommitWhileADeposedLeaderAnswers(t *testing.T) {
 						t.Fatalf("checkpoint %+v, want the one that the deposed leader knows", cp)
 					}
 				}
-				wantError(t, other.Commit(t.Context(), sinktest.Entities(2, 3), sinktest.At(5), nil), false, checkpoint.ErrConflict)
+				wantError(t, other.Commit(t.Context(), sinktest.Entities(2, 3), sinktest.At(5)), false, checkpoint.ErrConflict)
 				if stale() == 0 {
 					t.Error("no stale answer was given")
 				}
@@ -287,7 +287,7 @@ func TestCommitComparesEveryPartition(t *testing.T) {
 				return info
 			}), nil, true
 		})
-		err := s.Commit(t.Context(), sinktest.Entities(21, 1), sinktest.At(22), nil)
+		err := s.Commit(t.Context(), sinktest.Entities(21, 1), sinktest.At(22))
 		wantError(t, err, false, nil, fmt.Sprintf("partition %d of shop.orders ends at offset %d, and has ended at %d", other, before[other]-2, before[other]-1))
 	})
 }
@@ -312,7 +312,7 @@ func TestManyFeedsTakeOverAtOnce(t *testing.T) {
 		var group sync.WaitGroup
 		for _, s := range sinks {
 			group.Go(func() {
-				if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil); err != nil {
+				if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -339,7 +339,7 @@ func TestCopyStandsByWhileACommitWaitsForItsTurn(t *testing.T) {
 		resume(t, s)
 		held, release := hold(c, kmsg.Produce, writes(c, checkpoints))
 		ended := make(chan error, 2)
-		commit := func(s *kafka.Sink) { ended <- s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil) }
+		commit := func(s *kafka.Sink) { ended <- s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)) }
 		go commit(slow)
 		<-held
 		initialized := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Observe: true, Count: -1})
@@ -383,9 +383,9 @@ func TestSlowCommitLosesItsTurn(t *testing.T) {
 		held, release := hold(c, kmsg.Produce, writes(c, "shop.returns"))
 		defer release()
 		ended := make(chan error, 1)
-		go func() { ended <- slow.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil) }()
+		go func() { ended <- slow.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)) }()
 		<-held
-		if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil); err != nil {
+		if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)); err != nil {
 			t.Error(err)
 		}
 		select {

@@ -203,7 +203,7 @@ func TestTopicHasMessagesAndNoCheckpoint(t *testing.T) {
 					wantError(t, err, true, checkpoint.ErrMissing, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
 					_, err = s.Checkpoint(t.Context())
 					wantError(t, err, true, checkpoint.ErrMissing)
-					if err := s.Commit(t.Context(), nil, sinktest.At(1), nil); err == nil {
+					if err := s.Commit(t.Context(), nil, sinktest.At(1)); err == nil {
 						t.Error("a commit after a resume that failed is not refused")
 					}
 				}
@@ -319,8 +319,8 @@ func TestOverwriteFencesWhoeverResumedBefore(t *testing.T) {
 		if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))); err != nil {
 			t.Fatal(err)
 		}
-		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3), nil), false, checkpoint.ErrConflict)
-		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3), nil), false, nil, "has not resumed since its last error")
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, checkpoint.ErrConflict)
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, nil, "has not resumed since its last error")
 		if cp := resume(t, s); cp.Count != 1 {
 			t.Errorf("checkpoint %+v, want the one that was set", cp)
 		}
@@ -365,7 +365,7 @@ func TestTopicOfAnotherFeed(t *testing.T) {
 		if err := late.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
 			t.Fatal(err)
 		}
-		wantError(t, s.Commit(t.Context(), nil, sinktest.At(9), nil), false, checkpoint.ErrConflict)
+		wantError(t, s.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
 		_, err = s.Resume(t.Context())
 		wantError(t, err, true, checkpoint.ErrForeign, `feed "parcels", this is feed "orders"`)
 		resume(t, late)
@@ -404,7 +404,7 @@ func TestTopicIsTakenOverFromACopyThatLives(t *testing.T) {
 		if old.Feed != "orders" || old.Count != 3 {
 			t.Errorf("checkpoint %+v was replaced, want the newest of orders", old)
 		}
-		wantError(t, s.Commit(t.Context(), nil, sinktest.At(9), nil), false, checkpoint.ErrConflict)
+		wantError(t, s.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
 		_, err := s.Resume(t.Context())
 		wantError(t, err, true, checkpoint.ErrForeign, `feed "parcels", this is feed "orders"`)
 	})
@@ -419,7 +419,7 @@ func TestAnotherFeedCommitsBeforeTheFirstCommit(t *testing.T) {
 		other := connect(t, configFor(c)).Sink(topic)
 		resume(t, other)
 		commit(t, other, 0, 2)
-		wantError(t, s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1), nil), true, checkpoint.ErrForeign, `checkpoint of feed "parcels"`)
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1)), true, checkpoint.ErrForeign, `checkpoint of feed "parcels"`)
 	})
 }
 
@@ -443,7 +443,7 @@ func TestThirdFeedCommitsWhileATopicIsTakenOver(t *testing.T) {
 		if err := s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))); err != nil {
 			t.Fatal(err)
 		}
-		wantError(t, third.Commit(t.Context(), nil, sinktest.At(9), nil), false, checkpoint.ErrConflict)
+		wantError(t, third.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
 		if cp := resume(t, s); cp.Count != 1 {
 			t.Errorf("checkpoint %+v, want the one that was set", cp)
 		}
@@ -563,7 +563,7 @@ func TestPositionIsMovedBesideABusyCopy(t *testing.T) {
 		if old.Count != 3 {
 			t.Errorf("checkpoint %+v was replaced, want the newest", old)
 		}
-		wantError(t, s.Commit(t.Context(), sinktest.Entities(3, 1), sinktest.At(4), nil), false, checkpoint.ErrConflict)
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(3, 1), sinktest.At(4)), false, checkpoint.ErrConflict)
 		if cp := resume(t, s); cp.Count != 0 {
 			t.Errorf("checkpoint %+v, want the one that was set", cp)
 		}
@@ -583,7 +583,7 @@ func TestPositionIsMovedFromADeposedLeader(t *testing.T) {
 			t.Error("no stale answer was given")
 		}
 		// It has fenced the copy all the same.
-		wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5), nil), false, checkpoint.ErrConflict)
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5)), false, checkpoint.ErrConflict)
 		if cp := resume(t, s); cp.Count != 4 {
 			t.Errorf("checkpoint %+v, want the newest", cp)
 		}

@@ -46,7 +46,7 @@ func commitAs(t *testing.T, c *kafka.Conn, topic, writer string) {
 	last := resume(t, snk)
 	next := sinktest.At(int(last.Count) + 1)
 	next.Feed, next.Writer, next.At = topic, writer, time.Now()
-	if err := snk.Commit(t.Context(), sinktest.Entities(int(last.Count), 1), next, nil); err != nil {
+	if err := snk.Commit(t.Context(), sinktest.Entities(int(last.Count), 1), next); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -137,7 +137,7 @@ func TestTheWatchFetchesCommitsTogether(t *testing.T) {
 		for n := range commits {
 			next := sinktest.At(int(last.Count) + 1)
 			next.Feed, next.Writer, next.At = "shop.orders", strconv.Itoa(n), time.Now()
-			if err := snk.Commit(t.Context(), sinktest.Entities(int(last.Count), 1), next, nil); err != nil {
+			if err := snk.Commit(t.Context(), sinktest.Entities(int(last.Count), 1), next); err != nil {
 				t.Fatal(err)
 			}
 			last.Count++

@@ -65,7 +65,7 @@ func TestAnotherAccountsStreamHasTheSubject(t *testing.T) {
 	resume(t, connect(t, nats.Config{URL: shop}).Sink(orders()))
 	s := connect(t, nats.Config{URL: shop, APIPrefix: "hub.API"}).Sink(orders())
 	resume(t, s)
-	err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3), nil)
+	err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3))
 	wantError(t, err, true, nil, "acknowledged a commit for the stream of that name behind api_prefix hub.API", "has the subject _feedbridge.shop.orders, too")
 	if cp := resume(t, connect(t, nats.Config{URL: hub}).Sink(orders())); !cp.IsZero() {
 		t.Errorf("checkpoint %+v, want none", cp)

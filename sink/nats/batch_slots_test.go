@@ -50,7 +50,7 @@ func TestCommitsOfManyTopicsAreNotDropped(t *testing.T) {
 	for _, s := range sinks {
 		commits.Go(func() error {
 			cp := checkpoint.Checkpoint{Feed: "f", Source: "test", Cursor: feed.Cursor("1"), Count: 300, At: time.Now(), Writer: "a"}
-			return s.Commit(t.Context(), sinktest.Entities(0, 300), cp, nil)
+			return s.Commit(t.Context(), sinktest.Entities(0, 300), cp)
 		})
 	}
 	if err := commits.Wait(); err != nil {

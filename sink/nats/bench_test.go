@@ -34,7 +34,7 @@ func BenchmarkCommit(b *testing.B) {
 			resume(b, s)
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := s.Commit(b.Context(), entities, sinktest.At(n), nil); err != nil {
+				if err := s.Commit(b.Context(), entities, sinktest.At(n)); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -65,7 +65,7 @@ func BenchmarkRestart(b *testing.B) {
 			resume(b, writer)
 			for from := 0; from < n; from += nats.MaxEntities {
 				entities := markedEntities(from, min(n, from+nats.MaxEntities))
-				if err := writer.Commit(b.Context(), entities, sinktest.At(from+len(entities)), nil); err != nil {
+				if err := writer.Commit(b.Context(), entities, sinktest.At(from+len(entities))); err != nil {
 					b.Fatal(err)
 				}
 			}

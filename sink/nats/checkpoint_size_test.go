@@ -44,7 +44,7 @@ func TestCheckpointIsTooLarge(t *testing.T) {
 			s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(orders())
 			for _, n := range []int{3, 0} {
 				resume(t, s)
-				err := s.Commit(t.Context(), sinktest.Entities(0, n), largeCheckpoint(n, 2000), nil)
+				err := s.Commit(t.Context(), sinktest.Entities(0, n), largeCheckpoint(n, 2000))
 				wantError(t, err, true, nil, "the checkpoint of 2", test.want)
 				if errors.Is(err, sink.ErrTooLarge) || strings.Contains(err.Error(), "entity") {
 					t.Errorf("an entity is blamed: %v", err)
@@ -71,7 +71,7 @@ func TestLargestCheckpointThatFitsIsStored(t *testing.T) {
 	resume(t, s)
 	var err error
 	for n := 1200; err == nil; n++ {
-		err = s.Commit(t.Context(), nil, largeCheckpoint(0, n), nil)
+		err = s.Commit(t.Context(), nil, largeCheckpoint(0, n))
 	}
 	// A cursor that is larger by a byte makes up to four more of base64.
 	wantError(t, err, true, nil, "the checkpoint of 200", "raise it to at least 200")
@@ -95,17 +95,17 @@ func TestCheckpointBecomesTooLarge(t *testing.T) {
 	}
 	lower(2000)
 	want := "that is the checkpoint: raise max_msg_size with 'nats stream edit shop_orders --max-msg-size'"
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(0, 3), largeCheckpoint(3, 2000), nil), true, nil, want)
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(0, 3), largeCheckpoint(3, 2000)), true, nil, want)
 	resume(t, s)
 	wantFeed(t, s, 0)
 	// The server reads its configuration without a lock when it refuses a message. The race
 	// detector notices an update of the stream after that, unless a commit was made in between.
-	if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil); err != nil {
+	if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)); err != nil {
 		t.Fatal(err)
 	}
 	lower(-1)
 	resume(t, s)
-	if err := s.Commit(t.Context(), sinktest.Entities(2, 3), largeCheckpoint(5, 2000), nil); err != nil {
+	if err := s.Commit(t.Context(), sinktest.Entities(2, 3), largeCheckpoint(5, 2000)); err != nil {
 		t.Fatal(err)
 	}
 	wantFeed(t, s, 5)

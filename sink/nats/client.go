@@ -95,14 +95,19 @@ func (c *client) checkVersion() error {
 		// acknowledgements show whether that server has atomic batches.
 		return nil
 	}
-	version := c.nc.ConnectedServerVersion()
-	var major, n int
-	if _, err := fmt.Sscanf(version, "%d.%d", &major, &n); err != nil || major > 2 || major == 2 && n >= minor {
-		// A version that cannot be read is that of a private build.
+	if c.hasMinor(minor) {
 		return nil
 	}
 	return feed.Permanent(fmt.Errorf("the NATS server at %s has version %s, which has no atomic batches; feedbridge needs 2.%d or newer",
-		c.servers, version, minor))
+		c.servers, c.nc.ConnectedServerVersion(), minor))
+}
+
+// hasMinor reports whether the server has a minor version of 2.x, or a newer one. A version that cannot be
+// read is that of a private build, which passes for new.
+func (c *client) hasMinor(minor int) bool {
+	var major, n int
+	_, err := fmt.Sscanf(c.nc.ConnectedServerVersion(), "%d.%d", &major, &n)
+	return err != nil || major > 2 || major == 2 && n >= minor
 }
 
 // defaultRepeatAfter is the time after which a request without an answer is repeated.

@@ -21,6 +21,7 @@ type Conn struct {
 	client *client
 	sinks  *sinkCounts
 	slots  batchSlots
+	fast   fastBatches
 	watch  *watch
 }
 
@@ -72,7 +73,7 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 		repeatAfter: defaultRepeatAfter,
 		consumerTTL: max(time.Minute, 3*cfg.Timeout), keptLifetime: defaultKeptLifetime,
 	}
-	return &Conn{client: watch.client, sinks: watch.sinks, watch: watch}, nil
+	return &Conn{client: watch.client, sinks: watch.sinks, fast: fastBatches{nc: nc}, watch: watch}, nil
 }
 
 // connectionOptions returns the options of all connections.

@@ -124,12 +124,12 @@ func TestStreamThatIsFullOfDeadLetters(t *testing.T) {
 			s := c.Sink(ordersWithDead())
 			resume(t, s)
 			entities, cp := withDead(0, 2, 0)
-			if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+			if err := s.Commit(t.Context(), entities, cp); err != nil {
 				t.Fatal(err)
 			}
 			entities, next := withDead(2, 4, 1)
 			entities[1].Body = bytes.Repeat([]byte("x"), 100<<10)
-			wantError(t, s.Commit(t.Context(), entities, next, nil), true, nil,
+			wantError(t, s.Commit(t.Context(), entities, next), true, nil,
 				"the stream is full and refuses new messages", "the commit has dead letters for shop.orders.dead, which take room there, too")
 			if now := resume(t, s); string(now.Cursor) != string(cp.Cursor) {
 				t.Errorf("the position has moved to %s", now.Cursor)
@@ -138,7 +138,7 @@ func TestStreamThatIsFullOfDeadLetters(t *testing.T) {
 			wantDead(t, c, 1)
 			test.cure(t, js, config)
 			resume(t, s)
-			if err := s.Commit(t.Context(), entities, next, nil); err != nil {
+			if err := s.Commit(t.Context(), entities, next); err != nil {
 				t.Fatal(err)
 			}
 			log := c.Log(deadSubject, "shop_orders")
@@ -210,7 +210,7 @@ func TestAnswerOfACommitWithDeadLettersIsLost(t *testing.T) {
 	s.Hurry() // after a pause it would wait for an answer first
 	p.set(true)
 	done := make(chan error, 1)
-	go func() { done <- s.Commit(t.Context(), entities, cp, nil) }()
+	go func() { done <- s.Commit(t.Context(), entities, cp) }()
 	eventually(t, "the commit arrives", func() bool { return lastSequence(t, js) > before })
 	p.cut()
 	wantError(t, <-done, false, nil)
@@ -254,7 +254,7 @@ func TestLimitIsLoweredBeforeTheCommit(t *testing.T) {
 	if _, err := js.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Commit(t.Context(), e, sinktest.At(1), nil); err == nil {
+	if err := s.Commit(t.Context(), e, sinktest.At(1)); err == nil {
 		t.Fatal("the commit is not refused")
 	}
 	resume(t, s)
@@ -264,7 +264,7 @@ func TestLimitIsLoweredBeforeTheCommit(t *testing.T) {
 	e[0].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
 	cp := sinktest.At(1)
 	cp.Count = 0
-	if err := s.Commit(t.Context(), e, cp, nil); err != nil {
+	if err := s.Commit(t.Context(), e, cp); err != nil {
 		t.Fatal(err)
 	}
 	wantFeed(t, s, 0)
@@ -285,7 +285,7 @@ func TestPurgeOfDeadLettersIsNoLoss(t *testing.T) {
 	s, other := conn.Sink(ordersWithDead()), connect(t, nats.Config{URL: server.URL()}).Sink(ordersWithDead())
 	resume(t, s)
 	entities, cp := withDead(0, 3, 0)
-	if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+	if err := s.Commit(t.Context(), entities, cp); err != nil {
 		t.Fatal(err)
 	}
 	stream, err := admin(t, server.URL()).Stream(t.Context(), "shop_orders")
@@ -298,7 +298,7 @@ func TestPurgeOfDeadLettersIsNoLoss(t *testing.T) {
 	resume(t, other)
 	next := sinktest.At(5)
 	next.Count--
-	if err := other.Commit(t.Context(), sinktest.Entities(3, 2), next, nil); err != nil {
+	if err := other.Commit(t.Context(), sinktest.Entities(3, 2), next); err != nil {
 		t.Fatal(err)
 	}
 	resume(t, s)

@@ -38,6 +38,8 @@ type topicState struct {
 	// newestDead reports that it is a dead letter.
 	newest     identity
 	newestDead bool
+	// uncommitted is the number of entities behind checkpoint.
+	uncommitted uint64
 	// moved holds the time when a person had last moved the checkpoint.
 	moved time.Time
 }
@@ -46,7 +48,7 @@ type topicState struct {
 // does not depend on the IDs.
 func (d *dedupeLoader) dropIDs() {
 	d.ids.Reset()
-	d.seen.newest, d.seen.complete = identity{}, false
+	d.seen.newest, d.seen.complete, d.seen.uncommitted = identity{}, false, 0
 }
 
 // recordUnwritten records that the topic has no checkpoint and no entities.
@@ -58,7 +60,7 @@ func (d *dedupeLoader) recordUnwritten() {
 // recordCommit adds the IDs of a commit that is stored.
 func (d *dedupeLoader) recordCommit(entities []feed.Entity, cp checkpoint.Checkpoint, c committed) {
 	d.ids.Commit(entities)
-	d.seen.checkpoint, d.seen.end, d.seen.moved = c.fence.checkpoint, c.fence.end, cp.Moved
+	d.seen.checkpoint, d.seen.end, d.seen.moved, d.seen.uncommitted = c.fence.checkpoint, c.fence.end, cp.Moved, 0
 	if len(entities) > 0 {
 		d.seen.newest, d.seen.newestDead = c.newest, entities[len(entities)-1].Dead != nil
 	}
@@ -72,6 +74,9 @@ func (d *dedupeLoader) recordCommit(entities []feed.Entity, cp checkpoint.Checkp
 // before the next commit of entities, whose cursor is behind them, whatever the window is.
 func (d *dedupeLoader) catchUp(ctx context.Context, info *streamInfo, f fence, cp checkpoint.Checkpoint) error {
 	seen := &d.seen
+	if !f.checkpoint.equals(seen.checkpoint) {
+		seen.uncommitted = 0
+	}
 	switch {
 	case !cp.Moved.Equal(d.seen.moved):
 		// A person has moved the checkpoint, perhaps after deleting messages.
@@ -80,6 +85,8 @@ func (d *dedupeLoader) catchUp(ctx context.Context, info *streamInfo, f fence, c
 		seen.newest.sequence < f.sequence():
 		seen.end = f.end // retention may have removed the newest entity
 		return nil
+	case seen.newest == identity{}:
+		d.dropIDs()
 	default:
 		if held, err := d.topicHolds(ctx, info, d.seen.newest); err != nil {
 			return err
@@ -109,7 +116,7 @@ func (d *dedupeLoader) loadNewer(ctx context.Context, info *streamInfo, f fence)
 	if err != nil {
 		return err
 	}
-	err = d.loadMessages(ctx, info, r, f.committed, to)
+	err = d.loadMessages(ctx, info, r, f, to)
 	if r.from == from || !d.ids.Marked() {
 		return err
 	}
@@ -122,7 +129,7 @@ func (d *dedupeLoader) loadNewer(ctx context.Context, info *streamInfo, f fence)
 	if r, err = d.openHeaders(ctx, subjects, first); err != nil {
 		return err
 	}
-	return d.loadMessages(ctx, info, r, f.committed, to)
+	return d.loadMessages(ctx, info, r, f, to)
 }
 
 // narrow returns the subjects to read for the IDs of the topic that f describes, and the sequence of
@@ -166,7 +173,7 @@ func (d *dedupeLoader) topicHolds(ctx context.Context, info *streamInfo, m ident
 }
 
 // loadMessages adds the IDs of all messages of r up to the sequence to, which is that of a
-// checkpoint or of an entity, and closes r. Those behind the sequence committed are kept beside the
+// checkpoint or of an entity, and closes r. Those behind f.committed are kept beside the
 // window. Any replica may deliver them; the message at to
 // is known to be there, so loadMessages ends only when it has come.
 //
@@ -174,7 +181,7 @@ func (d *dedupeLoader) topicHolds(ctx context.Context, info *streamInfo, m ident
 // the creation of the consumer: in a cluster the connection survives that. So that message
 // is checked once more when the first one has come. Those after it are of the same stream:
 // a consumer that starts again numbers its messages from 1.
-func (d *dedupeLoader) loadMessages(ctx context.Context, info *streamInfo, r *reader, committed, to uint64) error {
+func (d *dedupeLoader) loadMessages(ctx context.Context, info *streamInfo, r *reader, f fence, to uint64) error {
 	known := d.seen.newest
 	defer sink.Announce(d.client.log, d.topic.Subject, r.pending())()
 	defer r.close()
@@ -192,7 +199,10 @@ func (d *dedupeLoader) loadMessages(ctx context.Context, info *streamInfo, r *re
 			}
 		}
 		if seen = m.sequence; seen <= to && slices.Contains(d.topic.entitySubjects(), m.Subject) {
-			if m.sequence > committed {
+			if m.sequence > f.sequence() && m.Subject == d.topic.Subject {
+				d.seen.uncommitted++
+			}
+			if m.sequence > f.committed {
 				d.ids.LoadUncommitted(m.headerFields())
 			} else {
 				d.ids.LoadMessage(m.headerFields())

@@ -103,10 +103,10 @@ func TestServerAcknowledgesWithoutBatch(t *testing.T) {
 	})
 	sink := connect(t, nats.Config{URL: url}).Sink(orders())
 	resume(t, sink)
-	err := sink.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil)
+	err := sink.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2))
 	wantError(t, err, true, nil, "this server has no atomic batches", "make every server of the cluster 2.12 or newer")
 	resume(t, sink)
-	if err := sink.Commit(t.Context(), nil, sinktest.At(0), nil); err != nil {
+	if err := sink.Commit(t.Context(), nil, sinktest.At(0)); err != nil {
 		t.Errorf("a checkpoint alone needs no batch: %v", err)
 	}
 }

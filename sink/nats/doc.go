@@ -9,16 +9,15 @@
 //
 // # How a commit works
 //
-// A commit is one atomic batch: the entities, and last the checkpoint. The server stages the
-// messages with the same Nats-Batch-Id, and stores all of them or none when it receives the
-// one with Nats-Batch-Commit. That is the checkpoint, and the only message that the server
-// acknowledges. Its headers are, with those of the first two messages, the fence, whose argument is
-// in fence.go; Nats-Rollup: sub, so that the stream keeps one checkpoint; and Nats-TTL: never, so that it outlives the stream's
-// age limit. A commit without entities is the checkpoint as a plain message.
+// A commit is the entities, and last the checkpoint. Its headers have the fence, whose argument is in
+// fence.go; the checkpoint has Nats-Rollup: sub, so that the stream keeps one, and Nats-TTL: never, so
+// that it outlives the stream's age limit. A commit without entities is a plain message.
 //
-// While the server stores a batch, the sink sends it the next one without its last message, if
-// the caller knows the next entities ([Sink.Commit]). So neither waits for the other.
-// The server drops a staged batch after 10 s without a message.
+// [Sink.Resume] chooses how the server stores the others. By fast ingest (ADR-50) it stores each
+// message as it comes, and drops all that comes after the first that it refuses or misses. It needs
+// nats-server 2.14, and a stream that allows it and has only this topic or one replica. Otherwise a
+// commit is an atomic batch: the server stages the messages with the same Nats-Batch-Id, and stores all
+// of them or none when it receives the one with Nats-Batch-Commit.
 //
 // # Details
 //
@@ -30,7 +29,8 @@
 //     the server returns, on each Resume, makes no commit on a connection that is newer than
 //     that check, and requires that an acknowledgement names its batch and count.
 //   - The IDs in memory are valid as long as the newest message that they were loaded from is
-//     in the stream. Messages are recognised by their batch and their number in it. The IDs
+//     in the stream. Messages are recognised by their batch, and their number in it or
+//     Feedbridge-Commit, which the last one of a fast batch has. The IDs
 //     may come from any replica: the checkpoint is among the messages, and its arrival ends
 //     the load.
 //   - Checkpoints use sequences of the stream, too, so positions do not show whether messages

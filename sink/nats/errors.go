@@ -41,6 +41,8 @@ const (
 	codeAtomicDisabled      = 10174
 	codeBatchIncomplete     = 10176
 	codeBatchTooLarge       = 10199
+	codeFastDisabled        = 10205
+	codeUnknownBatch        = 10208
 )
 
 // codesFull are the errors of a server or an account without room for more messages.
@@ -92,12 +94,12 @@ func apiError(e *jetstream.APIError, stream string, cfg Config) error {
 		}
 		return feed.Permanent(fmt.Errorf("%w; %s", err, cure))
 	}
-	if e.ErrorCode == codeBatchIncomplete {
+	if e.ErrorCode == codeBatchIncomplete || e.ErrorCode == codeUnknownBatch {
 		return fmt.Errorf("%w; the server has dropped the batch: its disk is full (see its log), its leader has changed, or it has too many batches at once; it is sent again", err)
 	}
-	// A stream that is missing was there a moment ago. The retry begins with Resume, whose error has
-	// the cure.
-	if e.ErrorCode == codeStreamNotFound || e.Code == http.StatusTooManyRequests || e.Code >= http.StatusInternalServerError {
+	// A stream that is missing was there a moment ago, or allowed fast batches. The retry begins with
+	// Resume, which finds another way or whose error has the cure.
+	if e.ErrorCode == codeStreamNotFound || e.ErrorCode == codeFastDisabled || e.Code == http.StatusTooManyRequests || e.Code >= http.StatusInternalServerError {
 		return err
 	}
 	return feed.Permanent(err)

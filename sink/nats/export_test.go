@@ -26,7 +26,7 @@ func (c *Conn) Received() uint64 { return c.client.nc.Stats().InBytes }
 // Conn returns the connection of the log.
 func (l *Log) Conn() *Conn {
 	w := &watch{client: l.client, sinks: newSinkCounts()}
-	return &Conn{client: l.client, sinks: w.sinks, watch: w}
+	return &Conn{client: l.client, sinks: w.sinks, fast: fastBatches{nc: l.client.nc}, watch: w}
 }
 
 // Look looks at the streams of all sinks once.
@@ -111,9 +111,6 @@ func (s *Sink) Rest() { s.fence.proved = time.Time{} }
 // Hurry makes the sink's next commit one without a pause, however slow the machine is.
 func (s *Sink) Hurry() {
 	s.fence.proved = time.Now().Add(time.Hour)
-	if s.staged != nil {
-		s.staged.at = s.fence.proved
-	}
 }
 
 // Proved returns the time at which the fence of the next commit was proved.

@@ -18,15 +18,22 @@ import (
 // The fence is on everything that is promised: on the checkpoint, the entities and the dead
 // letters.
 //
-//  1. A commit has Nats-Expected-Last-Subject-Sequence for the subject of the checkpoint, in its
+//  1. An atomic batch has Nats-Expected-Last-Subject-Sequence for the subject of the checkpoint, in its
 //     last message, and for those of the entities and the dead letters, in its first two: the
 //     sequences of the newest messages that this copy knows. The server compares all of them
 //     before it stores anything of the batch. If another copy has committed, the newest
 //     checkpoint has a higher sequence, and the whole batch is refused. If the server has stored
 //     only the beginning of another batch, which has no checkpoint, the newest entity or dead
 //     letter has a higher sequence. The same holds for a commit that was thought lost and arrives
-//     late. One writer never has two commits in flight: the last message of a staged batch is
-//     sent after the commit before it was acknowledged.
+//     late.
+//
+//     In a fast batch each message has a fence, and the server drops what comes after the first that is
+//     refused or missing: without that a later message of a stale copy could meet the expected sequence
+//     again. In a stream of one topic the fence is the sequence of the message before it
+//     (Nats-Expected-Last-Sequence), so that nothing that this copy does not know is in front of any of
+//     its messages. In a stream of several topics it is that of the checkpoint. That does not show the
+//     beginning of another batch, so the first commit of a session is atomic: it has a new checkpoint,
+//     which refuses all other copies from then on.
 //
 //     A checkpoint without entities is a message of its own and compares only the checkpoint. It
 //     may follow such a beginning without knowing it. So it names the newest checkpoint that was
@@ -67,6 +74,8 @@ type fence struct {
 	// in front of checkpoint if that was stored without. The entities behind it are the beginning
 	// of a batch that was not stored to its end. The cursor may be in front of them.
 	committed uint64
+	// stream is the last sequence of the stream, for [chainedIngest].
+	stream uint64
 	// proved holds the time when the read that returned the checkpoint began, or when the
 	// commit that stored it was sent.
 	proved time.Time
@@ -177,17 +186,24 @@ func (r *checkpointReader) readEnd(ctx context.Context) (end topicEnd, err error
 	return end, nil
 }
 
+// endsBy reports whether the topic has nothing behind an end.
+func (r *checkpointReader) endsBy(ctx context.Context, end topicEnd) bool {
+	last, err := r.readEnd(ctx)
+	return err == nil && last.entity <= end.entity && last.dead <= end.dead
+}
+
 // readFence returns the fence of a topic whose stream is info. The error matches
 // [checkpoint.ErrMissing] if the topic has no checkpoint, and has had some message. seen is the
 // state in which this process saw the topic last.
 func (r *checkpointReader) readFence(ctx context.Context, info *streamInfo, seen topicState) (f fence, err error) {
-	for range 2 { // another copy may make the first commit between the requests
+	f.stream = info.State.LastSeq // read before all else: what is stored since is refused
+	for range 2 {                 // another copy may make the first commit between the requests
 		f.proved = time.Now()
 		if f.checkpoint, err = r.readLast(ctx); err != nil {
 			return f, err
 		}
 		f.committed = f.checkpoint.lastCommitted()
-		if f.checkpoint != nil && f.sequence() == info.State.LastSeq && seen.complete && f.checkpoint.equals(seen.checkpoint) {
+		if f.checkpoint != nil && f.sequence() == info.State.LastSeq && r.topic.ownsAll(info.Config.Subjects) && seen.complete && f.checkpoint.equals(seen.checkpoint) {
 			f.end = seen.end // nothing is behind the checkpoint, and nothing in front of it is new
 			return f, nil
 		}
@@ -222,11 +238,13 @@ func (r *checkpointReader) isUnwritten(info *streamInfo, f fence) bool {
 	return f.end == topicEnd{} && (isUntouched(info) || !r.topic.ownsAll(info.Config.Subjects))
 }
 
-// explainRefusal returns the fence for a second attempt if a commit was refused, which stores
-// nothing, only because messages were deleted from the topic: retention removes the newest entity
-// of a feed that was quiet for long. Otherwise it returns an error. That is refused if another copy
-// has committed.
-func (r *checkpointReader) explainRefusal(ctx context.Context, f fence, refused error) (fence, error) {
+// explainRefusal returns the fence for a second attempt, as an atomic batch, if a commit was refused
+// although no other copy has stored anything. An atomic batch is refused if messages were deleted from
+// the topic: retention removes the newest entity of a feed that was quiet for long. The chain of
+// [chainedIngest] is refused after an atomic batch of another copy was: nats-server 2.15 goes on
+// counting from where that one would have ended, until an atomic batch is stored. Otherwise
+// explainRefusal returns an error. The second attempt is refused if another copy has committed.
+func (r *checkpointReader) explainRefusal(ctx context.Context, in ingest, f fence, refused error) (fence, error) {
 	known := f
 	// The end is read first. On a replicated stream a commit of another copy refuses this one before
 	// it is stored. Then its entities must not be seen without its checkpoint.
@@ -240,8 +258,10 @@ func (r *checkpointReader) explainRefusal(ctx context.Context, f fence, refused 
 		return f, err
 	}
 	switch {
-	case !last.equals(known.checkpoint), f.end == known.end:
+	case !last.equals(known.checkpoint), (f.end == known.end) == (in == atomicIngest):
 		return f, refused
+	case in != atomicIngest:
+		return f, nil
 	case f.end.entity <= known.end.entity && f.end.dead <= known.end.dead && known.last() == known.sequence():
 		// What is in front of a checkpoint that is still there was not lost.
 		return f, cmp.Or(r.checkSubjectAt(ctx, known.end.entity), r.checkSubjectAt(ctx, known.end.dead))

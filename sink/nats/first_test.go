@@ -76,12 +76,6 @@ func TestLogReportsWhetherTheFirstEntityExists(t *testing.T) {
 			resume(t, b.s)
 			commit(t, b.s, 0, 3)
 		}, 0},
-		"the first was sent ahead": {func(t *testing.T, b topic) {
-			next := commitAhead(t, b.s, nil, 0, 3)
-			if err := b.s.Commit(t.Context(), next, sinktest.At(3), nil); err != nil {
-				t.Fatal(err)
-			}
-		}, 0},
 		"a person has moved the checkpoint before it": {func(t *testing.T, b topic) {
 			commit(t, b.s, 0, 0)
 			move(t, b.s, 0)
@@ -131,18 +125,11 @@ func TestLogReportsWhetherTheFirstEntityExists(t *testing.T) {
 			commit(t, b.s, 0, 5)
 			purge(t, b.js, jetstream.WithPurgeKeep(3)) // the checkpoint, which is 6, among them
 		}, 4},
-		"the first batch is purged, and the second was sent ahead": {func(t *testing.T, b topic) {
-			next := commitAhead(t, b.s, sinktest.Entities(0, 3), 3, 6)
-			if err := b.s.Commit(t.Context(), next, sinktest.At(6), nil); err != nil {
-				t.Fatal(err)
-			}
-			purged(t, b, 5)
-		}, 5},
 		"the first batch is purged, and another copy was about to write it": {func(t *testing.T, b topic) {
 			late := b.more()
 			resume(t, late)
 			commit(t, b.s, 0, 3)
-			if err := late.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3), nil); !errors.Is(err, checkpoint.ErrConflict) {
+			if err := late.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3)); !errors.Is(err, checkpoint.ErrConflict) {
 				t.Fatalf("a stale writer: %v", err)
 			}
 			resume(t, late)
@@ -165,7 +152,7 @@ func TestLogReportsWhetherTheFirstEntityExists(t *testing.T) {
 			for n, size := range []int{10, 10, 80_000, 10, 10, 40_000} { // 1, 3, 5, 7, 9, 11
 				e := sinktest.Entities(n, 1)
 				e[0].Body = bytes.Repeat([]byte("x"), size)
-				if err := b.s.Commit(t.Context(), e, sinktest.At(n+1), nil); err != nil {
+				if err := b.s.Commit(t.Context(), e, sinktest.At(n+1)); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -125,7 +125,7 @@ func TestLeafNodeHasTheStreamToo(t *testing.T) {
 	h.Shutdown()
 	h.WaitForShutdown()
 	s.Hurry() // after a pause it would ask the hub first
-	err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3), nil)
+	err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3))
 	wantError(t, err, true, nil, `JetStream domain "leaf" acknowledged a commit for domain hub`)
 }
 
@@ -143,7 +143,7 @@ func TestHubHasTheStreamToo(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Hurry() // after a pause it would read the deleted stream first
-			err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3), nil)
+			err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3))
 			wantError(t, err, true, nil, `JetStream domain "hub" acknowledged a commit for`, "delete the subject there")
 		})
 	}
@@ -178,7 +178,7 @@ func TestHubLosesItsTailBehindALeafNode(t *testing.T) {
 	commit(t, other, 2, 3)
 	commit(t, other, 3, 4) // the checkpoint is 7 again
 	s.Rest()
-	err := s.Commit(t.Context(), sinktest.Entities(5, 2), sinktest.At(7), nil)
+	err := s.Commit(t.Context(), sinktest.Entities(5, 2), sinktest.At(7))
 	wantError(t, err, false, checkpoint.ErrConflict)
 	if cp := resume(t, s); cp.Count != 4 {
 		t.Errorf("checkpoint %+v, want count 4", cp)

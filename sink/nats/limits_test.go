@@ -82,7 +82,7 @@ func TestServerCannotWrite(t *testing.T) {
 	if err := os.WriteFile(batches, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3), nil)
+	err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3))
 	wantError(t, err, false, nil, "the server has dropped the batch: its disk is full (see its log), its leader has changed, or it has too many batches at once")
 	if err := os.Remove(batches); err != nil {
 		t.Fatal(err)
@@ -118,32 +118,24 @@ func TestAccountLimitTearsABatch(t *testing.T) {
 		return entities
 	}
 	resume(t, s)
-	if err := s.Commit(t.Context(), withBodies(0, first), sinktest.At(first), nil); err != nil {
+	if err := s.Commit(t.Context(), withBodies(0, first), sinktest.At(first)); err != nil {
 		t.Fatal(err)
 	}
 	resume(t, stale)
-	// There is no answer.
-	s.Hurry() // after a pause it would wait for an answer before it sends the end of the batch
-	conn.SetTimeout(3 * time.Second)
-	err := s.Commit(t.Context(), withBodies(first, more), sinktest.At(more), nil)
-	conn.SetTimeout(time.Minute)
-	wantError(t, err, false, nil, "no answer from NATS")
-	log := s.Log()
-	eventually(t, "the server has stored a part of the batch", func() bool { return spanOf(t, log).End > first+2 })
-	if cp := resume(t, s); cp.Count != first {
-		t.Fatalf("checkpoint %+v, want count %d", cp, first)
-	}
+	err := s.Commit(t.Context(), withBodies(first, more), sinktest.At(more))
+	wantError(t, err, true, nil, "raise the account's JetStream limits")
+	counted := int(resume(t, s).Count)
 	held := first
 	for _, e := range sinktest.Entities(first, more-first) {
 		if !s.IDs().Add(e.ID) {
 			held++
 		}
 	}
-	if held == first || held == more {
-		t.Fatalf("%d entities are known: the batch was not torn, or nobody noticed", held)
+	if held == first || held == more || held != counted {
+		t.Fatalf("%d entities are known, and %d counted: the batch was not torn, or nobody noticed", held, counted)
 	}
 
-	err = s.Commit(t.Context(), withBodies(held, more), sinktest.At(more), nil)
+	err = s.Commit(t.Context(), withBodies(held, more), sinktest.At(more))
 	wantError(t, err, true, nil, "raise the account's JetStream limits")
 	claims.Limits.DiskStorage = -1
 	o.publish(claims)
@@ -152,15 +144,17 @@ func TestAccountLimitTearsABatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.UpdateAccountClaims(known, claims)
-	err = stale.Commit(t.Context(), withBodies(first, more), sinktest.At(more), nil)
-	wantError(t, err, false, nil, "the beginning of a batch that was not stored to its end")
-	resume(t, stale)
+	err = stale.Commit(t.Context(), withBodies(first, more), sinktest.At(more))
+	wantError(t, err, false, checkpoint.ErrConflict)
+	if cp := resume(t, stale); int(cp.Count) != held {
+		t.Errorf("checkpoint %+v, want the count %d", cp, held)
+	}
 	for i, e := range sinktest.Entities(first, more-first) {
 		if fresh := stale.IDs().Add(e.ID); fresh != (first+i >= held) {
 			t.Fatalf("entity %d counts as fresh: %v; %d are held", first+i, fresh, held)
 		}
 	}
-	if err := stale.Commit(t.Context(), withBodies(held, more), sinktest.At(more), nil); err != nil {
+	if err := stale.Commit(t.Context(), withBodies(held, more), sinktest.At(more)); err != nil {
 		t.Fatal(err)
 	}
 	wantFeed(t, s, more)
@@ -187,7 +181,7 @@ func TestAccountLimitTearsTheFirstBatch(t *testing.T) {
 	resume(t, s)
 	s.Hurry() // as in the test before this one
 	conn.SetTimeout(3 * time.Second)
-	wantError(t, s.Commit(t.Context(), entities, sinktest.At(n), nil), false, nil, "no answer from NATS")
+	wantError(t, s.Commit(t.Context(), entities, sinktest.At(n)), false, nil, "no answer from NATS")
 	conn.SetTimeout(time.Minute)
 	log := s.Log()
 	eventually(t, "the server has stored a part of the batch", func() bool { return spanOf(t, log).End > 1 })
@@ -212,7 +206,7 @@ func TestAccountLimitTearsTheFirstBatch(t *testing.T) {
 	if held == 0 || held == n {
 		t.Fatalf("%d entities are known: the batch was not torn, or nobody noticed", held)
 	}
-	if err := s.Commit(t.Context(), entities[held:], sinktest.At(n), nil); err != nil {
+	if err := s.Commit(t.Context(), entities[held:], sinktest.At(n)); err != nil {
 		t.Fatal(err)
 	}
 	wantFeed(t, s, n)

@@ -62,7 +62,7 @@ func TestManyTopicsInOneStream(t *testing.T) {
 			return fmt.Errorf("topic %d: %+v, %w", n, cp, err)
 		}
 		cp = checkpoint.Checkpoint{Feed: topic(n).Feed, Source: "test", Cursor: feed.Cursor("3"), Count: 3, At: time.Now(), Writer: "a"}
-		return snk.Commit(t.Context(), sinktest.Entities(0, 3), cp, nil)
+		return snk.Commit(t.Context(), sinktest.Entities(0, 3), cp)
 	}
 	// received returns the bytes that a new process needs to resume a topic.
 	received := func(n int) uint64 {

@@ -93,7 +93,7 @@ func TestReadsOfATopicWithMarks(t *testing.T) {
 				}
 			}
 			resume(t, s)
-			if err := s.Commit(t.Context(), test.entities(0, 100), sinktest.At(100), nil); err != nil {
+			if err := s.Commit(t.Context(), test.entities(0, 100), sinktest.At(100)); err != nil {
 				t.Fatal(err)
 			}
 			resume(t, s)
@@ -105,7 +105,7 @@ func TestReadsOfATopicWithMarks(t *testing.T) {
 			}
 			resume(t, fresh)
 			want("by another that has read it", nil)
-			if err := s.Commit(t.Context(), test.entities(100, 5), sinktest.At(105), nil); err != nil {
+			if err := s.Commit(t.Context(), test.entities(100, 5), sinktest.At(105)); err != nil {
 				t.Fatal(err)
 			}
 			resume(t, fresh)
@@ -139,11 +139,11 @@ func TestSinkFarBehindReadsAllMarksOnce(t *testing.T) {
 		want[entities[i].ID] = entities[i].Mark
 	}
 	resume(t, s)
-	if err := s.Commit(t.Context(), entities[:3], sinktest.At(3), nil); err != nil {
+	if err := s.Commit(t.Context(), entities[:3], sinktest.At(3)); err != nil {
 		t.Fatal(err)
 	}
 	resume(t, other)
-	if err := other.Commit(t.Context(), entities[3:], sinktest.At(403), nil); err != nil {
+	if err := other.Commit(t.Context(), entities[3:], sinktest.At(403)); err != nil {
 		t.Fatal(err)
 	}
 	next := starts(t, server.URL())
@@ -172,7 +172,7 @@ func TestLoadOfMarksEndsEarly(t *testing.T) {
 		want[entities[i].ID] = entities[i].Mark
 	}
 	resume(t, s)
-	if err := s.Commit(t.Context(), entities, sinktest.At(n), nil); err != nil {
+	if err := s.Commit(t.Context(), entities, sinktest.At(n)); err != nil {
 		t.Fatal(err)
 	}
 	p := runProxy(t, strings.TrimPrefix(server.URL(), "nats://"))

@@ -15,14 +15,18 @@ import (
 
 // The headers that the server obeys.
 const (
-	batchID       = "Nats-Batch-Id"
-	batchSequence = "Nats-Batch-Sequence"
-	batchCommit   = "Nats-Batch-Commit"
-	expectedLast  = "Nats-Expected-Last-Subject-Sequence"
-	expectedOf    = "Nats-Expected-Last-Subject-Sequence-Subject"
-	rollup        = "Nats-Rollup"
-	ttl           = "Nats-TTL"
+	batchID        = "Nats-Batch-Id"
+	batchSequence  = "Nats-Batch-Sequence"
+	batchCommit    = "Nats-Batch-Commit"
+	expectedLast   = "Nats-Expected-Last-Subject-Sequence"
+	expectedOf     = "Nats-Expected-Last-Subject-Sequence-Subject"
+	expectedStream = "Nats-Expected-Last-Sequence"
+	rollup         = "Nats-Rollup"
+	ttl            = "Nats-TTL"
 )
+
+// commitID is a header of the last entity of a commit by fast ingest. Its value is unique.
+const commitID = "Feedbridge-Commit"
 
 // firstOf is a header whose value is a topic. The topic has never had a message before the
 // one that has this header: it is the topic's first entity, or a checkpoint that is older
@@ -103,8 +107,8 @@ func (m *deliveredMessage) headerFields() feed.Header {
 // again: no other message has the same, at whatever sequence.
 type identity struct {
 	sequence uint64 // 0 if there is no message
-	// id is the message's batch and its number there, or the time at which it was
-	// stored if feedbridge has not written it.
+	// id is the message's batch and its number there, or that of its commit, or the time at which
+	// it was stored if it has neither.
 	id string
 }
 
@@ -112,6 +116,9 @@ type identity struct {
 func identityOf(sequence uint64, h nats.Header, at time.Time) identity {
 	if batch := h.Get(batchID); batch != "" {
 		return identity{sequence, batch + "/" + h.Get(batchSequence)}
+	}
+	if id := h.Get(commitID); id != "" {
+		return identity{sequence, id}
 	}
 	return identity{sequence, at.UTC().Format(time.RFC3339Nano)}
 }

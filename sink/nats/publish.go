@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -27,12 +25,13 @@ const (
 	MaxBytes    = 4 << 20
 )
 
-// publisher publishes the commits of one topic as atomic batches.
+// publisher publishes the commits of one topic.
 type publisher struct {
 	client      *client
 	topic       *Topic
 	limit       *sizeLimit
 	checkpoints *checkpointReader
+	fast        *fastBatches
 	// domain is the JetStream domain of the stream, when its configuration was last read.
 	domain string
 }
@@ -41,109 +40,113 @@ type publisher struct {
 type batch struct {
 	first      bool // the topic has never had an entity
 	entities   []feed.Entity
-	staged     *stagedBatch // has the entities, if they were sent ahead; else nil
 	checkpoint checkpoint.Checkpoint
+	ingest     ingest
 }
 
 // A committed batch is stored.
 type committed struct {
 	fence  fence    // of the next commit
-	newest identity // of the last entity or dead letter, if there is one
+	newest identity // of the last entity or dead letter, if there is one and its sequence is known
 }
 
-// publish stores a batch, if the topic is still as f describes it. It calls meanwhile, in
-// another goroutine, while it waits for the acknowledgement, and returns after meanwhile has.
-// It panics if meanwhile does.
-func (p *publisher) publish(ctx context.Context, f fence, b batch, meanwhile func()) (committed, error) {
-	last := &nats.Msg{Subject: p.topic.checkpointSubject(), Data: checkpoint.Encode(b.checkpoint), Header: nats.Header{
-		expectedLast: {strconv.FormatUint(f.sequence(), 10)},
+// A carrier brings the messages of a commit to the server. After an error it is unknown which of them
+// are stored.
+type carrier interface {
+	// addFields adds the header fields that message i, counted from 0, has besides those of an entity
+	// or of a checkpoint. They have the fence.
+	addFields(to feed.Header, i int) feed.Header
+	// send sends a message, which may be changed afterwards.
+	send(ctx context.Context, m *nats.Msg) error
+	// commit sends the last message, and returns the acknowledgement of all.
+	commit(ctx context.Context, last *nats.Msg) ([]byte, error)
+}
+
+// publish stores a batch, if the topic is still as f describes it.
+func (p *publisher) publish(ctx context.Context, f fence, b batch) (committed, error) {
+	last := &nats.Msg{Subject: p.topic.checkpointSubject(), Data: checkpoint.Encode(b.checkpoint)}
+	fields := feed.Header{
 		// One checkpoint is kept, and it outlives the stream's age limit.
-		rollup: {"sub"},
-		ttl:    {"never"},
-	}}
+		{Name: rollup, Value: "sub"}, {Name: ttl, Value: "never"},
+	}
 	if b.first && feed.CountDead(b.entities) == len(b.entities) {
-		last.Header[firstOf] = []string{p.topic.Subject}
+		fields = append(fields, feed.Field{Name: firstOf, Value: p.topic.Subject})
 	}
-	// A checkpoint without entities is a plain message, which costs the server much less
-	// than a batch.
+	n := len(b.entities)
+	var to carrier
 	var id string
-	if len(b.entities) > 0 {
-		if id = nuid.Next(); b.staged != nil {
-			id = b.staged.id
+	switch {
+	case n == 0:
+		// A checkpoint without entities is a plain message, which costs the server much less
+		// than a batch.
+		to = plainMessage{p.client.nc, f, b.ingest}
+		fields = append(fields, feed.Field{Name: lastCommitted, Value: strconv.FormatUint(f.committed, 10)})
+	case b.ingest == atomicIngest:
+		id = nuid.Next()
+		to = newAtomicBatch(p.client.nc, id, b.entities, f, p.topic)
+	default:
+		fast, err := p.fast.begin(p.topic.Stream.Name, p.topic.Subject)
+		if err != nil {
+			return committed{}, err
 		}
-		last.Header[batchID] = []string{id}
-		last.Header[batchSequence] = []string{strconv.Itoa(len(b.entities) + 1)}
-		last.Header[batchCommit] = []string{"1"}
-	} else {
-		last.Header[lastCommitted] = []string{strconv.FormatUint(f.committed, 10)}
+		defer p.fast.end(fast)
+		id = fast.id
+		to = fencedBatch{fast, n, f, b.ingest, last.Subject}
 	}
+	var header headerMap
+	last.Header = header.convert(to.addFields(fields, n))
 	if err := p.limit.checkCheckpoint(last); err != nil {
 		return committed{}, err
 	}
-	if len(b.entities) > 0 && b.staged == nil {
-		if err := p.sendEntities(id, b.first, f.end, b.entities); err != nil {
+	// A fast batch is stored as it comes, an atomic one by its last message.
+	if b.ingest != atomicIngest {
+		if err := p.checkpoints.confirm(ctx, f); err != nil {
 			return committed{}, err
 		}
 	}
-	if err := p.checkpoints.confirm(ctx, f); err != nil {
-		return committed{}, err
-	}
 	now := time.Now()
-	// meanwhile starts when this goroutine waits for the answer, so that the message that
-	// makes the commit is sent first.
-	var waiting sync.WaitGroup
-	var panicked any
-	waiting.Go(func() {
-		// A panic in this goroutine would end the process, and with it all other feeds.
-		defer func() { panicked = recover() }()
-		meanwhile()
-	})
-	reply, err := p.client.nc.RequestMsgWithContext(ctx, last)
-	waiting.Wait()
-	if panicked != nil {
-		panic(panicked)
+	if err := p.sendEntities(ctx, to, b); err != nil {
+		return committed{}, p.explainAnswer(err)
 	}
+	if b.ingest == atomicIngest {
+		if err := p.checkpoints.confirm(ctx, f); err != nil {
+			return committed{}, err
+		}
+		now = time.Now()
+	}
+	ack, err := to.commit(ctx, last)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return committed{}, fmt.Errorf("stream %s does not answer: it is gone, or has no leader", p.topic.Stream.Name)
 	}
 	if err != nil {
-		return committed{}, causeOf(ctx, err)
+		return committed{}, causeOf(ctx, p.explainAnswer(err))
 	}
-	sequence, err := p.parseAck(reply.Data, id, len(b.entities)+1)
+	sequence, err := p.parseAck(ack, id, n+1)
 	if err != nil {
 		return committed{}, p.explainDead(err, feed.CountDead(b.entities))
 	}
-	next := fence{&storedMessage{Subject: last.Subject, Sequence: sequence, Data: last.Data}, f.end, f.committed, now}
+	next := fence{checkpoint: &storedMessage{Subject: last.Subject, Sequence: sequence, Data: last.Data}, end: f.end, committed: f.committed, stream: sequence, proved: now}
 	if err := p.checkpoints.confirmStored(ctx, next.checkpoint); err != nil {
 		return committed{}, err
 	}
-	if len(b.entities) > 0 {
-		next.end = f.end.after(b.entities, sequence-uint64(len(b.entities))-1)
-		next.committed = sequence
+	done := committed{fence: next}
+	if n > 0 {
+		done.fence.committed = sequence
+		done.fence.end, done.newest = b.ingest.endAfter(f.end, b.entities, sequence, id)
 	}
-	// A batch has consecutive sequences. If it had not, topicHolds would not recognise the
-	// entity, and the IDs would be loaded again.
-	newest := identity{sequence - 1, id + "/" + strconv.Itoa(len(b.entities))}
-	return committed{next, newest}, nil
+	return done, nil
 }
 
-// sendEntities sends all of a batch except its last message. The server stores nothing
-// before it has received that one, and drops a batch that remains incomplete. first reports
-// that the topic has never had an entity. end is the end of the topic in front of the batch.
-func (p *publisher) sendEntities(id string, first bool, end topicEnd, entities []feed.Entity) error {
-	// PublishMsg has copied the whole message when it returns, so one message serves for all.
+// sendEntities sends all of a batch except its last message.
+func (p *publisher) sendEntities(ctx context.Context, to carrier, b batch) error {
+	// send has copied the whole message when it returns, so one message serves for all.
 	msg := &nats.Msg{}
 	var header headerMap
 	var fields feed.Header
 	encoder := codec.NewHeaderEncoder(p.topic.Feed)
-	// Each message has room for one condition, and the subject must be new to the batch. So the
-	// first message has that of its own subject, and the second one that of the other subject.
-	conditions := p.topic.entitySubjects()
-	if entities[0].Dead != nil {
-		slices.Reverse(conditions)
-	}
-	for i := range entities {
-		e := &entities[i]
+	first := b.first
+	for i := range b.entities {
+		e := &b.entities[i]
 		msg.Subject, msg.Data = p.topic.Subject, e.Body
 		if e.Dead != nil {
 			msg.Subject = p.topic.deadSubject()
@@ -156,23 +159,28 @@ func (p *publisher) sendEntities(id string, first bool, end topicEnd, entities [
 			}
 			fields = append(fields[:0], h...)
 		}
-		fields = append(fields, feed.Field{Name: batchID, Value: id}, feed.Field{Name: batchSequence, Value: strconv.Itoa(i + 1)})
-		if i < len(conditions) {
-			fields = append(fields, feed.Field{Name: expectedLast, Value: strconv.FormatUint(*end.of(conditions[i], p.topic), 10)},
-				feed.Field{Name: expectedOf, Value: conditions[i]})
-		}
+		fields = to.addFields(fields, i)
 		if first && e.Dead == nil {
 			fields = append(fields, feed.Field{Name: firstOf, Value: p.topic.Subject})
 			first = false
 		}
 		msg.Header = header.convert(fields)
-		if err := p.client.nc.PublishMsg(msg); errors.Is(err, nats.ErrReconnectBufExceeded) {
+		if err := to.send(ctx, msg); errors.Is(err, nats.ErrReconnectBufExceeded) {
 			return errLost
 		} else if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// explainAnswer is apiError for an error of the server.
+func (p *publisher) explainAnswer(err error) error {
+	var api *jetstream.APIError
+	if errors.As(err, &api) {
+		return apiError(api, p.topic.Stream.Name, p.client.cfg)
+	}
+	return err
 }
 
 // explainDead adds the dead letters to an error about a full stream, if n messages of the commit,

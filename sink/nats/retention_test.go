@@ -46,7 +46,7 @@ func TestCommitAfterItsNewestMessagesWereDeleted(t *testing.T) {
 				resume(t, s)
 				for n := range 2 {
 					entities, cp := withDead(3*n, 3*n+3, n)
-					if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+					if err := s.Commit(t.Context(), entities, cp); err != nil {
 						t.Fatal(err)
 					}
 					for _, subject := range subjects {
@@ -58,7 +58,7 @@ func TestCommitAfterItsNewestMessagesWereDeleted(t *testing.T) {
 				}
 				cp := sinktest.At(9)
 				cp.Count -= 2
-				if err := s.Commit(t.Context(), sinktest.Entities(6, 3), cp, nil); err != nil {
+				if err := s.Commit(t.Context(), sinktest.Entities(6, 3), cp); err != nil {
 					t.Fatal(err)
 				}
 				resume(t, s)

@@ -175,7 +175,7 @@ func TestLostTailIsFilledWithOtherEntities(t *testing.T) {
 	resume(t, other)
 	cp := sinktest.At(20)
 	cp.Cursor = []byte("another position")
-	if err := other.Commit(t.Context(), sinktest.Entities(100, 10), cp, nil); err != nil {
+	if err := other.Commit(t.Context(), sinktest.Entities(100, 10), cp); err != nil {
 		t.Fatal(err)
 	}
 	resumeAgain(t, s)
@@ -242,7 +242,7 @@ func TestAnotherCheckpointHasTheSameSequence(t *testing.T) {
 				t.Fatalf("the checkpoint has the sequence %d, want 7", last)
 			}
 			s.Rest()
-			err := s.Commit(t.Context(), entities, sinktest.At(5+len(entities)), nil)
+			err := s.Commit(t.Context(), entities, sinktest.At(5+len(entities)))
 			wantError(t, err, false, checkpoint.ErrConflict, "its checkpoint differs from the one that was read")
 			if cp := resume(t, s); cp.Count != 4 {
 				t.Errorf("checkpoint %+v, want count 4", cp)

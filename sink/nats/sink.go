@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
@@ -24,7 +23,7 @@ type Sink struct {
 	checkpoints *checkpointReader
 	limit       *sizeLimit
 	publisher   *publisher
-	staging     *staging
+	sinks       *sinkCounts
 	dedupe      *dedupeLoader
 	// batches are the slots of the stream; see [batchSlots].
 	batches chan struct{}
@@ -35,9 +34,12 @@ type Sink struct {
 	// session holds the session that the last Resume began, nil if there was none since the
 	// last error. The fields after it are valid while it lasts.
 	session *session
-	// staged is the batch that was sent ahead for the next commit; nil if there is none. It
-	// was sent in session.
-	staged *stagedBatch
+	// ingest is the way in which the next commit is stored, and fast that of those after it. The
+	// first commit of a topic is atomic: of its beginning nobody could tell whether a checkpoint was
+	// lost. So is that after Resume with [fencedIngest]: it takes the topic over.
+	ingest, fast ingest
+	// commits is the name of fast, for other goroutines.
+	commits atomic.Value
 	// fence is the condition of the next commit.
 	fence fence
 	// first reports that the topic has never had an entity, so that the next one is its
@@ -59,14 +61,14 @@ func (c *Conn) Sink(topic Topic) *Sink {
 	c.sinks.increment(t.Stream.Name)
 	limit := &sizeLimit{nc: c.client.nc, topic: t}
 	checkpoints := &checkpointReader{client: c.client, topic: t}
-	publisher := &publisher{client: c.client, topic: t, limit: limit, checkpoints: checkpoints}
+	publisher := &publisher{client: c.client, topic: t, limit: limit, checkpoints: checkpoints, fast: &c.fast}
 	return &Sink{
 		client: c.client, topic: t,
 		stream:      &streamChecker{client: c.client, topic: t},
 		checkpoints: checkpoints,
 		limit:       limit,
 		publisher:   publisher,
-		staging:     &staging{publisher: publisher, sinks: c.sinks},
+		sinks:       c.sinks,
 		dedupe:      &dedupeLoader{client: c.client, topic: t, ids: sink.NewIDs(t.Window)},
 		batches:     c.slots.ofStream(t.Stream.Name),
 		watch:       c.watch,
@@ -75,7 +77,14 @@ func (c *Conn) Sink(topic Topic) *Sink {
 
 // Close frees the sink's share of the connection. It is called once, after the last commit has
 // ended. The connection stays open.
-func (s *Sink) Close() { s.staging.sinks.decrement(s.topic.Stream.Name) }
+func (s *Sink) Close() { s.sinks.decrement(s.topic.Stream.Name) }
+
+// CommitsBy returns how the server stores the commits after the next one, as the last Resume has chosen it:
+// "fast_ingest" or "atomic_batches"; "" before that. It is safe for concurrent use.
+func (s *Sink) CommitsBy() string {
+	name, _ := s.commits.Load().(string)
+	return name
+}
 
 // IDs returns the newest IDs that the topic holds, and all of its marks, as of the
 // last Resume or Commit. It always returns the same.
@@ -99,9 +108,10 @@ func (s *Sink) Fits(entities []feed.Entity) (n int, err error) {
 
 // Resume checks that the stream can hold the topic, and creates it if it is missing and the
 // configuration allows it. It returns the stored checkpoint, after it has loaded the IDs up to
-// it. It takes answers about the checkpoint from the stream's leader only.
+// it. It takes answers about the checkpoint from the stream's leader only. The count includes the
+// entities behind the checkpoint: they are published, and left out when they are read again.
 func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
-	s.session, s.staged = nil, nil
+	s.session = nil
 	s.dedupe.ids.Rollback()
 	watched := watchedTopic{losses: s.watch.sinks.lastLook(s.topic.Stream.Name).losses}
 	var cp checkpoint.Checkpoint
@@ -118,6 +128,10 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 			return err
 		}
 		s.first = s.checkpoints.isUnwritten(info, f)
+		s.fast, s.ingest = s.topic.fastIngest(info.Config, &s.client.cfg), atomicIngest
+		if s.commits.Swap(s.fast.String()) != s.fast.String() {
+			s.fast.report(s.client, s.sinks, info.Config)
+		}
 		if s.topic.ownsAll(info.Config.Subjects) {
 			s.unmapped = ses
 		}
@@ -134,6 +148,9 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		if err := s.checkpoints.checkNewestSubject(ctx, f); err != nil {
 			return err
 		}
+		if s.fast == chainedIngest {
+			s.ingest = s.fast
+		}
 		last.Header = nil // the message is kept until the next commit, and compared by its content
 		if cp, err = checkpoint.Decode(last.Data); err != nil {
 			return fmt.Errorf("%w; if no newer feedbridge wrote it, set it again with 'feedbridge checkpoint set %s', or discard it with 'feedbridge checkpoint reset %[2]s'", err, s.topic.Feed)
@@ -141,6 +158,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		if err := s.dedupe.catchUp(ctx, info, f, cp); err != nil {
 			return err
 		}
+		cp.Count += s.dedupe.seen.uncommitted
 		s.session, s.fence = ses, f
 		s.recordWatched(watched, last.Sequence)
 		return nil
@@ -151,19 +169,14 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	return cp, nil
 }
 
-// Commit appends entities, at most [MaxEntities], and stores cp in one atomic
-// batch. Dead letters go to their own subject of the same stream. It waits for the
-// acknowledgement for three times the configured timeout, after it has waited as long at
-// most for other commits to the stream.
-//
-// While the server stores the batch, Commit sends it the entities that next returns, as the
-// beginning of another batch. The server stages them, and the commit that follows only adds
-// its checkpoint, which has the fence. A nil next returns none.
-func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
+// Commit appends entities, at most [MaxEntities], and stores cp behind them. Dead letters go to their
+// own subject of the same stream. It waits for the acknowledgement for three times the configured
+// timeout, after it has waited as long at most for other commits to the stream.
+func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	// After an error from here on it is unknown whether the commit is stored, until Resume
 	// has read the checkpoint. So there is no session unless the commit succeeds.
-	ses, staged, first := s.session, s.staged, s.first
-	s.session, s.staged, s.first = nil, nil, first && feed.CountDead(entities) == len(entities)
+	ses, first := s.session, s.first
+	s.session, s.first = nil, first && feed.CountDead(entities) == len(entities)
 	switch current, err := s.client.sessions.activeSession(); {
 	case ctx.Err() != nil:
 		return fmt.Errorf("commit: %w", context.Cause(ctx))
@@ -179,27 +192,22 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	explainer := s.client.newExplainer(topicScope(s.topic.Subject, s.topic.StreamName()))
 	ctx, release := ses.bindContext(ctx)
 	defer release()
-	ctx, free, err := s.commitContext(ctx, len(entities) > 0)
+	ctx, free, err := s.commitContext(ctx, len(entities) > 0 && s.ingest == atomicIngest)
 	if err != nil {
 		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, err)
 	}
 	defer free()
-	staged = s.staging.take(staged, entities, s.fence.end)
-	var ahead *stagedBatch
-	meanwhile := func() {}
-	if next != nil && s.staging.isAllowed() {
-		end := s.fence.end.after(entities, s.fence.last())
-		meanwhile = func() { ahead = s.staging.sendAhead(s.first, end, next()) }
-	}
-	done, err := s.publisher.publish(ctx, s.fence, batch{first, entities, staged, cp}, meanwhile)
+	b := batch{first, entities, cp, s.ingest}
+	done, err := s.publisher.publish(ctx, s.fence, b)
 	if isConflict(err) {
-		if s.fence, err = s.checkpoints.explainRefusal(ctx, s.fence, err); err == nil {
-			done, err = s.publisher.publish(ctx, s.fence, batch{first, entities, nil, cp}, func() {})
+		s.fence, err = s.checkpoints.explainRefusal(ctx, b.ingest, s.fence, err)
+		if err == nil {
+			b.ingest = atomicIngest
+			done, err = s.publisher.publish(ctx, s.fence, b)
 		}
 		s.dedupe.seen.complete = err == nil
 	}
 	if err != nil {
-		s.staging.failed = time.Now()
 		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, explainer.explainError(ctx, err))
 	}
 	// The batch is stored. If the process dies here, Resume finds it.
@@ -213,7 +221,12 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 		}
 		s.unmapped = ses
 	}
-	s.session, s.fence, s.staged = ses, done.fence, ahead
+	// From now on no other copy stores anything behind this one's checkpoint. Of the two subjects of a
+	// topic with dead letters, a batch of one entity has compared only one.
+	if s.ingest != s.fast && len(entities) > 0 && (s.fast == chainedIngest || s.checkpoints.endsBy(ctx, done.fence.end)) {
+		s.ingest = s.fast
+	}
+	s.session, s.fence = ses, done.fence
 	s.recordWatched(*s.watched.Load(), done.fence.checkpoint.Sequence)
 	return nil
 }
@@ -245,7 +258,7 @@ func (s *Sink) commitContext(ctx context.Context, batch bool) (_ context.Context
 // [checkpoint.ErrConflict] if another writer commits at the same moment. It is for a
 // person who moves the position of a feed; the sink must Resume afterwards.
 func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error {
-	s.session, s.staged = nil, nil
+	s.session = nil
 	err := s.client.withSession(ctx, s.topic.Subject, s.topic.StreamName(), func(ctx context.Context, _ *session) error {
 		info, err := s.stream.ensureStream(ctx, s.dedupe.seen.checkpoint != nil)
 		if err != nil {
@@ -267,7 +280,7 @@ func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 		}
 		ctx, cancel := s.client.withTimeout(ctx)
 		defer cancel()
-		_, err = s.publisher.publish(ctx, f, batch{first: s.checkpoints.isUnwritten(info, f), checkpoint: next(old)}, func() {})
+		_, err = s.publisher.publish(ctx, f, batch{first: s.checkpoints.isUnwritten(info, f), checkpoint: next(old)})
 		return err
 	})
 	if err != nil {

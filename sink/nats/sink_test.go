@@ -62,7 +62,7 @@ func TestTopicHasMessagesAndNoCheckpoint(t *testing.T) {
 			for _, s := range []*nats.Sink{s, more()} {
 				_, err := s.Resume(t.Context())
 				wantError(t, err, true, checkpoint.ErrMissing, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
-				if err := s.Commit(t.Context(), nil, sinktest.At(1), nil); err == nil {
+				if err := s.Commit(t.Context(), nil, sinktest.At(1)); err == nil {
 					t.Error("a commit after a resume that failed is not refused")
 				}
 			}
@@ -125,8 +125,8 @@ func TestOverwriteFencesWhoeverResumedBefore(t *testing.T) {
 	if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3), nil), false, checkpoint.ErrConflict)
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3), nil), false, nil, "has not resumed since its last error")
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, checkpoint.ErrConflict)
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, nil, "has not resumed since its last error")
 	if cp := resume(t, s); cp.Count != 1 {
 		t.Errorf("checkpoint %+v, want the one that was set", cp)
 	}
@@ -197,7 +197,7 @@ func TestStreamIsReplacedByAnotherThatIsLonger(t *testing.T) {
 	}
 	other := more()
 	resume(t, other)
-	if err := other.Commit(t.Context(), sinktest.Entities(100, 10), sinktest.At(10), nil); err != nil {
+	if err := other.Commit(t.Context(), sinktest.Entities(100, 10), sinktest.At(10)); err != nil {
 		t.Fatal(err)
 	}
 	resume(t, s)
@@ -344,7 +344,7 @@ func TestMessageHasTheHeadersOfTheEntityAndOurs(t *testing.T) {
 	s, js, _ := open(t, orders())
 	e := sinktest.Entities(0, 1)
 	e[0].Body = bytes.Repeat([]byte("x"), 10)
-	if err := s.Commit(t.Context(), e, sinktest.At(1), nil); err != nil {
+	if err := s.Commit(t.Context(), e, sinktest.At(1)); err != nil {
 		t.Fatal(err)
 	}
 	stream, err := js.Stream(t.Context(), "shop_orders")
@@ -379,7 +379,7 @@ func TestMessageHasTheHeadersOfTheEntityAndOurs(t *testing.T) {
 func TestCommitOfMoreThanABatchTakes(t *testing.T) {
 	t.Parallel()
 	s, _, _ := open(t, orders())
-	err := s.Commit(t.Context(), make([]feed.Entity, nats.MaxEntities+1), sinktest.At(1000), nil)
+	err := s.Commit(t.Context(), make([]feed.Entity, nats.MaxEntities+1), sinktest.At(1000))
 	wantError(t, err, true, nil, "1000 entities are too many: a batch takes at most 999")
 }
 

@@ -69,11 +69,11 @@ func TestLargestEntityThatFitsIsPublished(t *testing.T) {
 				t.Errorf("the largest body is %d bytes where messages have %d", n, limit)
 			}
 			e[0].Body = make([]byte, n)
-			if err := s.Commit(t.Context(), e, sinktest.At(1), nil); err != nil {
+			if err := s.Commit(t.Context(), e, sinktest.At(1)); err != nil {
 				t.Fatal(err)
 			}
 			e[0].Body = make([]byte, n+1)
-			err := s.Commit(t.Context(), e, sinktest.At(2), nil)
+			err := s.Commit(t.Context(), e, sinktest.At(2))
 			wantError(t, err, true, sink.ErrTooLarge, `entity "<0@feed.example.com>"`, "raise max_payload in the server's configuration")
 			resume(t, s)
 			wantFeed(t, s, 1)
@@ -90,7 +90,7 @@ func TestWholeBatchOfTheLargestEntitiesIsPublished(t *testing.T) {
 	for i := range entities {
 		entities[i].Body = make([]byte, largest(t, s, 2000, withBody(entities[i])))
 	}
-	if err := s.Commit(t.Context(), entities, sinktest.At(nats.MaxEntities), nil); err != nil {
+	if err := s.Commit(t.Context(), entities, sinktest.At(nats.MaxEntities)); err != nil {
 		t.Fatal(err)
 	}
 	wantFeed(t, s, nats.MaxEntities)
@@ -109,7 +109,7 @@ func TestLargestHeaderThatFitsIsPublished(t *testing.T) {
 	}
 	n := largest(t, s, 1<<20, with)
 	with(n)
-	if err := s.Commit(t.Context(), e, sinktest.At(1), nil); err != nil {
+	if err := s.Commit(t.Context(), e, sinktest.At(1)); err != nil {
 		t.Fatal(err)
 	}
 	wantError(t, fits(s, with(n+1)), false, sink.ErrTooLarge, "its headers have 65536 bytes and NATS accepts 65535")
@@ -139,7 +139,7 @@ func TestHeadersThatNATSCannotCarry(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) || !errors.Is(err, sink.ErrHeader) || errors.Is(err, sink.ErrTooLarge) {
 			t.Errorf("%q: %v, want %s", test.field, err, test.want)
 		}
-		wantError(t, s.Commit(t.Context(), e, sinktest.At(1), nil), true, nil, test.want)
+		wantError(t, s.Commit(t.Context(), e, sinktest.At(1)), true, nil, test.want)
 		resume(t, s)
 	}
 	wantFeed(t, s, 0)
@@ -166,7 +166,7 @@ func TestHeadersOfALaterEntityThatNATSCannotCarry(t *testing.T) {
 			t.Errorf("%q: %d entities fit, want 2", test.field, n)
 		}
 		wantError(t, err, false, sink.ErrHeader, test.want)
-		wantError(t, s.Commit(t.Context(), e, sinktest.At(3), nil), true, sink.ErrHeader, test.want)
+		wantError(t, s.Commit(t.Context(), e, sinktest.At(3)), true, sink.ErrHeader, test.want)
 		resume(t, s)
 	}
 	wantFeed(t, s, 0)

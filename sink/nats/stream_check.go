@@ -74,6 +74,7 @@ func (s *streamChecker) createStream(ctx context.Context) (*streamInfo, error) {
 		MaxBytes:           maxBytes,
 		MaxMsgs:            -1,
 		AllowAtomicPublish: true,
+		AllowBatchPublish:  true,
 		AllowRollup:        true,
 		AllowMsgTTL:        true,
 	})
@@ -114,7 +115,7 @@ func (s *streamChecker) waitUntilKnown(ctx context.Context) (*streamInfo, error)
 // missingError returns the error about a missing stream that must not be created.
 func (s *streamChecker) missingError() error {
 	return feed.Permanent(fmt.Errorf("there is no stream %s, and stream.create is off; create it with "+
-		"'nats stream add %[1]s --subjects %s --storage file --retention limits --allow-batch --allow-rollup --allow-msg-ttl --defaults'",
+		"'nats stream add %[1]s --subjects %s --storage file --retention limits --allow-batch --allow-fast --allow-rollup --allow-msg-ttl --defaults'",
 		s.topic.Stream.Name, strings.Join(s.topic.subjects(), ",")))
 }
 

@@ -197,7 +197,7 @@ func TestStreamThatIsMissingAndNotToBeCreated(t *testing.T) {
 	topic.Stream.Create = false
 	_, err := connect(t, nats.Config{URL: server.URL()}).Sink(topic).Resume(t.Context())
 	wantError(t, err, true, nil, "there is no stream shop_orders, and stream.create is off",
-		"nats stream add shop_orders --subjects shop.orders,_feedbridge.shop.orders --storage file --retention limits --allow-batch --allow-rollup --allow-msg-ttl")
+		"nats stream add shop_orders --subjects shop.orders,_feedbridge.shop.orders --storage file --retention limits --allow-batch --allow-fast --allow-rollup --allow-msg-ttl")
 }
 
 func TestSubjectBelongsToAnotherStream(t *testing.T) {
@@ -267,7 +267,7 @@ func TestStreamIsFullAndDiscardsNewMessages(t *testing.T) {
 	s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 5)
-	err := s.Commit(t.Context(), sinktest.Entities(5, 20), sinktest.At(25), nil)
+	err := s.Commit(t.Context(), sinktest.Entities(5, 20), sinktest.At(25))
 	wantError(t, err, true, nil, "maximum messages exceeded", "raise its limits, and do not purge it")
 	if cp := resume(t, s); cp.Count != 5 {
 		t.Errorf("checkpoint %+v, want count 5", cp)
@@ -289,20 +289,19 @@ func TestStreamIsReconfiguredWhileItIsWrittenTo(t *testing.T) {
 		"sealed":         {"c", func(c *jetstream.StreamConfig) { c.Sealed = true }, "a sealed stream accepts no messages"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			topic := nats.Topic{Feed: "orders", Subject: test.topic, Stream: nats.Stream{Create: true}}
-			s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(topic)
-			resume(t, s)
-			commit(t, s, 0, 2)
-			stream, err := js.Stream(t.Context(), test.topic)
-			if err != nil {
+			config := fitting() // without fast ingest, which stores the entities first
+			config.Name, config.Subjects = test.topic, []string{test.topic, "_feedbridge." + test.topic}
+			if _, err := js.CreateStream(t.Context(), config); err != nil {
 				t.Fatal(err)
 			}
-			config := stream.CachedInfo().Config
+			s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(nats.Topic{Feed: "orders", Subject: test.topic})
+			resume(t, s)
+			commit(t, s, 0, 2)
 			test.change(&config)
 			if _, err := js.UpdateStream(t.Context(), config); err != nil {
 				t.Fatal(err)
 			}
-			wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), true, nil, test.want)
+			wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), true, nil, test.want)
 			wantFeed(t, s, 2)
 		})
 	}
@@ -319,7 +318,7 @@ func TestDeletedStreamIsNotCreatedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Hurry()
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), false, nil, "stream shop_orders does not answer")
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "stream shop_orders does not answer")
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrMissing, "stream shop_orders is gone", "'feedbridge checkpoint reset orders'")
 	// The way out that it names.
@@ -345,7 +344,7 @@ func TestStreamIsGoneAtACommitAfterAPause(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Rest()
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), false, nil, "stream not found (NATS error 10059)")
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "stream not found (NATS error 10059)")
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrMissing, "stream shop_orders is gone", "'feedbridge checkpoint reset orders'")
 }

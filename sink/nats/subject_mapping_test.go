@@ -23,19 +23,19 @@ func TestSubjectMappingMovesEntities(t *testing.T) {
 		lasts   bool // Resume returns the error until a person moves the checkpoint
 	}{
 		"all, in the first batch of a session": {100, 0, func(t *testing.T, s *nats.Sink) error {
-			return s.Commit(t.Context(), sinktest.Entities(0, n), sinktest.At(n), nil)
+			return s.Commit(t.Context(), sinktest.Entities(0, n), sinktest.At(n))
 		}, true},
 		"a part, in the first batch of a session": {27, 0, func(t *testing.T, s *nats.Sink) error {
-			return s.Commit(t.Context(), sinktest.Entities(0, n), sinktest.At(n), nil)
+			return s.Commit(t.Context(), sinktest.Entities(0, n), sinktest.At(n))
 		}, true},
 		"all, later": {100, 3, func(t *testing.T, s *nats.Sink) error {
 			commit(t, s, 3, n)
-			return s.Commit(t.Context(), sinktest.Entities(n, 1), sinktest.At(n+1), nil)
+			return s.Commit(t.Context(), sinktest.Entities(n, 1), sinktest.At(n+1))
 		}, false},
 		"all, and a checkpoint without entities follows": {100, 3, func(t *testing.T, s *nats.Sink) error {
 			commit(t, s, 3, n)
 			commit(t, s, n, n)
-			return s.Commit(t.Context(), sinktest.Entities(n, 1), sinktest.At(n+1), nil)
+			return s.Commit(t.Context(), sinktest.Entities(n, 1), sinktest.At(n+1))
 		}, false},
 		"all, and the process starts again": {100, 3, func(t *testing.T, s *nats.Sink) error {
 			commit(t, s, 3, n)

@@ -36,7 +36,7 @@ func commitAs(t *testing.T, c *nats.Conn, topic, writer string) {
 		t.Fatal(err)
 	}
 	cp = checkpoint.Checkpoint{Feed: topic, Source: "test", Cursor: feed.Cursor("1"), Count: cp.Count, At: time.Now(), Writer: writer}
-	if err := snk.Commit(t.Context(), nil, cp, nil); err != nil {
+	if err := snk.Commit(t.Context(), nil, cp); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -136,7 +136,7 @@ func (s *slowTopic) Resume(context.Context) (checkpoint.Checkpoint, error) {
 	return s.cp, nil
 }
 
-func (s *slowTopic) Commit(_ context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
+func (s *slowTopic) Commit(_ context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	time.Sleep(time.Second)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,7 +30,7 @@ func liveAt(n, dead int) checkpoint.Checkpoint {
 
 func commitEntities(t *testing.T, s Sink, entities []feed.Entity, cp checkpoint.Checkpoint) {
 	t.Helper()
-	if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+	if err := s.Commit(t.Context(), entities, cp); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -142,7 +142,7 @@ func deadLetterStale(t *testing.T, topic Topic) {
 	resume(t, stale)
 	resume(t, other)
 	commitEntities(t, other, withDead(0, 1, 0), liveAt(1, 1))
-	if err := stale.Commit(t.Context(), withDead(0, 1, 0), liveAt(1, 1), nil); !errors.Is(err, checkpoint.ErrConflict) {
+	if err := stale.Commit(t.Context(), withDead(0, 1, 0), liveAt(1, 1)); !errors.Is(err, checkpoint.ErrConflict) {
 		t.Errorf("commit of a stale writer: %v, want ErrConflict", err)
 	}
 	resume(t, stale)
@@ -150,19 +150,6 @@ func deadLetterStale(t *testing.T, topic Topic) {
 	commitEntities(t, stale, withDead(1, 2, 1), liveAt(2, 2))
 	wantNumbers(t, "topic", topic.Log)
 	wantNumbers(t, "dead letters", topic.DeadLetters, 0, 1)
-}
-
-func deadLetterStaged(t *testing.T, topic Topic) {
-	s := topic.Open()
-	resume(t, s)
-	next := withDead(1, 5, 1, 4)
-	if err := s.Commit(t.Context(), withDead(0, 1, 0), liveAt(1, 1), func() []feed.Entity { return next }); err != nil {
-		t.Fatal(err)
-	}
-	wantNumbers(t, "dead letters", topic.DeadLetters, 0)
-	commitEntities(t, s, next, liveAt(5, 3))
-	wantNumbers(t, "topic", topic.Log, 2, 3)
-	wantNumbers(t, "dead letters", topic.DeadLetters, 0, 1, 4)
 }
 
 func deadLetterMark(t *testing.T, topic Topic) {

@@ -42,6 +42,9 @@ const (
 	// Late: the writer gets an error, and the commit arrives later, when the
 	// writer and others may have looked and gone on. It meets the fence then.
 	Late
+	// Torn: a beginning of the commit is stored, without its checkpoint, unless it is the first
+	// commit of the topic.
+	Torn
 )
 
 // Faults decides what fails. A nil function never fails anything. The functions
@@ -78,6 +81,8 @@ type Memory struct {
 type Guards struct {
 	// Fence refuses commits of stale writers.
 	Fence bool
+	// Tail is the part of the fence that compares what lies behind the checkpoint.
+	Tail bool
 	// Content is the part of the fence that compares the checkpoint by content.
 	// Without it two states with the same sequence number pass for one.
 	Content bool
@@ -103,8 +108,9 @@ type state struct {
 	messages   []message
 	dead       []message // the dead letters
 	checkpoint []byte    // encoded; nil if there is none
-	// sequence is the sequence of the newest entity or checkpoint.
-	sequence uint64
+	// sequence is the sequence of the newest entity or checkpoint, and committed that of the
+	// checkpoint.
+	sequence, committed uint64
 	// end is the number of messages in the topic after the commit of the checkpoint.
 	end int
 }
@@ -114,11 +120,16 @@ type message struct {
 	sequence uint64
 }
 
+// decode returns the checkpoint, whose count includes the entities behind it.
 func (s state) decode() (checkpoint.Checkpoint, error) {
 	if s.checkpoint == nil {
 		return checkpoint.Checkpoint{}, nil
 	}
-	return checkpoint.Decode(s.checkpoint)
+	cp, err := checkpoint.Decode(s.checkpoint)
+	if s.end < len(s.messages) {
+		cp.Count += uint64(len(s.messages) - s.end)
+	}
+	return cp, err
 }
 
 // Entities returns the entities of the topic, in order.
@@ -165,12 +176,12 @@ func (m *Memory) LoseCheckpoint() {
 	m.state.checkpoint, m.state.end = nil, 0
 }
 
-// LoseMessages removes the newest n entities, or all if there are fewer, and keeps
-// the checkpoint.
+// LoseMessages removes all entities behind the checkpoint, and n in front of it, or all if there are
+// fewer, and keeps the checkpoint.
 func (m *Memory) LoseMessages(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.state.messages = slices.Clip(m.state.messages[:max(0, len(m.state.messages)-n)])
+	m.state.messages = slices.Clip(m.state.messages[:max(0, min(len(m.state.messages), m.state.end)-n)])
 }
 
 // Log reads the topic back. A position is the number of an entity in the order.
@@ -233,22 +244,22 @@ func (m *Memory) breach(format string, args ...any) {
 	m.breaches = append(m.breaches, fmt.Errorf(format, args...))
 }
 
-// apply carries out a commit of a writer that knows the topic in the state known.
-func (m *Memory) apply(known state, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+// apply carries out a commit of a writer that knows the topic in the state known. It stores the
+// entities only if cp is nil.
+func (m *Memory) apply(known state, entities []feed.Entity, cp *checkpoint.Checkpoint) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := &m.state
+	if m.Broken.Tail {
+		known.sequence = now.sequence - now.committed + known.committed
+	}
 	if !m.Broken.Fence && (known.sequence != now.sequence || !m.Broken.Content && !bytes.Equal(known.checkpoint, now.checkpoint)) {
 		return fmt.Errorf("sequence %d: %w", now.sequence, checkpoint.ErrConflict)
 	}
 	if err := m.checkEnd(); err != nil {
 		return err
 	}
-	data := checkpoint.Encode(cp)
-	if _, err := checkpoint.Decode(data); err != nil {
-		m.breach("a checkpoint that cannot be read was committed: %v", err)
-	}
-	if before, err := now.decode(); err == nil && len(entities) > 0 && cp.Count != before.Count+uint64(len(entities)-feed.CountDead(entities)) && m.Broken == (Guards{}) {
+	if before, err := now.decode(); err == nil && cp != nil && len(entities) > 0 && cp.Count != before.Count+uint64(len(entities)-feed.CountDead(entities)) && m.Broken == (Guards{}) {
 		m.breach("the count went from %d to %d with %d entities", before.Count, cp.Count, len(entities))
 	}
 	for _, e := range entities {
@@ -262,7 +273,15 @@ func (m *Memory) apply(known state, entities []feed.Entity, cp checkpoint.Checkp
 		}
 		now.messages = append(now.messages, message{e, now.sequence})
 	}
+	if cp == nil {
+		return nil
+	}
+	data := checkpoint.Encode(*cp)
+	if _, err := checkpoint.Decode(data); err != nil {
+		m.breach("a checkpoint that cannot be read was committed: %v", err)
+	}
 	now.sequence++
+	now.committed = now.sequence
 	if !m.Broken.Checkpoint {
 		now.checkpoint, now.end = data, len(now.messages)
 	}
@@ -394,18 +413,14 @@ func cloneEntities(entities []feed.Entity) []feed.Entity {
 	return cloned
 }
 
-// Commit appends entities and stores cp, unless a fault says otherwise. It calls next and
-// ignores its entities.
-func (s *MemorySink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
+// Commit appends entities and stores cp, unless a fault says otherwise.
+func (s *MemorySink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	defer s.use()()
 	if !s.resumed {
 		s.note("commit without a resume after an error or at the start")
 		return errors.New("commit without resume")
 	}
 	s.resumed = false
-	if next != nil {
-		next()
-	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -422,11 +437,16 @@ func (s *MemorySink) Commit(ctx context.Context, entities []feed.Entity, cp chec
 		known := s.known
 		time.AfterFunc(fault.After, func() {
 			// Nobody waits for this answer any more.
-			_ = s.topic.apply(known, entities, cp)
+			_ = s.topic.apply(known, entities, &cp)
 		})
 		return fmt.Errorf("%w: the commit is late", ErrFault)
+	case Torn:
+		if s.known.checkpoint != nil {
+			_ = s.topic.apply(s.known, entities[:(len(entities)+1)/2], nil)
+		}
+		return fmt.Errorf("%w: the commit is torn", ErrFault)
 	}
-	if err := s.topic.apply(s.known, entities, cp); err != nil {
+	if err := s.topic.apply(s.known, entities, &cp); err != nil {
 		return err
 	}
 	if fault.Kind == FailAfter {
@@ -435,6 +455,7 @@ func (s *MemorySink) Commit(ctx context.Context, entities []feed.Entity, cp chec
 	s.ids.Commit(entities)
 	s.resumed = true
 	s.known.sequence += uint64(len(entities)) + 1
+	s.known.committed = s.known.sequence
 	s.known.checkpoint = checkpoint.Encode(cp)
 	s.loaded.sequence, s.loaded.count, s.loaded.moved = s.known.sequence, cp.Count, cp.Moved
 	s.loaded.dead += feed.CountDead(entities)

@@ -48,7 +48,7 @@ func attempt(t *testing.T, s *sinktest.MemorySink) error {
 	if _, err := s.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1), nil)
+	return s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1))
 }
 
 func failing(fault sinktest.Fault) sinktest.Faults {
@@ -112,7 +112,7 @@ func TestMemoryLateCommitMeetsTheFence(t *testing.T) {
 					t.Fatal(err)
 				}
 				for n := range test.others {
-					if err := other.Commit(t.Context(), sinktest.Entities(n, 1), sinktest.At(n+1), nil); err != nil {
+					if err := other.Commit(t.Context(), sinktest.Entities(n, 1), sinktest.At(n+1)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -133,30 +133,30 @@ func TestMemoryNotesBreaches(t *testing.T) {
 		run  func(context.Context, *sinktest.Memory, *sinktest.MemorySink) error
 	}{
 		"no resume": {"without a resume", func(ctx context.Context, _ *sinktest.Memory, s *sinktest.MemorySink) error {
-			return s.Commit(ctx, nil, sinktest.At(0), nil)
+			return s.Commit(ctx, nil, sinktest.At(0))
 		}},
 		"no resume after a conflict": {"without a resume", func(ctx context.Context, m *sinktest.Memory, s *sinktest.MemorySink) error {
 			other := m.Open(sinktest.Faults{})
 			_, err1 := s.Resume(ctx)
 			_, err2 := other.Resume(ctx)
-			err3 := other.Commit(ctx, nil, sinktest.At(0), nil)
-			if err := s.Commit(ctx, nil, sinktest.At(0), nil); !errors.Is(err, checkpoint.ErrConflict) {
+			err3 := other.Commit(ctx, nil, sinktest.At(0))
+			if err := s.Commit(ctx, nil, sinktest.At(0)); !errors.Is(err, checkpoint.ErrConflict) {
 				return errors.New("no conflict")
 			}
-			_ = s.Commit(ctx, nil, sinktest.At(0), nil)
+			_ = s.Commit(ctx, nil, sinktest.At(0))
 			return errors.Join(err1, err2, err3)
 		}},
 		"a count that lies": {"count went from 0 to 7", func(ctx context.Context, _ *sinktest.Memory, s *sinktest.MemorySink) error {
 			_, err := s.Resume(ctx)
-			return errors.Join(err, s.Commit(ctx, sinktest.Entities(0, 2), sinktest.At(7), nil))
+			return errors.Join(err, s.Commit(ctx, sinktest.Entities(0, 2), sinktest.At(7)))
 		}},
 		"no ID": {"without ID", func(ctx context.Context, _ *sinktest.Memory, s *sinktest.MemorySink) error {
 			_, err := s.Resume(ctx)
-			return errors.Join(err, s.Commit(ctx, make([]feed.Entity, 1), sinktest.At(1), nil))
+			return errors.Join(err, s.Commit(ctx, make([]feed.Entity, 1), sinktest.At(1)))
 		}},
 		"no feed": {"cannot be read", func(ctx context.Context, _ *sinktest.Memory, s *sinktest.MemorySink) error {
 			_, err := s.Resume(ctx)
-			return errors.Join(err, s.Commit(ctx, nil, checkpoint.Checkpoint{}, nil))
+			return errors.Join(err, s.Commit(ctx, nil, checkpoint.Checkpoint{}))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

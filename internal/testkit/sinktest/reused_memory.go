@@ -18,7 +18,7 @@ func memoryReused(t *testing.T, topic Topic) {
 	entities, overwrite := sharingMemory(0, n)
 	for from := 0; from < 5*n; from += n {
 		next, overwriteNext := sharingMemory(from+n, n)
-		if err := s.Commit(t.Context(), entities, At(from+n), func() []feed.Entity { return next }); err != nil {
+		if err := s.Commit(t.Context(), entities, At(from+n)); err != nil {
 			t.Fatal(err)
 		}
 		overwrite()

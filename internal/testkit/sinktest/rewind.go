@@ -67,7 +67,7 @@ func wait(t *testing.T, d time.Duration) {
 // connection has survived the restore.
 func wantRefused(t *testing.T, topic Topic, stale Sink, n int) {
 	t.Helper()
-	err := stale.Commit(t.Context(), Entities(500, 3), At(1000), nil)
+	err := stale.Commit(t.Context(), Entities(500, 3), At(1000))
 	if err == nil {
 		t.Error("the commit of a sink that knows a lost state of the topic is not refused")
 	}

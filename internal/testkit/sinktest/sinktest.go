@@ -18,7 +18,7 @@ import (
 // Sink is the subject of the suite: a bridge's sink, with its IDs.
 type Sink interface {
 	Resume(ctx context.Context) (checkpoint.Checkpoint, error)
-	Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error
+	Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error
 	IDs() *sink.IDs
 }
 
@@ -97,13 +97,9 @@ func TestIn(t *testing.T, in func(t *testing.T, test func(t *testing.T)), open f
 		{"a new sink knows the dead letters", deadLettersOfNewSink},
 		{"a sink learns the dead letters that another committed", deadLettersOfOther},
 		{"a dead letter of a stale writer is refused with its commit", deadLetterStale},
-		{"dead letters that were sent ahead are committed once", deadLetterStaged},
 		{"a dead letter keeps the mark of its entity", deadLetterMark},
 		{"the newest version of an entity counts, in the topic or a dead letter", deadLetterVersions},
 		{"an entity of any size becomes a dead letter", deadLetterHuge},
-		{"entities that were sent ahead are committed once", stagedOnce},
-		{"entities that were sent ahead and not committed are no part of the topic", stagedInVain},
-		{"entities that a stale writer sent ahead are refused with its commit", stagedStale},
 		{"the memory of committed entities may be used again", memoryReused},
 		{"what is read back has its position for ever", positions},
 		{"every part of a topic can be read back", parts},
@@ -172,7 +168,7 @@ func resume(t *testing.T, s Sink) checkpoint.Checkpoint {
 // commit commits the entities from up to to, and the checkpoint behind them.
 func commit(t *testing.T, s Sink, from, to int) {
 	t.Helper()
-	if err := s.Commit(t.Context(), Entities(from, to-from), At(to), nil); err != nil {
+	if err := s.Commit(t.Context(), Entities(from, to-from), At(to)); err != nil {
 		t.Fatalf("commit of %d to %d: %v", from, to, err)
 	}
 }

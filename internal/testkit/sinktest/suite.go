@@ -35,7 +35,7 @@ func checkpointComesBack(t *testing.T, topic Topic) {
 	resume(t, s)
 	cp := At(1)
 	cp.Cursor = []byte("\x00\xff{\"\n")
-	if err := s.Commit(t.Context(), Entities(0, 1), cp, nil); err != nil {
+	if err := s.Commit(t.Context(), Entities(0, 1), cp); err != nil {
 		t.Fatal(err)
 	}
 	wantCheckpoint(t, resume(t, s), cp)
@@ -58,14 +58,14 @@ func moveCheckpoint(t *testing.T, topic Topic) {
 	resume(t, s)
 	moved := At(0)
 	moved.Cursor = []byte("elsewhere")
-	if err := s.Commit(t.Context(), nil, moved, nil); err != nil {
+	if err := s.Commit(t.Context(), nil, moved); err != nil {
 		t.Fatal(err)
 	}
 	wantCheckpoint(t, resume(t, topic.Open()), moved)
 	commit(t, s, 0, 3)
 	moved = At(3)
 	moved.Cursor = nil
-	if err := s.Commit(t.Context(), nil, moved, nil); err != nil {
+	if err := s.Commit(t.Context(), nil, moved); err != nil {
 		t.Fatal(err)
 	}
 	wantCheckpoint(t, resume(t, topic.Open()), moved)
@@ -86,10 +86,10 @@ func pausedBeforeFirst(t *testing.T, topic Topic) {
 	resume(t, stale)
 	paused := pausedAt(0)
 	paused.Source, paused.Cursor = checkpoint.UnknownSource, nil
-	if err := s.Commit(t.Context(), nil, paused, nil); err != nil {
+	if err := s.Commit(t.Context(), nil, paused); err != nil {
 		t.Fatal(err)
 	}
-	if err := stale.Commit(t.Context(), Entities(0, 2), At(2), nil); !errors.Is(err, checkpoint.ErrConflict) {
+	if err := stale.Commit(t.Context(), Entities(0, 2), At(2)); !errors.Is(err, checkpoint.ErrConflict) {
 		t.Errorf("commit of a writer that does not know of the pause: %v, want ErrConflict", err)
 	}
 	other := topic.Open()
@@ -97,7 +97,7 @@ func pausedBeforeFirst(t *testing.T, topic Topic) {
 	wantFeed(t, topic, 0)
 	resumed := paused
 	resumed.Paused = time.Time{}
-	if err := other.Commit(t.Context(), nil, resumed, nil); err != nil {
+	if err := other.Commit(t.Context(), nil, resumed); err != nil {
 		t.Fatal(err)
 	}
 	wantCheckpoint(t, resume(t, s), resumed)
@@ -110,15 +110,15 @@ func pausedBetween(t *testing.T, topic Topic) {
 	resume(t, busy)
 	commit(t, busy, 0, 3)
 	resume(t, other)
-	if err := other.Commit(t.Context(), nil, pausedAt(3), nil); err != nil {
+	if err := other.Commit(t.Context(), nil, pausedAt(3)); err != nil {
 		t.Fatal(err)
 	}
-	if err := busy.Commit(t.Context(), Entities(3, 2), At(5), nil); !errors.Is(err, checkpoint.ErrConflict) {
+	if err := busy.Commit(t.Context(), Entities(3, 2), At(5)); !errors.Is(err, checkpoint.ErrConflict) {
 		t.Errorf("commit of a writer that does not know of the pause: %v, want ErrConflict", err)
 	}
 	wantCheckpoint(t, resume(t, busy), pausedAt(3))
 	wantFeed(t, topic, 3)
-	if err := busy.Commit(t.Context(), nil, At(3), nil); err != nil {
+	if err := busy.Commit(t.Context(), nil, At(3)); err != nil {
 		t.Fatal(err)
 	}
 	commit(t, busy, 3, 5)
@@ -130,7 +130,7 @@ func pausedBetween(t *testing.T, topic Topic) {
 // topic with the first n entities of the feed.
 func wantConflict(t *testing.T, topic Topic, stale Sink, entities []feed.Entity, n int) {
 	t.Helper()
-	err := stale.Commit(t.Context(), entities, At(1000), nil)
+	err := stale.Commit(t.Context(), entities, At(1000))
 	if !errors.Is(err, checkpoint.ErrConflict) {
 		t.Errorf("commit of a stale writer: %v, want ErrConflict", err)
 	}
@@ -204,7 +204,7 @@ func race(t *testing.T, topic Topic) {
 				}
 				for n < total && err == nil {
 					to := min(total, n+k+w)
-					err = s.Commit(ctx, Entities(n, to-n), At(to), nil)
+					err = s.Commit(ctx, Entities(n, to-n), At(to))
 					n = to
 				}
 				if err == nil {
@@ -268,7 +268,7 @@ func headers(t *testing.T, topic Topic) {
 	// The topic has well-known names in their canonical case, and the entity gets back
 	// those of its feed.
 	want[3].Header[0].Name, want[3].Header[2].Name = "content-id", "LAST-MODIFIED"
-	if err := s.Commit(t.Context(), want[2:], At(5), nil); err != nil {
+	if err := s.Commit(t.Context(), want[2:], At(5)); err != nil {
 		t.Fatal(err)
 	}
 	wantEntities(t, topic, want)
@@ -292,7 +292,7 @@ func bodies(t *testing.T, topic Topic) {
 	want[1].Body = []byte("\r\n\x00\xff\xfe--boundary\r\n")
 	want[2].Body = bytes.Repeat([]byte{0, 1, 2, 253, 254, 255}, 20_000)
 	want[3].Body = []byte("NATS/1.0\r\nStatus: 503\r\n\r\n")
-	if err := s.Commit(t.Context(), want, At(4), nil); err != nil {
+	if err := s.Commit(t.Context(), want, At(4)); err != nil {
 		t.Fatal(err)
 	}
 	wantEntities(t, topic, want)
@@ -335,7 +335,7 @@ func idsBesideEmpty(t *testing.T, topic Topic) {
 		h := feed.Header{{Name: "content-id"}, {Name: "Content-ID", Value: entities[i].ID}}
 		entities[i].Header = append(h[:2-i:2-i], slices.DeleteFunc(entities[i].Header, func(f feed.Field) bool { return f.Name == "Content-ID" })...)
 	}
-	if err := s.Commit(t.Context(), entities, At(2), nil); err != nil {
+	if err := s.Commit(t.Context(), entities, At(2)); err != nil {
 		t.Fatal(err)
 	}
 	wantHeld(t, s, 2)
@@ -390,7 +390,7 @@ func idsForgotten(t *testing.T, topic Topic) {
 	for _, e := range refused {
 		s.IDs().Add(e.ID)
 	}
-	if err := s.Commit(t.Context(), refused, At(1000), nil); !errors.Is(err, checkpoint.ErrConflict) {
+	if err := s.Commit(t.Context(), refused, At(1000)); !errors.Is(err, checkpoint.ErrConflict) {
 		t.Errorf("commit of a stale writer: %v, want ErrConflict", err)
 	}
 	resume(t, s)
@@ -405,7 +405,7 @@ func marks(t *testing.T, topic Topic) {
 	for i := range entities {
 		entities[i].Mark = "v1;" + strconv.Itoa(i)
 	}
-	if err := s.Commit(t.Context(), entities, At(3), nil); err != nil {
+	if err := s.Commit(t.Context(), entities, At(3)); err != nil {
 		t.Fatal(err)
 	}
 	resume(t, other)
@@ -452,7 +452,7 @@ func commitAll(t *testing.T, topic Topic, s Sink, n int, entities []feed.Entity)
 	t.Helper()
 	for part := range slices.Chunk(entities, min(topic.MaxEntities, 200)) {
 		n += len(part)
-		if err := s.Commit(t.Context(), part, At(n), nil); err != nil {
+		if err := s.Commit(t.Context(), part, At(n)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -539,7 +539,7 @@ func movedAtOnce(t *testing.T, topic Topic) {
 	back := At(0)
 	var commits error
 	moves := person.Overwrite(t.Context(), func(old checkpoint.Checkpoint) checkpoint.Checkpoint {
-		commits = s.Commit(t.Context(), Entities(2, 3), At(5), nil)
+		commits = s.Commit(t.Context(), Entities(2, 3), At(5))
 		back.Count = old.Count
 		return back
 	})
@@ -562,7 +562,7 @@ func foreign(t *testing.T, topic Topic) {
 	resume(t, s)
 	cp := At(1)
 	cp.Feed, cp.Source = "customers", "syndication"
-	if err := s.Commit(t.Context(), Entities(0, 1), cp, nil); err != nil {
+	if err := s.Commit(t.Context(), Entities(0, 1), cp); err != nil {
 		t.Fatal(err)
 	}
 	wantCheckpoint(t, resume(t, topic.Open()), cp)
@@ -574,7 +574,7 @@ func cancelled(t *testing.T, topic Topic) {
 	commit(t, s, 0, 2)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Commit(ctx, Entities(2, 2), At(4), nil); !errors.Is(err, context.Canceled) {
+	if err := s.Commit(ctx, Entities(2, 2), At(4)); !errors.Is(err, context.Canceled) {
 		t.Errorf("commit: %v, want that the context was cancelled", err)
 	}
 	if _, err := topic.Open().Resume(ctx); !errors.Is(err, context.Canceled) {
