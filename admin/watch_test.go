@@ -31,7 +31,7 @@ func (u *upstream) set(n int, err error) {
 	u.n, u.err = n, err
 }
 
-func (u *upstream) Next(_ context.Context, after feed.Cursor) (feed.Batch, error) {
+func (u *upstream) Next(_ context.Context, after feed.Cursor, _ feed.Limits) (feed.Batch, error) {
 	time.Sleep(time.Second)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -89,7 +89,7 @@ func TestWatchesABridge(t *testing.T) {
 		b := &bridge.Bridge{
 			Feed: "orders", Writer: own, Sink: sink,
 			Open:  func(context.Context, string) (bridge.Source, string, error) { return source, "datareplication", nil },
-			Every: 10 * time.Second, Limits: bridge.Limits{Entities: 10}, ReadAhead: 1 << 20,
+			Every: 10 * time.Second, Limits: feed.Limits{Entities: 10}, ReadAhead: 1 << 20,
 			Log: slog.New(slog.DiscardHandler), Observer: addOrders(s),
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -40,6 +40,7 @@
 //	  wait.go            how long to wait, in which state, and whether a wait goes on
 //	  copier.go          from the source to the sink, until there is nothing new
 //	    prefetch.go      reads ahead of the commits
+//	    commit_size.go   how large the next commit may be
 //	  report.go          to the observer, the log, and people who wait for a poll
 //	  known_checkpoint.go, failures.go
 //	                     what the parts above share: the checkpoint as this copy knows it, and
@@ -74,6 +75,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/readahead"
 )
 
@@ -95,8 +97,8 @@ type Bridge struct {
 	// Every is the interval between polls when there is nothing new.
 	Every time.Duration
 	// Limits bounds commits of several batches. A single batch that is larger is committed
-	// as it is.
-	Limits Limits
+	// as it is. Commits to a slow bus are smaller.
+	Limits feed.Limits
 	// ReadAhead is the number of bytes of entities that may be held until they are
 	// committed, besides one batch. Batches are joined to commits of up to half of it.
 	ReadAhead int
@@ -151,9 +153,10 @@ func (b *Bridge) Start(ctx context.Context, stopped func()) {
 	}
 	b.copier = copier{
 		feed: b.Feed, writer: b.Writer, source: sourceSlot{open: b.Open}, sink: b.Sink,
-		prefetch: prefetchOptions{observer: b.Observer, limits: b.Limits, readAhead: b.ReadAhead, share: b.Share},
+		prefetch: prefetchOptions{observer: b.Observer, readAhead: b.ReadAhead, share: b.Share},
 		known:    &b.known, failures: &b.failures, report: &b.report,
 	}
+	b.copier.init(b.Limits)
 	b.beginTurn()
 	starting := Status{State: Starting}
 	delay := b.Pacer.delay()

@@ -63,7 +63,7 @@ func (d *diary) count(state bridge.State) int {
 // sourceFunc is a source.
 type sourceFunc func(ctx context.Context, after feed.Cursor) (feed.Batch, error)
 
-func (f sourceFunc) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+func (f sourceFunc) Next(ctx context.Context, after feed.Cursor, _ feed.Limits) (feed.Batch, error) {
 	return f(ctx, after)
 }
 

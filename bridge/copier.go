@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -14,12 +15,21 @@ type copier struct {
 	source       sourceSlot
 	sink         Sink
 	prefetch     prefetchOptions
+	size         commitSize
 	// start is that of the feed, in its first step; nil later.
 	start *feedStart
 
 	known    *knownCheckpoint
 	failures *failures
 	report   *reporter
+}
+
+// init sets the largest commit. The other half of what is read ahead is read during the commit.
+func (c *copier) init(most feed.Limits) {
+	half := max(1, c.prefetch.readAhead/2)
+	most.Bytes = min(cmp.Or(most.Bytes, half), half)
+	c.size.init(most)
+	c.prefetch.size = &c.size
 }
 
 // begin prepares to copy from the checkpoint on, from which the sink has resumed.
@@ -51,7 +61,7 @@ func (c *copier) copyAll(ctx context.Context) (caughtUp bool, fresh time.Duratio
 		if err != nil {
 			return false, 0, err
 		}
-		if err := c.commitBatch(ctx, batch); err != nil {
+		if err := c.commitBatch(ctx, batch, p.current.size); err != nil {
 			return false, 0, err
 		}
 		p.release()
@@ -66,8 +76,8 @@ func (c *copier) copyAll(ctx context.Context) (caughtUp bool, fresh time.Duratio
 }
 
 // commitBatch commits the batch, unless it has no entities and its cursor need not be
-// stored.
-func (c *copier) commitBatch(ctx context.Context, batch feed.Batch) error {
+// stored. size is that of the entities.
+func (c *copier) commitBatch(ctx context.Context, batch feed.Batch, size int) error {
 	last := c.known.last
 	if !c.known.needsCommit(batch) {
 		// If the process dies here, the next poll is made without the newest validators.
@@ -91,10 +101,14 @@ func (c *copier) commitBatch(ctx context.Context, batch feed.Batch) error {
 	// cp is stored, or cp is not, and the next Resume knows what is published of the batch.
 	c.start.beginCommit()
 	if err := c.sink.Commit(context.WithoutCancel(ctx), batch.Entities, cp); err != nil {
+		took := time.Since(cp.At)
+		err = c.size.explainError(err, batch.Entities, took)
+		c.size.failed(size, took)
 		return &sinkError{err, false}
 	}
 	c.start.end()
 	took := time.Since(cp.At)
+	c.size.committed(size, took)
 	c.known.set(cp)
 	c.report.batchCommitted(batch, published, took)
 	return nil

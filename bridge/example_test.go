@@ -16,7 +16,7 @@ import (
 // letters is a feed of some entities. Its cursor is the number of those that were read.
 type letters string
 
-func (l letters) Next(_ context.Context, after feed.Cursor) (feed.Batch, error) {
+func (l letters) Next(_ context.Context, after feed.Cursor, _ feed.Limits) (feed.Batch, error) {
 	n, _ := strconv.Atoi(string(after)) // the empty cursor is the beginning
 	if n == len(l) {
 		return feed.Batch{Cursor: after}, nil // nothing new

@@ -36,7 +36,7 @@ func (f *freeing) note(format string, args ...any) {
 	f.log = append(f.log, fmt.Sprintf(format, args...))
 }
 
-func (f *freeing) Next(_ context.Context, after feed.Cursor) (feed.Batch, error) {
+func (f *freeing) Next(_ context.Context, after feed.Cursor, _ feed.Limits) (feed.Batch, error) {
 	n, _ := strconv.Atoi(string(after)) // the empty cursor is the beginning
 	if n == f.n {
 		return feed.Batch{Cursor: after}, nil
@@ -83,7 +83,7 @@ func TestBatchesAreFreedAfterTheirCommitOnly(t *testing.T) {
 				f := &freeing{n: 8, failAt: 3, all: make(chan struct{})}
 				b := &bridge.Bridge{
 					Feed: "f", Open: func(context.Context, string) (bridge.Source, string, error) { return f, "test", nil },
-					Sink: f, Every: time.Minute, Limits: bridge.Limits{Entities: limit}, ReadAhead: 1 << 20,
+					Sink: f, Every: time.Minute, Limits: feed.Limits{Entities: limit}, ReadAhead: 1 << 20,
 					Log: slog.New(slog.DiscardHandler), Observer: silentObserver{},
 				}
 				ctx, cancel := context.WithCancel(t.Context())

@@ -233,19 +233,13 @@ func TestACommitOfAnotherCopyCausesNoPoll(t *testing.T) {
 	})
 }
 
-// slowSearch is a feed that takes 40 s to find its second entity.
-type slowSearch struct{ sourceFunc }
-
-func (s slowSearch) NextUpTo(ctx context.Context, after feed.Cursor, _ int) (feed.Batch, error) {
-	return s.Next(ctx, after)
-}
-
 // A batch that was read and not committed is read again only after the sink has resumed.
 func TestAWatchThatBeginsDuringAReadLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var topic sinktest.Memory
 		s := topic.Open(sinktest.Faults{})
-		source := slowSearch{func(_ context.Context, after feed.Cursor) (feed.Batch, error) {
+		// It takes 40 s to find its second entity.
+		source := sourceFunc(func(_ context.Context, after feed.Cursor) (feed.Batch, error) {
 			switch string(after) {
 			case "":
 				return feed.Batch{Entities: entities(0, 1), Cursor: cursorAt(1), More: true}, nil
@@ -257,7 +251,7 @@ func TestAWatchThatBeginsDuringAReadLosesNothing(t *testing.T) {
 				return feed.Batch{Entities: entities(1, 2), Cursor: cursorAt(2)}, nil
 			}
 			return feed.Batch{Cursor: after}, nil
-		}}
+		})
 		b := newBridge(&sink.Gate{Source: source, IDs: s.IDs(), Fits: func(e []feed.Entity) (int, error) { return len(e), nil }, Log: discard}, s)
 		b.Every = time.Minute
 		begin, watched := time.Now(), false

@@ -51,7 +51,7 @@ func TestAPanicHaltsOneFeed(t *testing.T) {
 						left--
 						panic("next is broken")
 					}
-					return source.Next(ctx, after)
+					return source.Next(ctx, after, feed.Limits{})
 				}), kind, err
 			}
 		},

@@ -19,6 +19,10 @@ const maxQueue = 1024
 // batch without budget is small, and so is its commit.
 const maxWait = time.Second
 
+// commitsAhead limits what is read ahead to a number of the largest commits of the moment. A bus
+// that takes small ones needs no more, and a batch that was read is not divided any more.
+const commitsAhead = 4
+
 // prefetcher reads ahead of the commits within one read: while the sink commits a batch, it
 // reads the next ones on a goroutine. It ends when upstream has no more. So a feed that waits for
 // its next poll has no prefetcher.
@@ -29,7 +33,7 @@ const maxWait = time.Second
 type prefetcher struct {
 	source   Source
 	observer Observer
-	limits   Limits
+	size     *commitSize
 	share    *readahead.Share
 	budget   *readahead.Budget // of share; nil for no bound but most
 	most     int64             // bytes of budget at a time
@@ -69,6 +73,7 @@ type joined struct {
 	batch feed.Batch
 	err   error
 	parts int
+	size  int // of the batch
 	taken readahead.Grant
 	// free has [feed.Batch.Free] of the parts, and own reports that the prefetcher has made the
 	// slice of the entities.
@@ -79,7 +84,7 @@ type joined struct {
 // prefetchOptions has the bounds of a prefetcher. Its fields are those of [Bridge].
 type prefetchOptions struct {
 	observer  Observer
-	limits    Limits
+	size      *commitSize
 	readAhead int
 	share     *readahead.Share
 }
@@ -94,7 +99,7 @@ func startPrefetching(ctx context.Context, source Source, after feed.Cursor, o p
 	p := &prefetcher{
 		source:   source,
 		observer: o.observer,
-		limits:   o.limits,
+		size:     o.size,
 		share:    o.share,
 		budget:   o.share.Budget(),
 		most:     int64(max(o.readAhead, 1)),
@@ -141,7 +146,7 @@ func (p *prefetcher) readBatch(ctx context.Context, after feed.Cursor, reserved 
 	}
 	p.share.BeginBatch(reserved, free, p.largest, p.endRequest)
 	start := time.Now()
-	batch, err := callNext(ctx, p.source, after)
+	batch, err := callNext(ctx, p.source, after, p.size.batchLimits())
 	taken, used := p.share.EndBatch()
 	if ctx.Err() != nil {
 		taken.Bytes -= reserved // which stop returns
@@ -170,7 +175,8 @@ func (p *prefetcher) reserve(ctx context.Context) (taken int64, first bool, err 
 		}
 		p.mu.Lock()
 		empty, want := p.held == 0, max(1, min(p.largest, p.most))
-		full := !empty && (p.taken.Bytes+want > p.most || len(p.queue) >= maxQueue)
+		most := min(p.most, commitsAhead*int64(p.size.limits().Bytes))
+		full := !empty && (p.taken.Bytes+want > most || len(p.queue) >= maxQueue)
 		p.mu.Unlock()
 		var acquired <-chan struct{}
 		if !full {
@@ -287,11 +293,12 @@ func (p *prefetcher) assemble() bool {
 	if len(p.queue) == 0 {
 		return false
 	}
+	limits := p.size.limits()
 	n, entities, size := 0, 0, 0
 	for _, r := range p.queue {
 		entities += len(r.batch.Entities)
 		size += r.size
-		if n > 0 && (r.err != nil || !p.fitsCommit(entities, size)) {
+		if n > 0 && (r.err != nil || size > limits.Bytes || limits.Entities > 0 && entities > limits.Entities) {
 			break
 		}
 		if n++; r.err != nil {
@@ -305,17 +312,12 @@ func (p *prefetcher) assemble() bool {
 		if r.batch.Free != nil {
 			p.current.free = append(p.current.free, r.batch.Free)
 		}
+		p.current.size += r.size
 		p.current.taken.Bytes += r.taken.Bytes
 		p.current.taken.Alone = p.current.taken.Alone || r.taken.Alone
 	}
 	p.queue = slices.Delete(p.queue, 0, n) // which clears the rest, so that the joined batches can be freed
 	return true
-}
-
-// fitsCommit reports whether a commit may have that size. The other half of ReadAhead is used to
-// read during the commit.
-func (p *prefetcher) fitsCommit(entities, size int) bool {
-	return int64(size) <= p.most/2 && (p.limits.Entities == 0 || entities <= p.limits.Entities) && (p.limits.Bytes == 0 || size <= p.limits.Bytes)
 }
 
 // joinBatches sets the batch of p.current to consecutive batches, joined to one.

@@ -30,7 +30,7 @@ func TestReadingRunsAheadWithinItsBounds(t *testing.T) {
 			}, nil
 		}), sink)
 		b.ReadAhead = 1000
-		b.Limits = bridge.Limits{Entities: 1}
+		b.Limits = feed.Limits{Entities: 1}
 		stop := start(t, b)
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -48,7 +48,7 @@ func TestBatchesAtHandAreCommittedTogetherWithinTheLimits(t *testing.T) {
 		inner := &slowSink{topic.Open(sinktest.Faults{}), make(chan struct{}, 1), time.Second}
 		sink := &countingSink{Sink: inner}
 		b := newBridge(upTo(100), sink)
-		b.Limits = bridge.Limits{Entities: 30}
+		b.Limits = feed.Limits{Entities: 30}
 		b.ReadAhead = 1 << 20
 		stop := start(t, b)
 		time.Sleep(time.Minute)

@@ -458,7 +458,7 @@ func (n *numbers) length() int {
 	return int(int64(n.h.length) * int64(age) / int64(n.h.growth))
 }
 
-func (n *numbers) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+func (n *numbers) Next(ctx context.Context, after feed.Cursor, _ feed.Limits) (feed.Batch, error) {
 	if !n.busy.CompareAndSwap(false, true) {
 		n.t.Error("two goroutines use one source at the same time")
 	}
@@ -495,11 +495,6 @@ func (n *numbers) Next(ctx context.Context, after feed.Cursor) (feed.Batch, erro
 		batch.Entities[i].ID = n.h.id(at + i)
 	}
 	return batch, nil
-}
-
-// NextUpTo is for a gate, which calls it if an entity does not fit.
-func (*numbers) NextUpTo(context.Context, feed.Cursor, int) (feed.Batch, error) {
-	panic("all entities fit")
 }
 
 func (*numbers) Release() {}

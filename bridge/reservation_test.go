@@ -23,7 +23,7 @@ type reserver struct {
 	needs func(ctx context.Context, s *readahead.Share) error
 }
 
-func (r reserver) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+func (r reserver) Next(ctx context.Context, after feed.Cursor, _ feed.Limits) (feed.Batch, error) {
 	if err := r.needs(ctx, r.share); err != nil {
 		return feed.Batch{}, err
 	}

@@ -31,12 +31,6 @@ type Sink interface {
 	Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error
 }
 
-// Limits are the limits of joined batches. Zero means no limit.
-type Limits struct {
-	Entities int // number of entities
-	Bytes    int // sum of [feed.Entity.Size]
-}
-
 // sinkError marks an error of the sink, as opposed to one of the source.
 type sinkError struct {
 	error

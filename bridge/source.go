@@ -13,12 +13,12 @@ import (
 // A Source is used by one goroutine at a time.
 type Source interface {
 	// Next reads on from the cursor after and returns the next entities in the feed's
-	// order. A batch without entities whose cursor equals after means that there is
-	// nothing new. If a page ends early, Next first returns the complete entities before
-	// the end, and the error at the next call. An error that matches [feed.ErrPermanent]
-	// requires action by a person. Any other error is retried, after [feed.RetryDelay] at
-	// the earliest.
-	Next(ctx context.Context, after feed.Cursor) (feed.Batch, error)
+	// order, up to the limits; the last entity may exceed the limit of bytes. A batch without
+	// entities whose cursor equals after means that there is nothing new. If a page ends
+	// early, Next first returns the complete entities before the end, and the error at the
+	// next call. An error that matches [feed.ErrPermanent] requires action by a person. Any
+	// other error is retried, after [feed.RetryDelay] at the earliest.
+	Next(ctx context.Context, after feed.Cursor, limits feed.Limits) (feed.Batch, error)
 	// Release drops large state that only saves work, and returns its budget. A bridge calls
 	// it when the source may not be used for a while: after an error or a panic of the
 	// source or the sink, when the bridge stops, and when it continues with a source of
@@ -64,7 +64,7 @@ func (s *sourceSlot) release() (err error) {
 }
 
 // callNext calls the source's Next.
-func callNext(ctx context.Context, source Source, after feed.Cursor) (batch feed.Batch, err error) {
+func callNext(ctx context.Context, source Source, after feed.Cursor, limits feed.Limits) (batch feed.Batch, err error) {
 	defer recoverPanic(&err)
-	return source.Next(ctx, after)
+	return source.Next(ctx, after, limits)
 }

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
@@ -127,11 +126,11 @@ func (b *bus) close() {
 }
 
 // commitLimits returns the limits of commits to a bus.
-func commitLimits(conf config.Bus) bridge.Limits {
+func commitLimits(conf config.Bus) feed.Limits {
 	if conf.Kafka != nil {
-		return bridge.Limits{Entities: kafka.MaxEntities, Bytes: kafka.MaxBytes}
+		return feed.Limits{Entities: kafka.MaxEntities, Bytes: kafka.MaxBytes}
 	}
-	return bridge.Limits{Entities: nats.MaxEntities, Bytes: nats.MaxBytes}
+	return feed.Limits{Entities: nats.MaxEntities, Bytes: nats.MaxBytes}
 }
 
 // busSink is the sink of a feed. It is opened by the first Resume for which there is a

@@ -312,7 +312,7 @@ func tryUpstream(ctx context.Context, f config.Feed, o SourceOptions, log *slog.
 	}
 	src, _, err := sources.Open(ctx, datareplication.Kind)
 	if err == nil {
-		_, err = src.Next(ctx, nil)
+		_, err = src.Next(ctx, nil, feed.LargestBatch)
 	}
 	return format, err
 }

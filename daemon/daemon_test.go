@@ -130,7 +130,7 @@ func readIDs(t *testing.T, url string) (ids []string) {
 	}
 	var at feed.Cursor
 	for {
-		b, err := src.Next(t.Context(), at)
+		b, err := src.Next(t.Context(), at, feed.Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,7 +42,7 @@ type emptySource struct{}
 
 func (emptySource) Release() {}
 
-func (emptySource) Next(_ context.Context, after feed.Cursor) (feed.Batch, error) {
+func (emptySource) Next(_ context.Context, after feed.Cursor, _ feed.Limits) (feed.Batch, error) {
 	return feed.Batch{Cursor: after}, nil
 }
 

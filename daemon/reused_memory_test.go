@@ -42,7 +42,7 @@ func TestRunCopiesEveryByteWithMemoryThatIsUsedAgain(t *testing.T) {
 	read := 0
 	var cursor feed.Cursor
 	for more := true; more; {
-		b, err := src.Next(t.Context(), cursor)
+		b, err := src.Next(t.Context(), cursor, feed.Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}

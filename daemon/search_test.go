@@ -51,7 +51,7 @@ func TestSearchIsDescribed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := src.Next(t.Context(), nil)
+	b, err := src.Next(t.Context(), nil, feed.Limits{})
 	if err != nil || len(b.Entities) == 0 || b.Entities[0].ID != "c" {
 		t.Fatalf("read %v, %v", b.Entities, err)
 	}

@@ -19,23 +19,10 @@ import (
 	"github.com/feedbridge/feedbridge/readahead"
 	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/sink"
-	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 	"github.com/feedbridge/feedbridge/source/syndication"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
-)
-
-// batchEntities limits the entities of a batch, so that one commit to any bus can take
-// them.
-const batchEntities = nats.MaxEntities
-
-// A batch of a datareplication feed is a small part of the largest commit, because commits are
-// made of whole batches. With batches of a page of 500 entities a commit to NATS could never have
-// more than 500 of 999, and with 1 MiB no more than 3 of 4 MiB.
-const (
-	pageBatchEntities = nats.MaxEntities / 9
-	pageBatchBytes    = nats.MaxBytes / 16
 )
 
 // SourceOptions are the options of the sources of a feed. Only IDs is required.
@@ -152,7 +139,7 @@ func (s *Sources) newSource(kind string) (sink.Source, error) {
 			return nil, feed.Permanent(fmt.Errorf("start: %s is a position in a datareplication feed, and this one is Atom or RSS; set beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Start))
 		}
 		cfg := syndication.Config{
-			Config: f.Source, Settings: f.Syndication, Every: f.Every, BatchEntities: batchEntities, Budget: s.opts.ReadAhead.Budget(),
+			Config: f.Source, Settings: f.Syndication, Every: f.Every, Budget: s.opts.ReadAhead.Budget(),
 			Start: syndication.Start{Now: f.Start.Now, At: f.Start.At}, Redact: s.opts.Redact,
 		}
 		if f.Format != "auto" {
@@ -165,8 +152,7 @@ func (s *Sources) newSource(kind string) (sink.Source, error) {
 
 func (s *Sources) datareplication() *datareplication.Source {
 	return datareplication.New(datareplication.Config{
-		Config: s.feed.Source, Start: s.feed.Start, Gap: s.feed.Gap, BatchEntities: pageBatchEntities, BatchBytes: pageBatchBytes,
-		Memory: s.opts.ReadAhead,
+		Config: s.feed.Source, Start: s.feed.Start, Gap: s.feed.Gap, Memory: s.opts.ReadAhead,
 	}, s.client, s.log)
 }
 

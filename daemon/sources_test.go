@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication"
@@ -65,9 +66,9 @@ func TestFeedIsRequestedOnceAtItsFirstStart(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer src.Release()
-				batch, err := src.Next(t.Context(), nil)
+				batch, err := src.Next(t.Context(), nil, feed.Limits{})
 				for n := 0; n < 5 && err == nil && len(batch.Entities) == 0; n++ {
-					batch, err = src.Next(t.Context(), batch.Cursor)
+					batch, err = src.Next(t.Context(), batch.Cursor, feed.Limits{})
 				}
 				if err != nil || len(batch.Entities) != 1 {
 					t.Fatalf("kind %s: %d entities, %v", kind, len(batch.Entities), err)

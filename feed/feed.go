@@ -159,6 +159,24 @@ type Batch struct {
 	Free func()
 }
 
+// Limits are the limits of a batch, or of a commit. Zero means no limit. A batch is not limited to
+// less than one entity.
+type Limits struct {
+	Entities int // number of entities
+	Bytes    int // sum of [Entity.Size]
+}
+
+// LargestBatch has the largest limits that a source is called with. They are a small part of those of
+// the largest commit, because commits are made of whole batches. With batches of a page of
+// 500 entities a commit to NATS could never have more than 500 of 999, and with 1 MiB no more
+// than 3 of 4 MiB.
+var LargestBatch = Limits{Entities: 111, Bytes: 256 << 10}
+
+// AreReached reports whether a batch with that many entities and bytes takes no other entity.
+func (l Limits) AreReached(entities, bytes int) bool {
+	return entities > 0 && (l.Entities > 0 && entities >= l.Entities || l.Bytes > 0 && bytes >= l.Bytes)
+}
+
 // Size returns the sum of the sizes of the batch's entities, in bytes.
 func (b Batch) Size() int {
 	n := 0

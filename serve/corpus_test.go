@@ -131,7 +131,7 @@ func bridged(t *testing.T, url string) *memoryTopic {
 	topic := newTopic()
 	var cursor feed.Cursor
 	for more := true; more; {
-		batch, err := src.Next(t.Context(), cursor)
+		batch, err := src.Next(t.Context(), cursor, feed.Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,6 +48,7 @@ type crawler struct {
 	client     *source.Client
 	cfg        datareplication.Config
 	src        *datareplication.Source
+	batch      feed.Limits
 	cursor     feed.Cursor
 	got        []feed.Entity
 	violations []feed.Violation
@@ -79,7 +80,7 @@ func (c *crawler) restart() {
 
 // step reads one batch.
 func (c *crawler) step(ctx context.Context) (more bool, err error) {
-	batch, err := c.src.Next(ctx, c.cursor)
+	batch, err := c.src.Next(ctx, c.cursor, c.batch)
 	if err != nil {
 		return false, err
 	}
@@ -335,8 +336,7 @@ func TestDatesChangeUnderAReader(t *testing.T) {
 			start(!snapshots)
 			c := site.crawl(t)
 			defer c.client.CloseIdle()
-			c.cfg.BatchEntities = 1
-			c.restart()
+			c.batch.Entities = 1
 			for len(c.got) < 5 {
 				if _, err := c.step(t.Context()); err != nil {
 					t.Fatal(err)

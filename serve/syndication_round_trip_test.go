@@ -41,7 +41,7 @@ func (s *site) follow(t tester) *follower {
 func (f *follower) all(t *testing.T) {
 	t.Helper()
 	for more := true; more; {
-		batch, err := f.src.Next(t.Context(), f.cursor)
+		batch, err := f.src.Next(t.Context(), f.cursor, feed.Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -65,12 +65,9 @@ const DeadSuffix = ".dead"
 
 // A Source reads a feed. It is used by one goroutine at a time.
 type Source interface {
-	// Next returns the batch after a cursor.
-	Next(ctx context.Context, after feed.Cursor) (feed.Batch, error)
-	// NextUpTo is Next with at most n entities in the batch, where n is 1 or more, and the
-	// cursor behind them. It may follow a Next from the same cursor, whose batch is dropped
-	// then.
-	NextUpTo(ctx context.Context, after feed.Cursor, n int) (feed.Batch, error)
+	// Next returns the batch after a cursor, up to the limits. It may follow a Next from the
+	// same cursor, whose batch is dropped then.
+	Next(ctx context.Context, after feed.Cursor, limits feed.Limits) (feed.Batch, error)
 	// Release drops large state that only saves work. It is not called during Next, and
 	// Next may be called again after it.
 	Release()
@@ -107,8 +104,8 @@ type Gate struct {
 // An entity that the bus does not take, and that is neither left out nor a dead letter, is an
 // error at the call at which it would be the first of its batch. Those before it are returned
 // first.
-func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
-	b, err := g.Source.Next(ctx, after)
+func (g *Gate) Next(ctx context.Context, after feed.Cursor, limits feed.Limits) (feed.Batch, error) {
+	b, err := g.Source.Next(ctx, after, limits)
 	if err != nil {
 		return b, err
 	}
@@ -118,14 +115,14 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) 
 		if fit == 0 {
 			return feed.Batch{}, unfit
 		}
-		most := fit
-		if b, err = g.Source.NextUpTo(ctx, after, most); err != nil {
+		limits.Entities = fit
+		if b, err = g.Source.Next(ctx, after, limits); err != nil {
 			return b, err
 		}
 		b.Entities = g.redactPages(b.Entities)
 		// Upstream may have other entities there now. A source that returns more than
 		// it was asked for must not be asked without end.
-		if refused, fit, unfit = g.checkEntities(b.Entities); fit >= most && unfit != nil {
+		if refused, fit, unfit = g.checkEntities(b.Entities); fit >= limits.Entities && unfit != nil {
 			return feed.Batch{}, unfit
 		}
 	}

@@ -24,11 +24,9 @@ type fixedSource struct {
 	released int
 }
 
-func (s *fixedSource) Next(context.Context, feed.Cursor) (feed.Batch, error) { return s.batch, s.err }
-
-func (s *fixedSource) NextUpTo(_ context.Context, _ feed.Cursor, n int) (feed.Batch, error) {
+func (s *fixedSource) Next(_ context.Context, _ feed.Cursor, limits feed.Limits) (feed.Batch, error) {
 	b := s.batch
-	b.Entities = b.Entities[:min(n, len(b.Entities))]
+	b.Entities = b.Entities[:min(most(limits), len(b.Entities))]
 	return b, s.err
 }
 
@@ -87,7 +85,7 @@ func TestGateLeavesOutWhatTheTopicHolds(t *testing.T) {
 	in := batchOf("a", "old", "b", "a")
 	in.Violations = make([]feed.Violation, 1, 8)
 	g, _ := gate(in)
-	got, err := g.Next(t.Context(), nil)
+	got, err := g.Next(t.Context(), nil, feed.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +108,7 @@ func TestGatePassesABatchOnAsItIs(t *testing.T) {
 	t.Parallel()
 	in := batchOf("a", "b")
 	g, _ := gate(in)
-	got, err := g.Next(t.Context(), nil)
+	got, err := g.Next(t.Context(), nil, feed.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +122,7 @@ func TestGateMakesDeadLetters(t *testing.T) {
 	in := batchOf("a", "large", "keyless", "old", "large", "uncarried", "b")
 	g, log := gate(in)
 	g.Oversize = sink.DeadLetter
-	got, err := g.Next(t.Context(), nil)
+	got, err := g.Next(t.Context(), nil, feed.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,12 +159,12 @@ func TestGateMakesDeadLetters(t *testing.T) {
 func TestGateMakesDeadLettersOfKeylessEntitiesOnly(t *testing.T) {
 	t.Parallel()
 	g, _ := gate(batchOf("keyless", "large"))
-	got, err := g.Next(t.Context(), nil)
+	got, err := g.Next(t.Context(), nil, feed.Limits{})
 	if err != nil || len(got.Entities) != 1 || got.Entities[0].Dead == nil {
 		t.Errorf("batch %+v, %v; want the dead letter before the large entity", got, err)
 	}
 	g, _ = gate(batchOf("uncarried"))
-	if _, err := g.Next(t.Context(), nil); !errors.Is(err, sink.ErrHeader) || !errors.Is(err, feed.ErrPermanent) {
+	if _, err := g.Next(t.Context(), nil, feed.Limits{}); !errors.Is(err, sink.ErrHeader) || !errors.Is(err, feed.ErrPermanent) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -178,7 +176,7 @@ func TestGateBoundsTheReasonOfADeadLetter(t *testing.T) {
 	g.Fits = func([]feed.Entity) (int, error) {
 		return 0, fmt.Errorf("%w: %s", sink.ErrTooLarge, strings.Repeat("ü", 10_000))
 	}
-	got, err := g.Next(t.Context(), nil)
+	got, err := g.Next(t.Context(), nil, feed.Limits{})
 	if err != nil || len([]rune(got.Entities[0].Dead.Text)) > 500 {
 		t.Errorf("%v, reason of %d bytes", err, len(got.Entities[0].Dead.Text))
 	}
@@ -192,7 +190,7 @@ func TestGateHidesTheSecretsOfPages(t *testing.T) {
 	in.Entities[2].Page = "https://x/3?ticket=abc&page=3"
 	g, _ := gate(in)
 	g.Redact = safetext.NewRedactor("ticket")
-	b, err := g.Next(t.Context(), nil)
+	b, err := g.Next(t.Context(), nil, feed.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +209,7 @@ func TestGateHidesTheSecretsOfPages(t *testing.T) {
 func TestGateStopsAtALargeEntity(t *testing.T) {
 	t.Parallel()
 	g, _ := gate(batchOf("large", "a"))
-	got, err := g.Next(t.Context(), nil)
+	got, err := g.Next(t.Context(), nil, feed.Limits{})
 	if !errors.Is(err, sink.ErrTooLarge) || !errors.Is(err, feed.ErrPermanent) {
 		t.Fatalf("error %v, want one that matches ErrTooLarge and ErrPermanent", err)
 	}
@@ -228,6 +226,14 @@ func TestGateStopsAtALargeEntity(t *testing.T) {
 	}
 }
 
+// most returns the number of entities that a batch may have.
+func most(limits feed.Limits) int {
+	if limits.Entities == 0 {
+		return 100
+	}
+	return limits.Entities
+}
+
 // limitedSource is a feed of entities with those IDs. Its cursor is a number. With other
 // set, upstream has that from the second call on.
 type limitedSource struct {
@@ -236,11 +242,7 @@ type limitedSource struct {
 	check      func()
 }
 
-func (s *limitedSource) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
-	return s.NextUpTo(ctx, after, 100)
-}
-
-func (s *limitedSource) NextUpTo(_ context.Context, after feed.Cursor, n int) (feed.Batch, error) {
+func (s *limitedSource) Next(_ context.Context, after feed.Cursor, limits feed.Limits) (feed.Batch, error) {
 	if s.calls++; s.calls > 1 && s.other != nil {
 		s.ids = s.other
 	}
@@ -248,7 +250,7 @@ func (s *limitedSource) NextUpTo(_ context.Context, after feed.Cursor, n int) (f
 		s.check()
 	}
 	at, _ := strconv.Atoi(string(after))
-	end := min(at+n, len(s.ids))
+	end := min(at+most(limits), len(s.ids))
 	b := batchOf(s.ids[at:end]...)
 	b.Cursor, b.More = feed.Cursor(strconv.Itoa(end)), end < len(s.ids)
 	return b, nil
@@ -285,7 +287,7 @@ func TestGateReturnsWhatIsBeforeAnUnfitEntityFirst(t *testing.T) {
 				}
 			}
 			g.Source = src
-			got, err := g.Next(t.Context(), nil)
+			got, err := g.Next(t.Context(), nil, feed.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -293,7 +295,7 @@ func TestGateReturnsWhatIsBeforeAnUnfitEntityFirst(t *testing.T) {
 				t.Errorf("the batch has %q up to %s, more is %v; want %q up to %s, and more", ids, got.Cursor, got.More, test.want, test.cursor)
 			}
 			src.check = nil
-			_, err = g.Next(t.Context(), got.Cursor)
+			_, err = g.Next(t.Context(), got.Cursor, feed.Limits{})
 			if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err) || !errors.Is(err, feed.ErrPermanent)) {
 				t.Errorf("then the error is %v, want %q", err, test.err)
 			}
@@ -309,17 +311,13 @@ type changingSource struct {
 	calls   int
 }
 
-func (s *changingSource) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
-	return s.NextUpTo(ctx, after, 100)
-}
-
-func (s *changingSource) NextUpTo(_ context.Context, _ feed.Cursor, n int) (feed.Batch, error) {
+func (s *changingSource) Next(_ context.Context, _ feed.Cursor, limits feed.Limits) (feed.Batch, error) {
 	if s.calls++; s.calls == 10 {
 		return feed.Batch{}, errors.New("the gate asks without end")
 	}
 	ids := s.answers[min(s.calls, len(s.answers))-1]
 	if s.cut {
-		ids = ids[:min(n, len(ids))]
+		ids = ids[:min(most(limits), len(ids))]
 	}
 	return batchOf(ids...), nil
 }
@@ -342,7 +340,7 @@ func TestGateGivesUpOnAChangingUpstream(t *testing.T) {
 			t.Parallel()
 			g, _ := gate(feed.Batch{})
 			g.Source = &test.source
-			got, err := g.Next(t.Context(), nil)
+			got, err := g.Next(t.Context(), nil, feed.Limits{})
 			if !errors.Is(err, sink.ErrTooLarge) || !errors.Is(err, feed.ErrPermanent) {
 				t.Errorf("error %v, want one that matches ErrTooLarge and ErrPermanent", err)
 			}
@@ -360,7 +358,7 @@ func TestGateSkipsLargeEntities(t *testing.T) {
 	t.Parallel()
 	g, log := gate(batchOf("large1", "a", "large2"))
 	g.Oversize = sink.Skip
-	got, err := g.Next(t.Context(), nil)
+	got, err := g.Next(t.Context(), nil, feed.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -379,7 +377,7 @@ func TestGateDoesNotSkipWhatIsUnfitForAnotherReason(t *testing.T) {
 	t.Parallel()
 	g, _ := gate(batchOf("unsendable"))
 	g.Oversize = sink.Skip
-	if _, err := g.Next(t.Context(), nil); !errors.Is(err, feed.ErrPermanent) || errors.Is(err, sink.ErrTooLarge) {
+	if _, err := g.Next(t.Context(), nil, feed.Limits{}); !errors.Is(err, feed.ErrPermanent) || errors.Is(err, sink.ErrTooLarge) {
 		t.Errorf("error %v, want a permanent one that does not match ErrTooLarge", err)
 	}
 }
@@ -389,7 +387,7 @@ func TestGatePassesErrorsOn(t *testing.T) {
 	g, _ := gate(feed.Batch{})
 	boom := errors.New("boom")
 	g.Source = &fixedSource{err: boom}
-	if _, err := g.Next(t.Context(), nil); !errors.Is(err, boom) {
+	if _, err := g.Next(t.Context(), nil, feed.Limits{}); !errors.Is(err, boom) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -82,13 +82,8 @@ type tracedSource struct {
 }
 
 // Next implements [sink.Source].
-func (s *tracedSource) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
-	return s.feed.tracePoll(ctx, func(ctx context.Context) (feed.Batch, error) { return s.src.Next(ctx, after) })
-}
-
-// NextUpTo implements [sink.Source].
-func (s *tracedSource) NextUpTo(ctx context.Context, after feed.Cursor, n int) (feed.Batch, error) {
-	return s.feed.tracePoll(ctx, func(ctx context.Context) (feed.Batch, error) { return s.src.NextUpTo(ctx, after, n) })
+func (s *tracedSource) Next(ctx context.Context, after feed.Cursor, limits feed.Limits) (feed.Batch, error) {
+	return s.feed.tracePoll(ctx, func(ctx context.Context) (feed.Batch, error) { return s.src.Next(ctx, after, limits) })
 }
 
 // Release implements [sink.Source].

@@ -22,14 +22,11 @@ import (
 // source is a sink.Source whose batches have one entity each.
 type source struct{ n int }
 
-func (s *source) Next(context.Context, feed.Cursor) (feed.Batch, error) {
+func (s *source) Next(context.Context, feed.Cursor, feed.Limits) (feed.Batch, error) {
 	s.n++
 	return feed.Batch{Entities: []feed.Entity{{ID: "1"}}, Cursor: feed.Cursor{byte(s.n)}}, nil
 }
 
-func (s *source) NextUpTo(ctx context.Context, after feed.Cursor, _ int) (feed.Batch, error) {
-	return s.Next(ctx, after)
-}
 func (*source) Release() {}
 
 // topic is a bridge.Sink that takes everything.
@@ -67,7 +64,7 @@ func copyFeed(t *testing.T, tracer *trace.Tracer, n int) {
 	f := tracer.Feed(trace.FeedOptions{Name: "orders", System: "nats", Topic: "orders", Header: true})
 	src, snk := f.Source(&source{}), f.Sink(&topic{})
 	for range n {
-		b, err := src.Next(t.Context(), nil)
+		b, err := src.Next(t.Context(), nil, feed.Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ func readFeed(ctx context.Context, sources *daemon.Sources, follow bool, every t
 		src, opened, err := sources.Open(ctx, kind)
 		if err == nil {
 			kind = opened
-			b, err = src.Next(ctx, at)
+			b, err = src.Next(ctx, at, feed.LargestBatch)
 		}
 		switch {
 		case ctx.Err() != nil && follow:

@@ -48,7 +48,7 @@ func newClient(cfg Config, log *slog.Logger) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &client{diagnosis: newDiagnosis(cfg), cfg: cfg, log: log, producers: map[*kgo.Client]bool{}, decompressor: kgo.DefaultDecompressor()}
+	c := &client{diagnosis: newDiagnosis(cfg, log), cfg: cfg, log: log, producers: map[*kgo.Client]bool{}, decompressor: kgo.DefaultDecompressor()}
 	c.idle.closeProducer = c.closeProducer
 	lifetime, stop := context.WithCancel(context.Background())
 	c.reconnects, c.stop = newReconnects(lifetime, c.ping), stop

@@ -21,7 +21,7 @@ const (
 )
 
 // Commit appends entities and stores cp in one transaction. It takes at most
-// three times the configured timeout. It sends nothing ahead of its commit, and ignores next.
+// three times the configured timeout, and more while a quota makes it wait.
 func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	// After an error from here on, it is unknown whether the commit took place until Resume has
 	// read the topic.
@@ -33,7 +33,8 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	case !ready:
 		return errors.New("commit: the sink has not resumed since its last error")
 	}
-	ctx, cancel := s.client.withTimeout(ctx, 3*s.client.cfg.Timeout)
+	// The entities may have to wait for those of the commit before, and the checkpoint for them.
+	ctx, cancel := s.client.withTimeout(ctx, 3*s.client.cfg.Timeout+2*s.client.recentThrottle())
 	defer cancel()
 	s.client.idle.claim(&s.transactions)
 	if err := s.commitTransaction(ctx, entities, cp); err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -73,6 +74,7 @@ func notKafka(err error) (text string, ok bool) {
 // out.
 type diagnosis struct {
 	cfg     Config
+	log     *slog.Logger
 	brokers string // for errors and logs
 	closed  atomic.Bool
 	// refused reports that a broker has closed a connection during authentication, which
@@ -80,10 +82,19 @@ type diagnosis struct {
 	refused atomic.Bool
 	// down is the error of the newest attempt; that or the pointer is nil if there is none.
 	down atomic.Pointer[error]
+	// throttled is the newest request of a broker to wait for long; nil if there was none.
+	throttled atomic.Pointer[throttled]
 }
 
-func newDiagnosis(cfg Config) *diagnosis {
-	return &diagnosis{cfg: cfg, brokers: strings.Join(cfg.Brokers, ", ")}
+// throttled is the request of a broker that a client waits, as it is over a quota (KIP-219). The broker
+// has accepted what the client has sent. kgo sends it nothing more on the connection until then.
+type throttled struct {
+	wait  time.Duration
+	until time.Time
+}
+
+func newDiagnosis(cfg Config, log *slog.Logger) *diagnosis {
+	return &diagnosis{cfg: cfg, log: log, brokers: strings.Join(cfg.Brokers, ", ")}
 }
 
 // OnBrokerConnect is called when a connection is ready for use, or failed.
@@ -94,6 +105,25 @@ func (d *diagnosis) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net
 	if d.down.Store(&err); err == nil {
 		d.refused.Store(false)
 	}
+}
+
+// OnBrokerThrottle is called for every answer with which a broker asks to wait.
+func (d *diagnosis) OnBrokerThrottle(_ kgo.BrokerMetadata, wait time.Duration, _ bool) {
+	if wait < d.cfg.Timeout/5 {
+		return // which delays no commit for long
+	}
+	if d.recentThrottle() == 0 {
+		d.log.Warn("the brokers hold this client back, as it is over its quota", "client_id", d.cfg.ClientID, "for", wait)
+	}
+	d.throttled.Store(&throttled{wait, time.Now().Add(wait)})
+}
+
+// recentThrottle returns how long a broker has asked to wait last, or zero if that has ended long ago.
+func (d *diagnosis) recentThrottle() time.Duration {
+	if t := d.throttled.Load(); t != nil && time.Since(t.until) < d.cfg.TransactionTimeout {
+		return t.wait
+	}
+	return 0
 }
 
 // timedOut reports whether the time for a connection was over, which says nothing about the
@@ -130,7 +160,12 @@ func (d *diagnosis) explainError(ctx context.Context, err error) error {
 	}
 	err = causeOf(ctx, err)
 	var quiet *silence
-	if errors.As(err, &quiet) {
+	late := errors.As(err, &quiet) || errors.Is(err, errNotConfirmed) || errors.Is(err, kgo.ErrRecordTimeout)
+	if wait := d.recentThrottle(); late && wait > 0 {
+		return fmt.Errorf("Kafka at %s holds this client back by a quota: it has last asked it to wait %v; raise producer_byte_rate, consumer_byte_rate "+
+			"or request_percentage of the user or of client_id %q", d.brokers, wait, d.cfg.ClientID)
+	}
+	if quiet != nil {
 		// kgo does not return the reason while it retries to connect.
 		if d.refused.Load() {
 			return d.errRefused()

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 )
 
 // A broker answers a fetch of a client that is over its quota at once, with a throttle time
@@ -48,6 +49,51 @@ func TestFetchOverTheQuota(t *testing.T) {
 		if n := answered.Load(); n > 3 {
 			t.Errorf("%d fetches were answered, want no more than 3", n)
 		}
+	})
+}
+
+// A broker takes records over the quota of a client, and then asks it to wait. A commit outlasts the
+// waits, from the second one on also if they take longer than it may take without them.
+func TestCommitsOverTheQuotaAreNotAborted(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c, w := startWired(t)
+		s := connect(t, configFor(c)).Sink(orders())
+		resume(t, s)
+		for n, wait := range []time.Duration{3 * time.Second, 8 * time.Second, 18 * time.Second, 18 * time.Second} {
+			w.throttling(wait)
+			begin := time.Now()
+			commit(t, s, n, n+1)
+			if took := time.Since(begin); took < wait {
+				t.Errorf("commit %d took %v, and the broker has asked to wait %v", n, took, wait)
+			}
+		}
+		wantFeed(t, s, 4)
+	})
+}
+
+// An error that a quota has caused names it.
+func TestQuotaIsNamed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c, w := startWired(t)
+		cfg := configFor(c)
+		cfg.ClientID = "orders-copier"
+		var log logbuffer.Buffer
+		s := connectLogging(t, cfg, slog.New(slog.NewTextHandler(&log, nil))).Sink(orders())
+		resume(t, s)
+		w.throttling(50 * time.Second)
+		err := s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1))
+		wantError(t, err, false, nil, "by a quota", "wait 50s", "producer_byte_rate", `client_id "orders-copier"`)
+		w.throttling(0)
+		resume(t, s)
+		commit(t, s, 0, 1)
+		wantFeed(t, s, 1)
+		if n := strings.Count(log.String(), "the brokers hold this client back"); n != 1 {
+			t.Errorf("%d messages in the log:\n%s", n, log.String())
+		}
+		// Later silence has another reason.
+		time.Sleep(time.Hour)
+		w.muting(func(kmsg.Key) bool { return true })
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(1, 1), sinktest.At(2)), false, nil, "no answer from Kafka")
 	})
 }
 

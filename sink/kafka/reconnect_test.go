@@ -128,7 +128,7 @@ func TestReconnectedAfterABrokerWasFrozen(t *testing.T) {
 // three is a feed of three entities.
 type three struct{}
 
-func (three) Next(_ context.Context, after feed.Cursor) (feed.Batch, error) {
+func (three) Next(_ context.Context, after feed.Cursor, _ feed.Limits) (feed.Batch, error) {
 	if len(after) > 0 {
 		return feed.Batch{Cursor: after}, nil
 	}

@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -23,6 +24,21 @@ type wire struct {
 	mute func(key kmsg.Key) bool
 	// delay is how long each answer takes.
 	delay time.Duration
+	// throttle is the time that each answer to a Produce asks the client to wait.
+	throttle time.Duration
+}
+
+// throttling sets the time that each answer to a Produce asks the client to wait from now on.
+func (w *wire) throttling(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.throttle = d
+}
+
+func (w *wire) throttles() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.throttle
 }
 
 // losing sets which answers are lost from now on; nil for none.
@@ -132,6 +148,11 @@ func (f *frames) Write(p []byte) (int, error) {
 		if ok && f.wire.loses(key) {
 			f.Close()
 			return 0, errors.New("the answer is lost")
+		}
+		if wait := f.wire.throttles(); ok && key == kmsg.Produce && wait > 0 {
+			p = bytes.Clone(p)
+			// The time is the last field, before the count of tagged fields.
+			binary.BigEndian.PutUint32(p[len(p)-5:], uint32(wait.Milliseconds()))
 		}
 		f.mu.Lock()
 		f.muted = f.muted || ok && f.wire.mutes(key)

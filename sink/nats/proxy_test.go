@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // proxy forwards connections between clients and a server, and can break them.
@@ -23,6 +24,8 @@ type proxy struct {
 	kept map[net.Conn][]byte
 	// watch, if it is set, is called with what clients say before that is passed on.
 	watch func(data []byte)
+	// rate, if it is set, is how many bytes a second clients can send.
+	rate int
 }
 
 func runProxy(t *testing.T, server string) *proxy {
@@ -77,7 +80,7 @@ func (p *proxy) pass(from, to net.Conn, answers bool) {
 			watch(buf[:n])
 		}
 		p.mu.Lock()
-		mute := p.mute
+		mute, rate := p.mute, p.rate
 		keep := !answers && p.kept != nil
 		if keep {
 			p.kept[to] = append(p.kept[to], buf[:n]...)
@@ -90,6 +93,9 @@ func (p *proxy) pass(from, to net.Conn, answers bool) {
 		p.mu.Unlock()
 		if answers && mute || keep {
 			continue
+		}
+		if !answers && rate > 0 {
+			time.Sleep(time.Duration(n) * time.Second / time.Duration(rate))
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
 			return
@@ -108,6 +114,13 @@ func (p *proxy) muteAfter(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.only = n
+}
+
+// slow limits the bytes a second that clients can send.
+func (p *proxy) slow(rate int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rate = rate
 }
 
 func (p *proxy) setWatch(watch func(data []byte)) {

@@ -15,7 +15,7 @@ import (
 func TestFreedBatchRefersToNoEntities(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite("a@1 b@2 c@3")
-		b, err := s.source(t).Next(t.Context(), nil)
+		b, err := s.source(t).Next(t.Context(), nil, feed.Limits{})
 		if err != nil || len(b.Entities) != 3 {
 			t.Fatalf("error %v, %d entities", err, len(b.Entities))
 		}

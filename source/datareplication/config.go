@@ -16,11 +16,7 @@ type Config struct {
 	Start Start `yaml:"start"`
 	// Gap is the policy for a cursor whose position is no longer in the feed.
 	Gap Gap `yaml:"gap"`
-	// BatchEntities and BatchBytes limit batches, so that a sink can commit each at
-	// once. Zero means no limit in number, and 1 MiB.
-	BatchEntities int `yaml:"-"`
-	BatchBytes    int `yaml:"-"`
 	// Memory bounds the memory of pages, besides a buffer of 64 KiB. If it is nil,
-	// BatchBytes and Limits.Entity are the only bounds.
+	// the limits of Next and Limits.Entity are the only bounds.
 	Memory *readahead.Share `yaml:"-"`
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 )
 
@@ -224,7 +225,7 @@ func TestCrawl(t *testing.T) {
 				if tt.edit != nil {
 					tt.edit(s)
 				}
-				edits := []func(*Config){from(t, tt.start)}
+				edits := []func(*options){from(t, tt.start)}
 				if tt.requests != nil {
 					edits = append(edits, ahead(0))
 				}
@@ -343,7 +344,7 @@ func TestPolls(t *testing.T) {
 		src := s.source(t, batchesOf(1))
 		var r reading
 		for _, want := range []string{"a1", "a2", "a3"} {
-			b, err := src.Next(t.Context(), r.cursor)
+			b, err := src.Next(t.Context(), r.cursor, feed.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -374,7 +375,7 @@ func TestPolls(t *testing.T) {
 		s := newSite(strings.Join(entities, " "))
 		src := s.source(t, batchesOf(400))
 		ctx, cancel := context.WithCancel(t.Context())
-		b, err := src.Next(ctx, nil)
+		b, err := src.Next(ctx, nil, feed.Limits{})
 		cancel()
 		if err != nil {
 			t.Fatal(err)
@@ -387,7 +388,7 @@ func TestPolls(t *testing.T) {
 	t.Run("a batch is as large as it may be", func(t *testing.T) {
 		t.Parallel()
 		s := newSite("a@1 b@2 c@3 d@4 e@5", "f@6")
-		r := readOn(t, s.source(t, func(cfg *Config) { cfg.BatchBytes = 250 }), nil)
+		r := readOn(t, s.source(t, func(cfg *options) { cfg.batch.Bytes = 250 }), nil)
 		r.want(t, "a b c d e f")
 		if want := []int{0, 2, 4, 5}; !slices.Equal(r.counts, want) {
 			t.Errorf("batches begin at %v, want %v", r.counts, want)
@@ -441,7 +442,7 @@ func TestPolls(t *testing.T) {
 			var r reading
 			calls := 0
 			for r.err == nil && len(r.ids) == 0 {
-				b, err := s.source(t, ahead(0)).Next(t.Context(), r.cursor)
+				b, err := s.source(t, ahead(0)).Next(t.Context(), r.cursor, feed.Limits{})
 				if err != nil {
 					t.Fatal(err)
 				}

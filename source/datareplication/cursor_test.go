@@ -135,7 +135,7 @@ func TestBadCursors(t *testing.T) {
 		if _, err := Describe(feed.Cursor(bad)); !errors.Is(err, feed.ErrPermanent) {
 			t.Errorf("%s: error %v", bad, err)
 		}
-		if _, err := newSite().source(t).Next(t.Context(), feed.Cursor(bad)); !errors.Is(err, feed.ErrPermanent) {
+		if _, err := newSite().source(t).Next(t.Context(), feed.Cursor(bad), feed.Limits{}); !errors.Is(err, feed.ErrPermanent) {
 			t.Errorf("%s: error %v", bad, err)
 		}
 		if _, err := ParseCursor(bad); err == nil {

@@ -103,7 +103,7 @@ func TestEndlessEmptyPages(t *testing.T) {
 					return // the cursor stays where it was until there is an entity
 				}
 				// Each further attempt is one request, also by another process.
-				for _, next := range []*Source{src, s.source(t)} {
+				for _, next := range []*limitedSource{src, s.source(t)} {
 					again := readOn(t, next, bad.cursor)
 					again.wantError(t, true, TooManyEmptyPages)
 					s.wantRequests(t, "GET /"+strconv.Itoa(maxEmptyPages+2))

@@ -64,7 +64,7 @@ func BenchmarkFarUpstream(b *testing.B) {
 				src := New(cfg, client, slog.New(slog.DiscardHandler))
 				read, more := 0, true
 				for cursor := feed.Cursor(nil); more; {
-					batch, err := src.Next(b.Context(), cursor)
+					batch, err := src.Next(b.Context(), cursor, feed.Limits{})
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -98,7 +98,7 @@ func TestLostPositions(t *testing.T) {
 				src := s.source(t, batchesOf(1), ahead(0))
 				var cursor feed.Cursor
 				for read := 0; read < 4; {
-					b, err := src.Next(t.Context(), cursor)
+					b, err := src.Next(t.Context(), cursor, feed.Limits{})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -108,7 +108,7 @@ func TestLostPositions(t *testing.T) {
 				src.reader.closePage()
 				s.edit(func() { tt.change(s) })
 				s.requests()
-				for _, next := range []*Source{src, s.source(t, ahead(0))} {
+				for _, next := range []*limitedSource{src, s.source(t, ahead(0))} {
 					r := readSure(t, next, cursor)
 					r.want(t, "d e")
 					r.wantViolations(t, tt.violations...)
@@ -315,14 +315,14 @@ func TestGaps(t *testing.T) {
 				src := s.source(t, onGap(tt.gap), batchesOf(2))
 				var cursor feed.Cursor
 				for read := 0; read < 4; {
-					b, err := src.Next(t.Context(), cursor)
+					b, err := src.Next(t.Context(), cursor, feed.Limits{})
 					if err != nil {
 						t.Fatal(err)
 					}
 					cursor = b.Cursor
 					read += len(b.Entities)
 					if read == 3 {
-						src.reader.cfg.BatchEntities = 1
+						src.batch.Entities = 1
 					}
 				}
 				src.reader.closePage()

@@ -155,8 +155,8 @@ func TestIdlePolls(t *testing.T) {
 				readOn(t, src, r.cursor).want(t, "")
 				time.Sleep(trustETag + time.Second)
 				s.write("/0", "c@3 d@4")
-				src.reader.cfg.BatchEntities = 1
-				b, err := src.Next(t.Context(), r.cursor)
+				src.batch.Entities = 1
+				b, err := src.Next(t.Context(), r.cursor, feed.Limits{})
 				if err != nil || len(b.Entities) != 1 || b.Entities[0].ID != "b" {
 					t.Fatalf("got %+v, %v", b.Entities, err)
 				}
@@ -189,7 +189,7 @@ func TestIdlePolls(t *testing.T) {
 		s := newSite("a@1", "")
 		s.pages["/1"].at = 2
 		s.pages["/1"].prev = "/x"
-		src := s.source(t, from(t, startBehind("a", 1)), func(cfg *Config) { cfg.URL = "http://feed.example/0" })
+		src := s.source(t, from(t, startBehind("a", 1)), func(cfg *options) { cfg.URL = "http://feed.example/0" })
 		r := readOn(t, src, nil)
 		r.want(t, "")
 		r.wantViolations(t, LinksAsymmetric, EmptyPage)
@@ -210,7 +210,7 @@ func TestNewest(t *testing.T) {
 		src := s.source(t)
 		r := reading{}
 		for i, want := range []int{9, 9, 12, 12, 12} {
-			b, err := src.Next(t.Context(), r.cursor)
+			b, err := src.Next(t.Context(), r.cursor, feed.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -67,7 +67,7 @@ func TestOneOldAnswer(t *testing.T) {
 				src := s.source(t)
 				r := readOn(t, src, nil)
 				r.want(t, "a b c")
-				for method, next := range map[string]*Source{tt.method: src, "GET": s.source(t)} {
+				for method, next := range map[string]*limitedSource{tt.method: src, "GET": s.source(t)} {
 					s.Add(method, tt.path, answerFrom(old))
 					if method == "HEAD" && !tt.publish { // GET follows in the same call
 						s.Add("GET", tt.path, answerFrom(old))
@@ -166,7 +166,7 @@ func TestOneOldAnswerBehindAGap(t *testing.T) {
 				lost := readSure(t, src, r.cursor)
 				lost.wantError(t, false, IDNotFound)
 				time.Sleep(gapPatience)
-				b, err := src.Next(t.Context(), r.cursor)
+				b, err := src.Next(t.Context(), r.cursor, feed.Limits{})
 				if err != nil || !b.More {
 					t.Fatalf("got %+v, %v", b, err)
 				}
@@ -250,7 +250,7 @@ func TestLaggingReplicas(t *testing.T) {
 				var cursor feed.Cursor
 				read, wait := 0, time.Duration(0)
 				for read <= grows && time.Since(began) < time.Hour {
-					b, err := src.Next(t.Context(), cursor)
+					b, err := src.Next(t.Context(), cursor, feed.Limits{})
 					switch {
 					case err != nil:
 						if !unsure(err) {

@@ -21,16 +21,16 @@ func TestWhatIsBeforeAnUnfitEntityIsPublished(t *testing.T) {
 	for name, test := range map[string]struct {
 		ids   string
 		site  func() *site
-		edits []func(*Config)
+		edits []func(*options)
 	}{
 		"the whole feed": {"a b c d e f g h i", func() *site { return newSite(feedPages...) }, nil},
-		"from a time on": {"e f g h i", func() *site { return newSite(feedPages...) }, []func(*Config){from(t, startAt(5))}},
+		"from a time on": {"e f g h i", func() *site { return newSite(feedPages...) }, []func(*options){from(t, startAt(5))}},
 		"with a snapshot": {"a c e2 e3 e4 e5 e f g", func() *site {
 			s := newStill()
 			s.offer("s1", startAt(290), "a@0", "c@200 e@250", "", "e2@220 e3@10 e4@20 e5@20")
 			return s
-		}, []func(*Config){fromSnapshot(t)}},
-		"in batches of two": {"a b c d e f g h i", func() *site { return newSite(feedPages...) }, []func(*Config){batchesOf(2)}},
+		}, []func(*options){fromSnapshot(t)}},
+		"in batches of two": {"a b c d e f g h i", func() *site { return newSite(feedPages...) }, []func(*options){batchesOf(2)}},
 	} {
 		ids := strings.Fields(test.ids)
 		for i, unfit := range ids {

@@ -178,7 +178,7 @@ func bridgeFrom(t *testing.T, h http.Handler, budget, pages *readahead.Budget) *
 	s := newSite()
 	s.Handler, s.pageBudget, s.asSent = h, pages, true
 	share := budget.Share()
-	src := s.source(t, func(c *Config) {
+	src := s.source(t, func(c *options) {
 		c.Memory = share
 		if pages != nil {
 			c.PagesAhead = source.Defaults().PagesAhead
@@ -186,7 +186,7 @@ func bridgeFrom(t *testing.T, h http.Handler, budget, pages *readahead.Budget) *
 	})
 	b := &bridge.Bridge{
 		Feed: "f", Writer: "w", Sink: topic, Every: 24 * time.Hour, ReadAhead: 8 << 20, Share: share,
-		Limits: bridge.Limits{Entities: 999, Bytes: 8 << 20},
+		Limits: feed.Limits{Entities: 999, Bytes: 8 << 20},
 		Open:   func(context.Context, string) (bridge.Source, string, error) { return src, Kind, nil },
 		Log:    slog.New(slog.DiscardHandler), Observer: ignoringObserver{},
 	}

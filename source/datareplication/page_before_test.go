@@ -85,7 +85,7 @@ func TestFeedIsReplacedDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite("a@1", "b@2")
 		src := s.source(t, ahead(0))
-		b, err := src.Next(t.Context(), nil)
+		b, err := src.Next(t.Context(), nil, feed.Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +224,7 @@ func TestPageBefore(t *testing.T) {
 			for _, pause := range []time.Duration{provenFor - time.Second, provenFor} {
 				s := newSite("a@1", "b@2")
 				src := s.source(t, ahead(0))
-				b, err := src.Next(t.Context(), nil)
+				b, err := src.Next(t.Context(), nil, feed.Limits{})
 				if err != nil {
 					t.Fatal(err)
 				}

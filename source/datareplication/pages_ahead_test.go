@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/readahead"
 )
@@ -171,7 +172,7 @@ func TestFeedIsReplacedWhilePagesAheadWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ids := newFarSite(8)
 		src := s.source(t, ahead(3))
-		b, err := src.Next(t.Context(), nil)
+		b, err := src.Next(t.Context(), nil, feed.Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +235,7 @@ func TestPagesAheadEnd(t *testing.T) {
 					src := s.source(t, ahead(4))
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
-					b, err := src.Next(ctx, nil)
+					b, err := src.Next(ctx, nil, feed.Limits{})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -162,7 +162,7 @@ func (w *pageWalk) startNextPage(p *openPage) error {
 // full.
 func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, err error) {
 	for {
-		if len(w.entities) > 0 && (w.size >= w.r.cfg.BatchBytes || len(w.entities) == w.r.cfg.BatchEntities) {
+		if w.r.limits.AreReached(len(w.entities), w.size) {
 			return false, nil
 		}
 		used := w.r.pages.reserved.used

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/readahead"
 )
 
@@ -16,6 +17,8 @@ type feedReader struct {
 	cfg   readerConfig
 	pages *pageClient
 	log   *slog.Logger
+	// limits are those of the present call of Next.
+	limits feed.Limits
 	// trust is trustETag, less a random part of up to a sixth, so that the copies of a feed,
 	// or many feeds that started together, do not read their pages at the same time.
 	trust time.Duration
@@ -46,12 +49,11 @@ type feedReader struct {
 // readerConfig has the fields of a [Config] that are used while a feed is read. Each of ten thousand idle
 // feeds would otherwise keep another copy of the settings of its client.
 type readerConfig struct {
-	URL                       string
-	Start                     Start
-	Gap                       Gap
-	PagesAhead                int
-	BatchEntities, BatchBytes int
-	Memory                    *readahead.Share
+	URL        string
+	Start      Start
+	Gap        Gap
+	PagesAhead int
+	Memory     *readahead.Share
 }
 
 func (r *feedReader) closePage() {

@@ -40,14 +40,14 @@ type world struct {
 	*site
 	bubble  *testing.T
 	t       *rapid.T
-	edits   []func(*Config)
+	edits   []func(*options)
 	all     []string // IDs of the feed, from where reading starts
 	grown   int      // so many entities the feed has had
 	apart   int      // seconds between the entities
 	lost    int      // so many of them are on pages that are gone
 	renamed int
 	frozen  *site // a replica that lags
-	src     *Source
+	src     *limitedSource
 	read    []string
 	cursor  feed.Cursor
 	marks   []mark // cursors to restart at
@@ -143,10 +143,10 @@ func newWorld(bubble *testing.T, t *rapid.T, apart int) *world {
 	w.noETag = rapid.Bool().Draw(t, "no ETag")
 	w.noLength = rapid.Bool().Draw(t, "no length")
 	w.header = func(h http.Header) { h.Set("Date", h.Get("Last-Modified")) } // no time proves anything
-	w.edits = []func(*Config){
+	w.edits = []func(*options){
 		ahead(rapid.SampledFrom([]int{4, 4, 0, 1, 2, 16}).Draw(t, "pages ahead")),
 		batchesOf(rapid.IntRange(0, 3).Draw(t, "batch entities")),
-		func(cfg *Config) { cfg.BatchBytes = rapid.IntRange(100, 500).Draw(t, "batch bytes") },
+		func(cfg *options) { cfg.batch.Bytes = rapid.IntRange(100, 500).Draw(t, "batch bytes") },
 	}
 	w.src = w.source(bubble, w.edits...)
 	return w
@@ -313,7 +313,7 @@ func (w *world) next() { w.advance() }
 
 // advance calls Next once and reports whether there is, or may be, more to read.
 func (w *world) advance() bool {
-	b, err := w.src.Next(w.bubble.Context(), w.cursor)
+	b, err := w.src.Next(w.bubble.Context(), w.cursor, feed.Limits{})
 	if err != nil {
 		time.Sleep(confirmFor / (confirmLooks - 1))
 		return true // whatever failed, the place stays
@@ -348,7 +348,7 @@ func TestLongFeed(t *testing.T) {
 	}})
 	f.SetLen(pages)
 	s.Handler = f
-	entry := func(cfg *Config) { cfg.URL = "http://feed.example/feed/latest" }
+	entry := func(cfg *options) { cfg.URL = "http://feed.example/feed/latest" }
 
 	retained := func() uint64 {
 		var m runtime.MemStats
@@ -361,7 +361,7 @@ func TestLongFeed(t *testing.T) {
 	var early uint64
 	calls, count, largest, heads := 0, 0, 0, 0
 	for more := true; more; calls++ {
-		b, err := src.Next(t.Context(), cursor)
+		b, err := src.Next(t.Context(), cursor, feed.Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}

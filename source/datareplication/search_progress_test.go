@@ -25,7 +25,7 @@ func TestSearchSaysHowFarItHasCome(t *testing.T) {
 		var got []string
 		for range 3 {
 			// Each call is that of another process.
-			b, err := s.source(t, from(t, startAt(10))).Next(t.Context(), cursor)
+			b, err := s.source(t, from(t, startAt(10))).Next(t.Context(), cursor, feed.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +67,7 @@ func TestSearchInOneCallSaysHowFarItHasCome(t *testing.T) {
 	if fmt.Sprintf("%q", during) != fmt.Sprintf("%q", want) {
 		t.Errorf("got  %q\nwant %q", during, want)
 	}
-	if _, err := src.Next(t.Context(), nil); err != nil {
+	if _, err := src.Next(t.Context(), nil, feed.Limits{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := src.Search(); got != (Search{}) {

@@ -2,6 +2,7 @@ package datareplication
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -405,37 +406,53 @@ func (s *site) client(t tester, cfg source.Config) *source.Client {
 
 // source returns a source that reads the site from its beginning, one page after the other, unless
 // edits say otherwise: most tests know the order of requests, or how many of them fail.
-func (s *site) source(t tester, edits ...func(*Config)) *Source {
+func (s *site) source(t tester, edits ...func(*options)) *limitedSource {
 	t.Helper()
-	cfg := Config{Config: source.Defaults()}
+	cfg := options{Config: Config{Config: source.Defaults()}}
 	cfg.URL = "http://feed.example/latest"
 	cfg.Limits.Rate = 1e6
 	cfg.PagesAhead = 0 // see ahead
 	for _, edit := range edits {
 		edit(&cfg)
 	}
-	src := New(cfg, s.client(t, cfg.Config), slog.New(slog.DiscardHandler))
+	src := &limitedSource{New(cfg.Config, s.client(t, cfg.Config.Config), slog.New(slog.DiscardHandler)), cfg.batch}
 	src.reader.tails.least = 0 // also the pages of these tests are long enough for a range
 	t.Cleanup(src.Release)
 	return src
 }
 
-func from(t tester, position string) func(*Config) {
+// options are what a test sets of a source.
+type options struct {
+	Config
+	batch feed.Limits
+}
+
+// limitedSource is a source with limits of its own.
+type limitedSource struct {
+	*Source
+	batch feed.Limits
+}
+
+func (s *limitedSource) Next(ctx context.Context, after feed.Cursor, limits feed.Limits) (feed.Batch, error) {
+	return s.Source.Next(ctx, after, feed.Limits{Entities: cmp.Or(limits.Entities, s.batch.Entities), Bytes: cmp.Or(limits.Bytes, s.batch.Bytes)})
+}
+
+func from(t tester, position string) func(*options) {
 	t.Helper()
 	start, err := ParseStart(position)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(cfg *Config) { cfg.Start = start }
+	return func(cfg *options) { cfg.Start = start }
 }
 
 // ahead requests n pages ahead.
-func ahead(n int) func(*Config) { return func(cfg *Config) { cfg.PagesAhead = n } }
+func ahead(n int) func(*options) { return func(cfg *options) { cfg.PagesAhead = n } }
 
-func onGap(gap Gap) func(*Config)   { return func(cfg *Config) { cfg.Gap = gap } }
-func batchesOf(n int) func(*Config) { return func(cfg *Config) { cfg.BatchEntities = n } }
-func withHeader(l string) func(*Config) {
-	return func(cfg *Config) { cfg.Headers = append(cfg.Headers, credential.Secret(l)) }
+func onGap(gap Gap) func(*options)   { return func(cfg *options) { cfg.Gap = gap } }
+func batchesOf(n int) func(*options) { return func(cfg *options) { cfg.batch.Entities = n } }
+func withHeader(l string) func(*options) {
+	return func(cfg *options) { cfg.Headers = append(cfg.Headers, credential.Secret(l)) }
 }
 
 // reading is the result of a row of calls of Next.
@@ -454,7 +471,7 @@ type reading struct {
 const maxIdleMoves = 300
 
 type nexter interface {
-	Next(context.Context, feed.Cursor) (feed.Batch, error)
+	Next(context.Context, feed.Cursor, feed.Limits) (feed.Batch, error)
 }
 
 // readOn calls Next until the end of the feed or an error, and holds it to its
@@ -463,7 +480,7 @@ func readOn(t tester, s nexter, from feed.Cursor) (r reading) {
 	t.Helper()
 	r.cursor = from
 	for idle := 0; ; idle++ {
-		b, err := s.Next(t.Context(), r.cursor)
+		b, err := s.Next(t.Context(), r.cursor, feed.Limits{})
 		if err != nil {
 			if b.Entities != nil || b.Cursor != nil {
 				t.Errorf("there is a batch beside the error: %+v", b)

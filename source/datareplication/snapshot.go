@@ -226,7 +226,7 @@ func (w *snapshotWalk) skipRead(ctx context.Context, p *openPage) error {
 func (w *snapshotWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, err error) {
 	sn := w.sn
 	for {
-		if len(w.entities) > 0 && (w.size >= w.r.cfg.BatchBytes || len(w.entities) == w.r.cfg.BatchEntities) {
+		if w.r.limits.AreReached(len(w.entities), w.size) {
 			return false, nil
 		}
 		used := w.r.pages.reserved.used

@@ -15,12 +15,12 @@ func TestSnapshotIsReplaced(t *testing.T) {
 	t.Parallel()
 	// begin reads the old snapshot until n of its entities are there, and puts
 	// another in its place.
-	begin := func(t *testing.T, s *site, n int, edits ...func(*Config)) feed.Cursor {
+	begin := func(t *testing.T, s *site, n int, edits ...func(*options)) feed.Cursor {
 		t.Helper()
 		src := s.source(t, append(edits, fromSnapshot(t), batchesOf(1))...)
 		var cursor feed.Cursor
 		for read := 0; read < n || cursor == nil; {
-			b, err := src.Next(t.Context(), cursor)
+			b, err := src.Next(t.Context(), cursor, feed.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,7 +66,7 @@ func TestSnapshotIsReplaced(t *testing.T) {
 		t.Parallel()
 		s := newStill()
 		src := s.source(t, fromSnapshot(t), batchesOf(1))
-		b, err := src.Next(t.Context(), nil)
+		b, err := src.Next(t.Context(), nil, feed.Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func TestSnapshotIsReplaced(t *testing.T) {
 				src := s.source(t, fromSnapshot(t), batchesOf(1))
 				var cursor feed.Cursor
 				for range 1 + n { // its index with the place in the feed, and a
-					b, err := src.Next(t.Context(), cursor)
+					b, err := src.Next(t.Context(), cursor, feed.Limits{})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -19,7 +19,7 @@ import (
 
 const snapshotIndex = "http://feed.example/snapshot"
 
-func fromSnapshot(t tester) func(*Config) {
+func fromSnapshot(t tester) func(*options) {
 	t.Helper()
 	return from(t, "snapshot:"+snapshotIndex)
 }
@@ -128,7 +128,7 @@ func TestSnapshot(t *testing.T) {
 		var got, want []feed.Entity
 		var cursor feed.Cursor
 		for len(got) < 5 {
-			b, err := src.Next(t.Context(), cursor)
+			b, err := src.Next(t.Context(), cursor, feed.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -195,7 +195,7 @@ func TestSnapshot(t *testing.T) {
 			r := readOn(t, s.source(t, fromSnapshot(t)), nil)
 			r.want(t, "a c s1/1/1 e f g")
 			r.wantViolations(t, page.MissingEntityTime)
-			b, err := s.source(t, fromSnapshot(t)).Next(t.Context(), r.cursors[2])
+			b, err := s.source(t, fromSnapshot(t)).Next(t.Context(), r.cursors[2], feed.Limits{})
 			if err != nil || !b.Entities[0].Modified.Equal(second(290)) {
 				t.Errorf("got %v, %v: it has the time of the snapshot", b, err)
 			}
@@ -251,7 +251,7 @@ func TestSnapshotFails(t *testing.T) {
 		r := readOn(t, s.source(t, from(t, "snapshot:http://other.example/snapshot")), nil)
 		r.wantError(t, true, "", "the index of the snapshot", "other.example", "allow_hosts")
 		s.base = "http://other.example"
-		r = readOn(t, s.source(t, fromSnapshot(t), func(cfg *Config) { cfg.URL = "http://feed.example/0" }), nil)
+		r = readOn(t, s.source(t, fromSnapshot(t), func(cfg *options) { cfg.URL = "http://feed.example/0" }), nil)
 		r.wantError(t, true, "", "other.example", "allow_hosts")
 	})
 }

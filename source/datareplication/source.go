@@ -48,9 +48,6 @@ import (
 	"github.com/feedbridge/feedbridge/source"
 )
 
-// batchBytes is the default of Config.BatchBytes.
-const batchBytes = 1 << 20
-
 // Source reads one feed. It implements the Source of package bridge. Its state between
 // calls of Next saves requests and delays reports, and has no other effect. It is used by
 // one goroutine at a time.
@@ -64,35 +61,23 @@ type Source struct {
 
 // New returns a Source for the feed that cfg names.
 func New(cfg Config, client *source.Client, log *slog.Logger) *Source {
-	if cfg.BatchBytes <= 0 {
-		cfg.BatchBytes = batchBytes
-	}
 	if cfg.Gap == "" {
 		cfg.Gap = GapHalt
 	}
 	pages := &pageClient{client: client, ahead: client.PagesAhead(), log: log, url: cfg.URL, maxEntity: int(cfg.Limits.Entity)}
 	kept := readerConfig{
-		URL: cfg.URL, Start: cfg.Start, Gap: cfg.Gap, PagesAhead: cfg.PagesAhead,
-		BatchEntities: cfg.BatchEntities, BatchBytes: cfg.BatchBytes, Memory: cfg.Memory,
+		URL: cfg.URL, Start: cfg.Start, Gap: cfg.Gap, PagesAhead: cfg.PagesAhead, Memory: cfg.Memory,
 	}
 	r := &feedReader{cfg: kept, pages: pages, log: log, trust: trustETag - rand.N(trustETag/6), tails: tailPolicy{least: leastRange}}
 	return &Source{reader: r, gaps: gapHandler{r: r}}
 }
 
-// NextUpTo is Next with at most n entities in the batch; n is 1 or more.
-func (s *Source) NextUpTo(ctx context.Context, after feed.Cursor, n int) (feed.Batch, error) {
-	most := s.reader.cfg.BatchEntities
-	defer func() { s.reader.cfg.BatchEntities = most }()
-	s.reader.cfg.BatchEntities = n
-	return s.Next(ctx, after)
-}
-
 // Next reads on from after: at most one page of new entities, or a part of the search for
 // the start.
-func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+func (s *Source) Next(ctx context.Context, after feed.Cursor, limits feed.Limits) (feed.Batch, error) {
 	r := s.reader
 	defer r.search.Store(nil)
-	r.pages.reserved = reservation{memory: r.cfg.Memory}
+	r.pages.reserved, r.limits = reservation{memory: r.cfg.Memory}, limits
 	if !bytes.Equal(after, s.expect) {
 		r.closePage()
 		r.pages.ahead.Close()

@@ -30,6 +30,7 @@ func (s *Source) Snapshot(ctx context.Context, index string) (Snapshot, []feed.V
 // read.
 func (s *Source) ReadSnapshot(ctx context.Context, index string, take func(feed.Batch) error) (Snapshot, error) {
 	defer s.reader.closePage()
+	s.reader.limits = feed.LargestBatch
 	var read Snapshot
 	never := int64(math.MaxInt64) // all entities come from the snapshot
 	cur := cursor{Search: &seek{From: &never}, Snapshot: &snapshotPosition{Index: index, Ready: true}}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
 )
 
 // A feed of one page is started with one request. The next poll is as cheap as after any other
@@ -106,7 +108,7 @@ func TestSlowEntryPointIsClosedAfterTheCall(t *testing.T) {
 			answered = true
 		})
 		src := s.source(t)
-		b, err := src.Next(t.Context(), nil)
+		b, err := src.Next(t.Context(), nil, feed.Limits{})
 		if err != nil || !b.More {
 			t.Fatalf("error %v, more %v", err, b.More)
 		}

@@ -18,7 +18,7 @@ import (
 // another host while the cursor names a page on the old one.
 func TestFeedMoves(t *testing.T) {
 	t.Parallel()
-	moved := func(cfg *Config) { cfg.URL = "http://new.example/latest" }
+	moved := func(cfg *options) { cfg.URL = "http://new.example/latest" }
 	t.Run("in the middle of a page", func(t *testing.T) {
 		t.Parallel()
 		s := newSite("y@1", "a@2 b@2 c@3", "d@4")
@@ -38,7 +38,7 @@ func TestFeedMoves(t *testing.T) {
 			s := newSite("a@1", "b@2", "c@3")
 			s.Add("HEAD", "/1", httpfault.Status(500))
 			src := s.source(t)
-			b, err := src.Next(t.Context(), nil)
+			b, err := src.Next(t.Context(), nil, feed.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -32,7 +32,7 @@ var (
 
 // gated returns a source as a bridge has it: after the gate, which leaves out entities that
 // the topic has.
-func gated(src *Source) *sink.Gate {
+func gated(src *limitedSource) *sink.Gate {
 	return &sink.Gate{
 		Source: src, IDs: sink.NewIDs(0), Log: slog.New(slog.DiscardHandler),
 		Fits: func(e []feed.Entity) (int, error) { return len(e), nil },
@@ -55,7 +55,7 @@ func TestRepeatedIDs(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSite("a@1 b@1", "c@2")
 			g := gated(s.source(t))
-			b, err := g.Next(t.Context(), nil)
+			b, err := g.Next(t.Context(), nil, feed.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +119,7 @@ func TestBrokenPages(t *testing.T) {
 					t.Errorf("read %v, the cursor is at %+v", ids, place)
 				}
 				rest := strings.Join([]string{"b", "c", "d", "e"}[whole:], " ")
-				for _, next := range []*Source{src, s.source(t)} {
+				for _, next := range []*limitedSource{src, s.source(t)} {
 					readOn(t, next, r.cursor).want(t, rest)
 				}
 			})
@@ -332,7 +332,7 @@ func TestUpstreamVaries(t *testing.T) {
 				next.ServeHTTP(w, r)
 			}
 			s.Add("GET", "", look, look, look)
-			src := s.source(t, withHeader("X-Api-Key: k3y"), from(t, startAt(2)), func(cfg *Config) { cfg.AllowHosts = allowed })
+			src := s.source(t, withHeader("X-Api-Key: k3y"), from(t, startAt(2)), func(cfg *options) { cfg.AllowHosts = allowed })
 			r := readOn(t, src, nil)
 			want := []string{"feed.example k3y", "other.example "}
 			if allowed == nil {
@@ -399,7 +399,7 @@ func TestUpstreamVaries(t *testing.T) {
 			next.ServeHTTP(w, r)
 		}
 		s.Add("", "", look, look, look, look)
-		readOn(t, s.source(t, withHeader("X-Api-Key: k3y"), func(cfg *Config) { cfg.Auth.Bearer = "t0ken" }), nil).want(t, "a b")
+		readOn(t, s.source(t, withHeader("X-Api-Key: k3y"), func(cfg *options) { cfg.Auth.Bearer = "t0ken" }), nil).want(t, "a b")
 		if asked != 4 {
 			t.Errorf("%d of 4 requests had the headers", asked)
 		}

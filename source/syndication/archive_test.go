@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -179,7 +180,7 @@ func TestArchived(t *testing.T) {
 		r.want("")
 	})
 	run("case 49: a crash before the validators are stored", func(t *testing.T) {
-		r := archived().read(t, func(c *syndication.Config) { c.BatchEntities = 1 })
+		r := archived().read(t).inBatches(feed.Limits{Entities: 1})
 		for range 5 {
 			if _, err := r.next(); err != nil {
 				t.Fatal(err)
@@ -499,7 +500,7 @@ func TestGaps(t *testing.T) {
 			stop()
 			<-req.Context().Done()
 		})
-		if b, err := r.src.Next(ctx, nil); !errors.Is(err, context.Canceled) {
+		if b, err := r.src.Next(ctx, nil, feed.Limits{}); !errors.Is(err, context.Canceled) {
 			t.Errorf("batch %+v, error %v", b, err)
 		}
 	})

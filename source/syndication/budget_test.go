@@ -99,7 +99,7 @@ func TestManySourcesKeepTheBudget(t *testing.T) {
 		for range sources {
 			u := newUpstream()
 			u.serve("/feed", slowEnd(doc, time.Second))
-			readers = append(readers, u.read(t, func(c *syndication.Config) { c.Budget, c.BatchBytes = budget, 64<<10 }))
+			readers = append(readers, u.read(t, func(c *syndication.Config) { c.Budget = budget }).inBatches(feed.Limits{Bytes: 64 << 10}))
 		}
 		before := heapBytes()
 		var reading sync.WaitGroup
@@ -313,12 +313,12 @@ func TestAnArchiveThatLeadsToTheFeedIsNotHeld(t *testing.T) {
 // and publishes.
 func TestAServerWithoutEndStarvesNoOtherSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const entries, total = 200, 100 << 10
+		const entries, total = 600, 100 << 10
 		budget := readahead.NewBudget(total)
-		edit := func(c *syndication.Config) { c.Budget, c.BatchBytes = budget, 64<<10 }
+		edit := func(c *syndication.Config) { c.Budget = budget }
 		stuck := newUpstream()
-		stuck.serve("/feed", slowEnd(bigAtom(110), 1000*time.Hour))
-		held := stuck.read(t, edit)
+		stuck.serve("/feed", slowEnd(bigAtom(330), 1000*time.Hour))
+		held := stuck.read(t, edit).inBatches(feed.Limits{Bytes: 64 << 10})
 		var reading sync.WaitGroup
 		reading.Go(func() { _ = held.poll() })
 		time.Sleep(time.Second)
@@ -326,7 +326,7 @@ func TestAServerWithoutEndStarvesNoOtherSource(t *testing.T) {
 		if budget.TryAcquire(total / 2) {
 			t.Fatal("the source that is stuck has little of the budget")
 		}
-		r := newUpstream("/feed", bigAtom(entries)+"</feed>").read(t, edit)
+		r := newUpstream("/feed", bigAtom(entries)+"</feed>").read(t, edit).inBatches(feed.Limits{Bytes: 64 << 10})
 		if err := r.poll(); err != nil {
 			t.Errorf("error: %v", err)
 		}
@@ -346,15 +346,19 @@ func TestAServerWithoutEndStarvesNoOtherSource(t *testing.T) {
 func TestReleaseReturnsTheBudget(t *testing.T) {
 	const total = 1 << 20
 	for name, docs := range map[string][]string{
-		"a document": {"/feed", bigAtom(60) + "</feed>"},
+		"a document": {"/feed", bigAtom(400) + "</feed>"},
 		"archives":   {"/feed", atom(prev("/b"), "d@4:1 c@3:1"), "/b", atom(archive+prev("/a"), "b@2:1"), "/a", atom(archive, "a@1:1")},
 		"pages":      {"/feed", atom(link("next", "/b"), "d@4:1 c@3:1"), "/b", atom(link("next", "/a"), "b@2:1"), "/a", atom("", "a@1:1")},
 		"complete":   {"/feed", atom(complete, "c@3:1 b@2:1 a@1:1")},
 	} {
 		t.Run(name, func(t *testing.T) {
+			batch := feed.Limits{Entities: 1}
+			if name == "a document" {
+				batch.Entities = 20
+			}
 			publish := func(release bool) string {
 				budget := readahead.NewBudget(total)
-				r := newUpstream(docs...).read(t, func(c *syndication.Config) { c.Budget, c.BatchBytes, c.BatchEntities = budget, 100, 2 })
+				r := newUpstream(docs...).read(t, func(c *syndication.Config) { c.Budget = budget }).inBatches(batch)
 				took := false
 				for more := true; more; {
 					var err error

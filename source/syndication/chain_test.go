@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -132,7 +133,7 @@ func TestPaged(t *testing.T) {
 		first := func(entries string) string { return atom(link("first", "/feed")+link("next", "/p2"), entries) }
 		u := newUpstream("/feed", first("z"))
 		u.set("/p2", atom("", "y"))
-		r := u.read(t, func(c *syndication.Config) { c.BatchEntities = 2 })
+		r := u.read(t).inBatches(feed.Limits{Entities: 2})
 		r.want("y z", syndication.PagedLossy)
 		u.set("/feed", first("f e"))
 		u.set("/p2", atom(link("next", "/p3"), "d c"))
@@ -165,7 +166,7 @@ func TestPaged(t *testing.T) {
 		}
 	})
 	run("a crash in the middle", func(t *testing.T) {
-		r := paged().read(t, func(c *syndication.Config) { c.BatchEntities = 1 })
+		r := paged().read(t).inBatches(feed.Limits{Entities: 1})
 		for more := true; more; {
 			var err error
 			if more, err = r.next(); err != nil {
@@ -398,7 +399,7 @@ func TestTail(t *testing.T) {
 		r := events().read(t, kurrent)
 		after := r.cursor
 		for range 3 {
-			b, err := r.src.Next(t.Context(), after)
+			b, err := r.src.Next(t.Context(), after, feed.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -423,7 +424,7 @@ func TestTail(t *testing.T) {
 	})
 	t.Run("crashes", func(t *testing.T) {
 		t.Parallel()
-		r := events().read(t, kurrent, func(c *syndication.Config) { c.BatchEntities = 1 })
+		r := events().read(t, kurrent).inBatches(feed.Limits{Entities: 1})
 		for more := true; more; {
 			var err error
 			if more, err = r.next(); err != nil {

@@ -32,10 +32,6 @@ type Config struct {
 	Format feedxml.Format `yaml:"-"`
 	// Every is the interval between calls of Next for a feed that has nothing new.
 	Every time.Duration `yaml:"-"`
-	// BatchEntities and BatchBytes limit a batch, so that a sink can commit it
-	// atomically. Zero means 999 and 1 MiB.
-	BatchEntities int `yaml:"-"`
-	BatchBytes    int `yaml:"-"`
 	// Redact hides the secrets of the URLs in the headers that the source adds. Nil
 	// means a Redactor with the usual parameter names.
 	Redact *safetext.Redactor `yaml:"-"`

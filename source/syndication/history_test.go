@@ -176,13 +176,12 @@ func TestHistories(t *testing.T) {
 		p.publishPart()
 		r := p.u.read(t, func(c *syndication.Config) {
 			c.Bounds.Memory = rapid.SampledFrom([]int64{1, 1500, 8 << 20}).Draw(t, "window")
-			c.BatchEntities = rapid.IntRange(1, 5).Draw(t, "batch")
 			c.MaxDeleteRatio = 1
 			c.TombstoneUnknown = "ignore"
 			if !p.dated && p.oldestFirst {
 				c.EntryOrder = "oldest_first"
 			}
-		})
+		}).inBatches(feed.Limits{Entities: rapid.IntRange(1, 5).Draw(t, "batch")})
 		resets := rapid.Bool().Draw(t, "resets")
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			switch rapid.SampledFrom([]string{"act", "act", "act", "next", "next", "next", "poll", "drop", "crash", "fault", "reset"}).Draw(t, "step") {
@@ -193,8 +192,8 @@ func TestHistories(t *testing.T) {
 			case "poll":
 				_ = r.poll()
 			case "drop": // a batch that is never committed
-				if _, err := r.src.Next(t.Context(), r.cursor); err == nil {
-					_, _ = r.src.Next(t.Context(), r.cursor)
+				if _, err := r.src.Next(t.Context(), r.cursor, r.batch); err == nil {
+					_, _ = r.src.Next(t.Context(), r.cursor, r.batch)
 				}
 				r.ids.Rollback()
 			case "crash":

@@ -26,7 +26,7 @@ func TestWhatIsBeforeAnUnfitEntityIsPublished(t *testing.T) {
 		"archives": func(edits ...edit) *reader { return archived().read(t, edits...) },
 		"paged":    func(edits ...edit) *reader { return paged().read(t, edits...) },
 		"two parts": func(edits ...edit) *reader {
-			return newUpstream("/feed", atom("", "a b c d")).read(t, append(edits, func(c *syndication.Config) { c.BatchEntities = 2 })...)
+			return newUpstream("/feed", atom("", "a b c d")).read(t, edits...).inBatches(feed.Limits{Entities: 2})
 		},
 	} {
 		whole := open()

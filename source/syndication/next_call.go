@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
@@ -12,6 +13,8 @@ import (
 type feedState struct {
 	documentReader
 	newest instant
+	// limits are those of the present call of Next.
+	limits feed.Limits
 	// unread counts the consecutive polls whose subscription document could not be
 	// read.
 	unread int

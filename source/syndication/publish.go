@@ -1,7 +1,9 @@
 package syndication
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -176,7 +178,7 @@ func (p publisher) publishPart(d *document) (entities []feed.Entity, more bool) 
 		pos.Live = s.countLive()
 	}
 	size := 0
-	full := func() bool { return len(entities) >= s.cfg.BatchEntities || size >= s.cfg.BatchBytes }
+	full := func() bool { return s.limits.AreReached(len(entities), size) }
 	w := d.buffer
 	for len(w.items) > 0 {
 		it := w.items[0]
@@ -194,7 +196,7 @@ func (p publisher) publishPart(d *document) (entities []feed.Entity, more bool) 
 	more = len(w.items) > 0 || w.cut != nil
 	if !more && d.deletes {
 		var deletes []string
-		deletes, more = p.takeDeletes(d, &pos, s.cfg.BatchEntities-len(entities))
+		deletes, more = p.takeDeletes(d, &pos, cmp.Or(s.limits.Entities, math.MaxInt)-len(entities))
 		for _, id := range deletes {
 			entities = append(entities, d.vanishedEntity(id))
 		}

@@ -41,13 +41,16 @@ func TestRewalk(t *testing.T) {
 		run := func(what string, f func(t *testing.T, r *reader)) {
 			for size, edit := range map[string]edit{"": tt.edit, ", bit by bit": func(c *syndication.Config) {
 				tt.edit(c)
-				c.Bounds.Memory, c.BatchEntities = 1, 1
+				c.Bounds.Memory = 1
 			}} {
 				t.Run(name+": "+what+size, func(t *testing.T) {
 					t.Parallel()
 					u := newUpstream()
 					publish(u, "/", "b:1 a:1", "c:1 a:2", "d:1 c:2 a:3")
 					r := u.read(t, edit)
+					if size != "" {
+						r.batch.Entities = 1
+					}
 					r.want("a:1 b:1 a:2 c:1 a:3 c:2 d:1")
 					f(t, r)
 				})

@@ -11,7 +11,6 @@ package syndication
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/xml"
 	"log/slog"
@@ -54,11 +53,10 @@ type failure struct {
 // New returns a Source for the feed of cfg. Before Next is called again, topic must
 // have the entries of the feed in the topic and those that Next has returned.
 func New(cfg Config, client *source.Client, topic TopicMarks, log *slog.Logger) *Source {
-	cfg.BatchEntities, cfg.BatchBytes = cmp.Or(cfg.BatchEntities, 999), cmp.Or(cfg.BatchBytes, 1<<20)
 	s := &Source{feedState: feedState{documentReader: documentReader{
 		decider: decider{cfg: cfg, profile: cfg.profile(), topic: topic},
 		client:  client, ahead: client.PagesAhead(), log: log, notFeed: map[hashedKey]int{},
-		share: share{budget: cfg.Budget, free: min(int64(cfg.BatchBytes), unreserved)},
+		share: share{budget: cfg.Budget, free: unreserved},
 	}}}
 	for _, name := range cfg.IgnoreChangesIn {
 		s.ignored = append(s.ignored, childName(name))
@@ -68,14 +66,6 @@ func New(cfg Config, client *source.Client, topic TopicMarks, log *slog.Logger) 
 		s.ignored = append(s.ignored, xml.Name{Space: "*", Local: "guid"}, xml.Name{Space: feedxml.AtomNamespace, Local: "id"})
 	}
 	return s
-}
-
-// NextUpTo is Next with at most n entities in the batch; n is 1 or more.
-func (s *Source) NextUpTo(ctx context.Context, after feed.Cursor, n int) (feed.Batch, error) {
-	most := s.cfg.BatchEntities
-	defer func() { s.cfg.BatchEntities = most }()
-	s.cfg.BatchEntities = n
-	return s.Next(ctx, after)
 }
 
 // Search describes how far the search back to the oldest document that is not published has
@@ -89,7 +79,8 @@ func (s *Source) Search() string {
 }
 
 // Next returns the next batch after a cursor: at most a part of one document.
-func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+func (s *Source) Next(ctx context.Context, after feed.Cursor, limits feed.Limits) (feed.Batch, error) {
+	s.limits = limits
 	returned := false
 	defer s.search.Store(nil)
 	defer func() {

@@ -237,6 +237,7 @@ type reader struct {
 	details        []feed.Violation
 	fresh          time.Duration
 	batches        int
+	batch          feed.Limits
 }
 
 type edit = func(*syndication.Config)
@@ -253,8 +254,14 @@ func (u *upstream) read(t tester, edits ...edit) *reader {
 	for _, err := range cfg.Validate() {
 		t.Fatal(err)
 	}
-	r := &reader{t: t, u: u, cfg: cfg, client: u.client(t, cfg.Config), ids: sink.NewIDs(0)}
+	r := &reader{t: t, u: u, cfg: cfg, client: u.client(t, cfg.Config), ids: sink.NewIDs(0), batch: feed.LargestBatch}
 	r.restart()
+	return r
+}
+
+// inBatches limits the batches.
+func (r *reader) inBatches(limits feed.Limits) *reader {
+	r.batch = limits
 	return r
 }
 
@@ -272,7 +279,7 @@ func (r *reader) restart() {
 // next calls Next once and commits the batch.
 func (r *reader) next() (more bool, err error) {
 	r.t.Helper()
-	b, err := r.src.Next(r.t.Context(), r.cursor)
+	b, err := r.src.Next(r.t.Context(), r.cursor, r.batch)
 	if err != nil {
 		r.ids.Rollback()
 		return false, err

@@ -172,7 +172,6 @@ func TestDocumentsAhead(t *testing.T) {
 				budget := readahead.NewBudget(64 << 10)
 				r := u.read(t, func(c *syndication.Config) {
 					c.Bounds.Memory, c.PagesAhead, c.Budget = 1<<20, ahead, budget
-					c.BatchBytes = 256 << 10
 				})
 				start := time.Now()
 				if err := r.poll(); err != nil {

@@ -105,7 +105,7 @@ func TestLargeDocuments(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, crashes: %v, %s", name, crash, head), func(t *testing.T) {
 					t.Parallel()
 					u := newUpstream("/feed", atom(head, entries))
-					r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory, c.BatchEntities = 5000, 4 })
+					r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory = 5000 }).inBatches(feed.Limits{Entities: 4})
 					for more := true; more; {
 						var err error
 						if more, err = r.next(); err != nil {
@@ -127,7 +127,7 @@ func TestLargeDocuments(t *testing.T) {
 	t.Run("the document changes half way", func(t *testing.T) {
 		t.Parallel()
 		u := newUpstream("/feed", atom("", orders["newest first"]))
-		r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory, c.BatchEntities = 5000, 4 })
+		r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory = 5000 }).inBatches(feed.Limits{Entities: 4})
 		for range 5 {
 			if _, err := r.next(); err != nil {
 				t.Fatal(err)
@@ -146,7 +146,7 @@ func TestLargeDocuments(t *testing.T) {
 	})
 	t.Run("an entry that the bus does not take", func(t *testing.T) {
 		t.Parallel()
-		r := newUpstream("/feed", atom("", "a b c d")).read(t, func(c *syndication.Config) { c.Bounds.Memory, c.BatchEntities = 1, 1 })
+		r := newUpstream("/feed", atom("", "a b c d")).read(t, func(c *syndication.Config) { c.Bounds.Memory = 1 }).inBatches(feed.Limits{Entities: 1})
 		r.src.Oversize = sink.Skip
 		r.src.Fits = func(entities []feed.Entity) (int, error) {
 			if i := slices.IndexFunc(entities, func(e feed.Entity) bool { return e.ID == "c" }); i >= 0 {
@@ -160,7 +160,7 @@ func TestLargeDocuments(t *testing.T) {
 	t.Run("more deletes than a batch has room for", func(t *testing.T) {
 		t.Parallel()
 		u := newUpstream("/feed", atom(complete, "a b c d e f g h i"))
-		r := u.read(t, func(c *syndication.Config) { c.BatchEntities = 2 })
+		r := u.read(t).inBatches(feed.Limits{Entities: 2})
 		r.want("i h g f e d c b a")
 		u.set("/feed", atom(complete, "x y"))
 		r.want("y x -a -b -c -d -e -f -g -h -i")
@@ -171,7 +171,7 @@ func TestLargeDocuments(t *testing.T) {
 	t.Run("the document changes between two parts of it", func(t *testing.T) {
 		t.Parallel()
 		u := newUpstream("/feed", rss("", "f e d c b a"))
-		r := u.read(t, func(c *syndication.Config) { c.BatchEntities = 2 })
+		r := u.read(t).inBatches(feed.Limits{Entities: 2})
 		if _, err := r.next(); err != nil {
 			t.Fatal(err)
 		}
