@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -36,6 +37,13 @@ func TestCrashMatrix(t *testing.T) {
 			defer printMutex.Unlock()
 			fmt.Printf("\n%s, seed %d\n\n", kind, flags.seed)
 			tab.print(os.Stdout, faultNames())
+			some, many := tab.withoutEffect(faultNames())
+			if len(some) > 0 {
+				fmt.Printf("\nWithout effect: %s.\n", strings.Join(some, ", "))
+			}
+			for _, name := range many {
+				t.Errorf("%q was tried %d times or more and had no effect", name, enoughTries)
+			}
 		})
 	}
 }

@@ -24,7 +24,7 @@ func TestCompare(t *testing.T) {
 		{"another body", []message{m(0), m(1), m(2), {id: m(3).id, body: m(2).body}}, defects{lost: 1, foreign: 1}},
 		{"more than the feed has", []message{m(0), m(1), m(2), m(3), m(4)}, defects{foreign: 1}},
 	} {
-		got, where := f.compare(test.topic, 4, false)
+		got, where := f.compare(test.topic, 4, published)
 		if got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
@@ -36,7 +36,7 @@ func TestCompare(t *testing.T) {
 
 // Of the first 60 entities, 17 and 58 are dead letters.
 func TestCompareDeadLetters(t *testing.T) {
-	f := &feed{name: "feed1", deadLetters: true}
+	f := &feed{name: "feed1", traits: traits{deadLetters: true}}
 	letter := func(i int) message {
 		return message{contentIDOf(f.name, i), f.body(i)[:messageLimit-100], "it is too large"}
 	}

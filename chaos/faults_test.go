@@ -334,7 +334,7 @@ func fillDisk(ctx context.Context, s *scenario) error {
 }
 
 func setSameCheckpoint(ctx context.Context, s *scenario) error {
-	p, f := s.anyCopy(), s.anyFeed()
+	p, f := s.anyCopy(), s.feedToMove()
 	cursor, err := p.cursor(ctx, f)
 	if err == nil && cursor == "" {
 		err = errors.New("nothing is published")
@@ -348,13 +348,22 @@ func setSameCheckpoint(ctx context.Context, s *scenario) error {
 	return nil
 }
 
+// feedToMove returns a feed whose dedupe window has the whole topic.
+func (s *scenario) feedToMove() *feed {
+	for {
+		if f := s.anyFeed(); !f.repeats {
+			return f
+		}
+	}
+}
+
 // setCheckpointBack makes the copies read some of the feed, or all of it, again. They drop the
 // entities that the topic has.
 func setCheckpointBack(ctx context.Context, s *scenario) error {
-	f := s.anyFeed()
+	f := s.feedToMove()
 	position := "beginning"
-	if n := f.end().n; n > 0 && s.random.IntN(4) > 0 {
-		position = f.position(s.random.IntN(n))
+	if n := f.end().n; n > 0 && (f.startNow || s.random.IntN(4) > 0) {
+		position = f.position(f.base + s.random.IntN(n))
 	}
 	if _, err := s.anyCopy().checkpoint(ctx, "set", "--yes", f.name, position); err != nil {
 		return fmt.Errorf("%w: %w", errNotInjected, err)

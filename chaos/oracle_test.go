@@ -16,9 +16,17 @@ import (
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
-// fullLength is the number of entities from which on a feed is replaced: it would take
-// ever longer to compare.
-const fullLength = 20_000
+const (
+	// firstLength is the number of entities that the first feeds of a scenario have at least. A
+	// defect that strikes one entity in some thousand is seen in the shortest run.
+	firstLength = 20_000
+	// fullLength is the number of entities from which on a feed is replaced: it would take
+	// ever longer to compare.
+	fullLength = 40_000
+	// smallWindow is the dedupe window of the feeds that repeat IDs, and lastRepeat the largest
+	// distance between two entities with one ID.
+	smallWindow, lastRepeat = 50, 19
+)
 
 // feed is a feed that the test serves. It knows what its topic has to hold.
 type feed struct {
@@ -26,8 +34,12 @@ type feed struct {
 	url  string
 	*sample.Feed
 	pageSize int
-	// deadLetters reports that some entities are too large for the bus and become dead letters.
-	deadLetters bool
+	traits
+
+	// base is the number of entities that the feed had when it was first read, if it is read from
+	// then on. Until held is false it does not grow.
+	base int
+	held atomic.Bool
 
 	// paused is set while the feed may be paused.
 	paused atomic.Bool
@@ -38,6 +50,22 @@ type feed struct {
 
 	mu  sync.Mutex
 	tip tip
+}
+
+// traits are what feeds differ in, besides the size of their pages.
+type traits struct {
+	// deadLetters reports that some entities are too large for the bus and become dead letters.
+	deadLetters bool
+	// repeats reports that some entities have the ID and the body of an earlier one, and that
+	// the dedupe window is small.
+	repeats bool
+	// startNow reports that the topic begins with the entities that come after the first poll.
+	startNow bool
+}
+
+// traitsOf returns the traits of feed number n.
+func traitsOf(n int) traits {
+	return traits{deadLetters: n/2%2 == 0, repeats: n%2 == 0, startNow: n%4 == 3}
 }
 
 // tip is the observed end of a topic, see scenario.watch.
@@ -52,7 +80,9 @@ type tip struct {
 func (f *feed) grow(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.SetLen(f.Len() + n)
+	if !f.held.Load() {
+		f.SetLen(f.Len() + n)
+	}
 }
 
 // slowDown makes the server take some time for each entity.
@@ -69,7 +99,7 @@ func (f *feed) observe(n int, last string, err error, since time.Time) {
 	if err == nil {
 		f.tip.n, f.tip.last = n, last
 	}
-	if moved || length == 0 || f.paused.Load() || err == nil && last == newest {
+	if moved || length == f.base || f.paused.Load() || err == nil && last == newest {
 		f.tip.progress = now
 		return
 	}
@@ -108,18 +138,24 @@ func newUpstream() *upstream {
 
 var feedsBegin = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// add adds an empty feed with so many entities on a page. Each entity has an ID and a body that no other feed of the
-// scenario has.
-func (u *upstream) add(name string, pageSize int, deadLetters bool) *feed {
-	f := &feed{name: name, url: u.server.URL + "/" + name + "/latest", pageSize: pageSize, deadLetters: deadLetters, tip: tip{progress: time.Now()}}
+// add adds a feed with so many entities on a page, which is empty unless its topic begins later. Each entity has an ID and a
+// body that no other feed of the scenario has.
+func (u *upstream) add(name string, pageSize int, t traits) *feed {
+	f := &feed{name: name, url: u.server.URL + "/" + name + "/latest", pageSize: pageSize, traits: t, tip: tip{progress: time.Now()}}
 	f.Feed = sample.New(sample.Options{PageSize: pageSize, Base: "/" + name, Entity: func(i int) entity.Entity {
+		original := i - f.repeated(i)
 		return entity.Entity{
-			ID: contentIDOf(name, i), Op: entity.Put,
+			ID: contentIDOf(name, original), Op: entity.Put,
 			// Four share a second.
 			Modified: feedsBegin.Add(time.Duration(i/4) * time.Second),
-			Body:     []byte(f.body(i)),
+			Body:     []byte(f.body(original)),
 		}
 	}})
+	if f.startNow {
+		f.base = 100
+		f.SetLen(f.base)
+		f.held.Store(true)
+	}
 	u.mux.HandleFunc("/"+name+"/", func(w http.ResponseWriter, r *http.Request) {
 		_ = pause(r.Context(), time.Duration(f.slow.Load()))
 		f.ServeHTTP(w, r)
@@ -141,10 +177,40 @@ func (f *feed) body(i int) string {
 // isDead reports whether an entity becomes a dead letter. In some places several do in a row.
 func (f *feed) isDead(i int) bool { return f.deadLetters && (i%41 == 17 || i%500 > 496) }
 
+// repeated returns how many entities before i the one is whose ID entity i repeats; 0 if it has an
+// ID of its own. No dead letter is repeated.
+func (f *feed) repeated(i int) int {
+	distance := 1 + i%lastRepeat
+	if !f.repeats || i%29 != 13 || i < distance || f.isDead(i) || f.isDead(i-distance) {
+		return 0
+	}
+	return distance
+}
+
+// destination is where an entity has to be.
+type destination int
+
+const (
+	nowhere destination = iota // it was in the feed before the feed was read, or repeats an ID
+	published
+	dead
+)
+
+func (f *feed) destinationOf(i int) destination {
+	switch {
+	case i < f.base || f.repeated(i) > 0:
+		return nowhere
+	case f.isDead(i):
+		return dead
+	default:
+		return published
+	}
+}
+
 // live returns the number of entities among the first n that are in the topic.
 func (f *feed) live(n int) (live int) {
 	for i := range n {
-		if !f.isDead(i) {
+		if f.destinationOf(i) == published {
 			live++
 		}
 	}
@@ -154,7 +220,7 @@ func (f *feed) live(n int) (live int) {
 // endLive makes the newest entity one that is in the topic, whose end shows then that the topic
 // has caught up.
 func (f *feed) endLive() {
-	for f.Len() > 0 && f.isDead(f.Len()-1) {
+	for f.Len() > f.base && f.destinationOf(f.Len()-1) != published {
 		f.grow(1)
 	}
 }
@@ -170,8 +236,11 @@ func (f *feed) position(i int) string {
 func (f *feed) newest() (n int, id string) {
 	n = f.Len()
 	last := n - 1
-	for last >= 0 && f.isDead(last) {
+	for last >= f.base && f.destinationOf(last) != published {
 		last--
+	}
+	if last < f.base {
+		return n, ""
 	}
 	return n, contentIDOf(f.name, last)
 }
@@ -191,9 +260,9 @@ func (d *defects) add(more defects) {
 }
 
 // compareAll compares a topic and its dead letters with the first n entities of the feed.
-func (f *feed) compareAll(topic, dead []message, n int) (d defects, where string) {
-	d, where = f.compare(topic, n, false)
-	if more, first := f.compare(dead, n, true); more != (defects{}) {
+func (f *feed) compareAll(topic, letters []message, n int) (d defects, where string) {
+	d, where = f.compare(topic, n, published)
+	if more, first := f.compare(letters, n, dead); more != (defects{}) {
 		d.add(more)
 		where = strings.TrimPrefix(where+"; dead letters: "+first, "; ")
 	}
@@ -204,7 +273,7 @@ func (f *feed) compareAll(topic, dead []message, n int) (d defects, where string
 // that belong there. An entity is
 // repeated if it is there a second time, and out of order if its first message is
 // behind that of a later entity. Where is the first difference, in words.
-func (f *feed) compare(topic []message, n int, dead bool) (d defects, where string) {
+func (f *feed) compare(topic []message, n int, to destination) (d defects, where string) {
 	seen := make([]bool, n)
 	note := func(position int, what string, m message) {
 		if where == "" {
@@ -212,14 +281,14 @@ func (f *feed) compare(topic []message, n int, dead bool) (d defects, where stri
 		}
 	}
 	next := 0 // behind the latest entity so far
-	for next < n && f.isDead(next) != dead {
+	for next < n && f.destinationOf(next) != to {
 		next++
 	}
 	for position, m := range topic {
 		digits, isOurs := strings.CutSuffix(m.id, "@"+f.name)
 		i, err := strconv.Atoi(digits)
 		switch {
-		case !isOurs || err != nil || i < 0 || i >= n || f.isDead(i) != dead || !f.isMessage(i, m):
+		case !isOurs || err != nil || i < 0 || i >= n || f.destinationOf(i) != to || !f.isMessage(i, m):
 			d.foreign++
 			note(position, "not of the feed", m)
 			continue
@@ -235,12 +304,12 @@ func (f *feed) compare(topic []message, n int, dead bool) (d defects, where stri
 		}
 		seen[i] = true
 		next = max(next, i+1)
-		for next < n && f.isDead(next) != dead {
+		for next < n && f.destinationOf(next) != to {
 			next++
 		}
 	}
 	for i, ok := range seen {
-		if !ok && f.isDead(i) == dead {
+		if !ok && f.destinationOf(i) == to {
 			d.lost++
 			if where == "" {
 				where = fmt.Sprintf("the topic ends before entity %d", i)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,7 +27,7 @@ const (
 )
 
 // pageSizes are those of the feeds. Small pages make small commits.
-var pageSizes = []int{1, 5, 20, 50}
+var pageSizes = []int{5, 20, 50, 500}
 
 // scenario is a cluster, copies of the program and feeds.
 type scenario struct {
@@ -115,7 +116,9 @@ func (s *scenario) run(ctx context.Context) error {
 	defer watch.Wait()
 	defer stop()
 	// The topics exist before the first fault.
-	s.burst()
+	for _, f := range s.published() {
+		f.grow(firstLength)
+	}
 	if err := s.settle("start"); err != nil {
 		return err
 	}
@@ -158,6 +161,7 @@ func (s *scenario) round(ctx context.Context, f fault) error {
 		if ctx.Err() != nil {
 			break
 		}
+		s.table.update(f.name, func(r *row) { r.tried++ })
 		// A fault that has begun is healed, also if the time is over.
 		err := f.inject(s.t.Context(), s)
 		switch {
@@ -294,7 +298,7 @@ func (s *scenario) replaceFeeds(old map[*feed]bool) error {
 	}
 	for len(feeds) < feedsPerScenario {
 		s.made++
-		feeds = append(feeds, s.upstream.add(fmt.Sprintf("feed%d", s.made), pageSizes[s.made%len(pageSizes)], s.made/2%2 == 0))
+		feeds = append(feeds, s.upstream.add(fmt.Sprintf("feed%d", s.made), pageSizes[(s.made+s.made/4)%len(pageSizes)], traitsOf(s.made)))
 	}
 	s.mu.Lock()
 	s.feeds = feeds
@@ -305,6 +309,25 @@ func (s *scenario) replaceFeeds(old map[*feed]bool) error {
 		}
 		if err := p.start(); err != nil {
 			return err
+		}
+	}
+	return s.waitStarted(feeds)
+}
+
+// waitStarted waits until feeds that are read from now on have a checkpoint, and lets them grow.
+func (s *scenario) waitStarted(feeds []*feed) error {
+	ctx, cancel := context.WithTimeout(s.t.Context(), settleTimeout)
+	defer cancel()
+	for _, f := range feeds {
+		for f.held.Load() {
+			cursor, err := s.copies[0].cursor(ctx, f)
+			if err == nil && cursor != "" {
+				f.held.Store(false)
+				break
+			}
+			if pause(ctx, 200*time.Millisecond) != nil {
+				return fmt.Errorf("%s has no checkpoint %v after it was started: %w", f.name, settleTimeout, err)
+			}
 		}
 	}
 	return nil
@@ -416,7 +439,7 @@ func (s *scenario) catchUp(ctx context.Context, f *feed, cured *bool) (d defects
 		if reset := "feedbridge checkpoint reset " + f.name; !*cured && f.end().last != last {
 			said := s.explain(ctx, f)
 			if strings.Contains(said, "the topic has lost its checkpoint") && strings.Contains(said, reset) {
-				if _, err := s.copies[0].checkpoint(ctx, "reset", "--yes", f.name); err != nil {
+				if err := s.cure(ctx, f); err != nil {
 					return d, where, err
 				}
 				*cured = true
@@ -446,6 +469,45 @@ func (s *scenario) catchUp(ctx context.Context, f *feed, cured *bool) (d defects
 		return d, where, nil // it waited for the topic of another feed only
 	}
 	return d, where, fmt.Errorf("it has not caught up %v after all was healed", settleTimeout)
+}
+
+// cure runs "feedbridge checkpoint reset" for a feed that has lost its checkpoint. If that would publish
+// entities again that the topic has, or leave some out, it sets the position to the end of the topic.
+func (s *scenario) cure(ctx context.Context, f *feed) error {
+	args := []string{"reset", "--yes", f.name}
+	if f.repeats || f.startNow {
+		end, err := s.endOf(ctx, f)
+		if err != nil {
+			return err
+		}
+		if end >= 0 {
+			args = []string{"set", "--yes", f.name, f.position(end)}
+		}
+	}
+	_, err := s.copies[0].checkpoint(ctx, args...)
+	return err
+}
+
+// endOf returns the number of the latest entity in a topic or its dead letters; -1, or the one
+// before the first of the topic, if there is none.
+func (s *scenario) endOf(ctx context.Context, f *feed) (int, error) {
+	end := f.base - 1
+	for _, letters := range []bool{false, true} {
+		if letters && !f.deadLetters {
+			continue
+		}
+		all, err := s.bus.read(ctx, f.name, letters)
+		if err != nil {
+			return 0, err
+		}
+		for _, m := range all {
+			i, err := strconv.Atoi(strings.TrimSuffix(m.id, "@"+f.name))
+			if err == nil {
+				end = max(end, i)
+			}
+		}
+	}
+	return end, nil
 }
 
 // explain returns the explanation of a feed's state by a copy that runs the feed.

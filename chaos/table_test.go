@@ -11,7 +11,7 @@ import (
 
 // row is the result of a fault on one bus.
 type row struct {
-	injected int
+	tried, injected int
 	defects
 	behind int // feeds that did not catch up
 	cured  int // feeds that halted and needed the command that their error names
@@ -105,6 +105,27 @@ func (t *table) print(w io.Writer, names []string) {
 	}
 	sum.print(w, "**all**")
 	fmt.Fprintf(w, "\n%d messages and %d dead letters were compared and equal.\n", t.messages, t.dead)
+}
+
+// enoughTries is the number of tries after which a fault that had no effect is a defect of the test.
+const enoughTries = 5
+
+// withoutEffect returns the faults that were tried and never injected, and those of them that were
+// tried so often that the run proves nothing of them.
+func (t *table) withoutEffect(names []string) (some, many []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, name := range names {
+		r := t.rows[name]
+		if r == nil || r.tried == 0 || r.injected > 0 {
+			continue
+		}
+		some = append(some, fmt.Sprintf("%s (%d tries)", name, r.tried))
+		if r.tried >= enoughTries {
+			many = append(many, name)
+		}
+	}
+	return some, many
 }
 
 func (r *row) print(w io.Writer, name string) {
