@@ -6,7 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -23,12 +27,16 @@ import (
 // kafkaStoreSize is the disk space of a broker, in bytes.
 const kafkaStoreSize = 1 << 30
 
-// kafkaBus is a Kafka broker, or a cluster of three. Each node is a controller, too.
+// kafkaBus is a Kafka broker, or a cluster of three. Each node is a controller, too, unless there is a
+// ZooKeeper.
 type kafkaBus struct {
 	nodes  []*node
 	seeds  []string
 	admin  *kadm.Client
 	client *kgo.Client
+	// versions are those of the nodes; empty for the one of the other tests.
+	versions  []string
+	zooKeeper *process // nil if the nodes are controllers
 
 	mu    sync.Mutex
 	tails map[string]*kafkaTail // by topic
@@ -36,6 +44,10 @@ type kafkaBus struct {
 
 func newKafka(scenario string, nodes int) (bus, error) {
 	b := &kafkaBus{tails: map[string]*kafkaTail{}}
+	zooKeeper, err := b.startZooKeeper(scenario)
+	if err != nil {
+		return nil, err
+	}
 	var voters []string
 	ports := make([][2]int, nodes)
 	for i := range nodes {
@@ -53,7 +65,7 @@ func newKafka(scenario string, nodes int) (bus, error) {
 		voters = append(voters, fmt.Sprintf("%d@%s", i+1, n.address(ports[i][1])))
 	}
 	for i, n := range b.nodes {
-		server := kafkatest.Node{ID: i + 1, Dir: n.dir, Store: n.store, Properties: map[string]string{
+		server := kafkatest.Node{ZooKeeper: zooKeeper, ID: i + 1, Dir: n.dir, Store: n.store, Properties: map[string]string{
 			"controller.quorum.voters": strings.Join(voters, ","),
 			"listeners":                fmt.Sprintf("PLAIN://%s,CONTROLLER://%s", b.seeds[i], n.address(ports[i][1])),
 			"advertised.listeners":     "PLAIN://" + b.seeds[i],
@@ -89,18 +101,49 @@ func newKafka(scenario string, nodes int) (bus, error) {
 				server.Properties[name] = value
 			}
 		}
+		if zooKeeper != "" {
+			server.Properties["listeners"] = "PLAIN://" + b.seeds[i]
+			server.Properties["zookeeper.session.timeout.ms"] = "3000"
+		}
+		b.versions = append(b.versions, flags.kafka)
 		n.command = func() (*exec.Cmd, error) {
+			server.Version = b.versions[i]
 			return server.Command("-Xmx256m", "-XX:-UsePerfData")
 		}
 		n.ready = func(ctx context.Context) error { return b.registered(ctx, i) }
 	}
-	var err error
 	b.client, err = kgo.NewClient(kgo.SeedBrokers(b.seeds...), kgo.MetadataMinAge(100*time.Millisecond), kgo.MetadataMaxAge(2*time.Second))
 	if err != nil {
 		return nil, err
 	}
 	b.admin = kadm.NewClient(b.client)
 	return b, nil
+}
+
+// startZooKeeper starts a ZooKeeper for brokers of a version that needs one, and returns its address.
+// Nothing is injected into it.
+func (b *kafkaBus) startZooKeeper(scenario string) (address string, err error) {
+	if !strings.HasPrefix(flags.kafka, "2.") {
+		return "", nil
+	}
+	host := "127.0.0.1"
+	if machine.network {
+		host = hubAddress
+	}
+	port, err := freePort(host)
+	if err != nil {
+		return "", err
+	}
+	address = net.JoinHostPort(host, strconv.Itoa(port))
+	dir := chaosDir(scenario, "zookeeper")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	cmd, err := kafkatest.ZooKeeper(flags.kafka, address, dir)
+	if err == nil {
+		b.zooKeeper, err = startLogged(cmd, filepath.Join(dir, "log"))
+	}
+	return address, err
 }
 
 // registered returns nil if a broker answers, and knows that it is part of the
@@ -132,6 +175,9 @@ func (b *kafkaBus) close() {
 		t.client.Close()
 	}
 	b.client.Close()
+	if b.zooKeeper != nil {
+		b.zooKeeper.kill()
+	}
 }
 
 func (b *kafkaBus) configure() (bus, topic, limited string) {
@@ -165,6 +211,13 @@ func (b *kafkaBus) leaders(ctx context.Context, topic string) ([]*node, error) {
 }
 
 func (b *kafkaBus) controller(ctx context.Context) (*node, error) {
+	if b.zooKeeper != nil {
+		brokers, err := b.admin.BrokerMetadata(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return b.numbered(brokers.Controller)
+	}
 	r := kmsg.NewPtrDescribeQuorumRequest()
 	t := kmsg.NewDescribeQuorumRequestTopic()
 	t.Topic = "__cluster_metadata"

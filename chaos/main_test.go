@@ -28,6 +28,8 @@ var flags struct {
 	seed     uint64
 	keep     bool
 	fleet    string
+	kafka    string
+	upgrade  string
 }
 
 func init() {
@@ -39,6 +41,8 @@ func init() {
 	flag.IntVar(&flags.side, "side", 1, "the number of scenarios of each bus and size side by side")
 	flag.Uint64Var(&flags.seed, "seed", 0, "draws the faults; 0 for a random one")
 	flag.StringVar(&flags.fleet, "fleet", "", "whether the copies of a scenario share the feeds as a fleet, yes or no; drawn if empty")
+	flag.StringVar(&flags.kafka, "kafka", "", "the version of Kafka, 2.8 or newer; that of the other tests if empty")
+	flag.StringVar(&flags.upgrade, "upgrade", "", "the version of Kafka to which each node is upgraded, one at a time")
 	flag.BoolVar(&flags.keep, "keep", false, "keep logs also if nothing was wrong")
 }
 
@@ -89,12 +93,14 @@ func runIsolated() (code int, err error) {
 		return 1, fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	if flags.bus != "nats" {
-		missing, err := kafkatest.Install()
-		if err != nil {
-			return 1, err
-		}
-		if missing != "" {
-			env = append(env, noKafkaVariable+"="+missing)
+		for _, version := range []string{flags.kafka, flags.upgrade} {
+			missing, err := kafkatest.Install(version)
+			if err != nil {
+				return 1, err
+			}
+			if missing != "" {
+				env = append(env, noKafkaVariable+"="+missing)
+			}
 		}
 	}
 	args := append(os.Args[1:], fmt.Sprintf("-seed=%d", flags.seed))

@@ -104,7 +104,7 @@ func resumeSoon(t *testing.T, s *kafka.Sink) (cp checkpoint.Checkpoint) {
 // startNodes starts three brokers. The first one is the controller, too, and is never frozen.
 func startNodes(t *testing.T) (seeds []string, nodes []*process) {
 	t.Helper()
-	if missing, err := kafkatest.Install(); err != nil {
+	if missing, err := kafkatest.Install(""); err != nil {
 		t.Fatal(err)
 	} else if missing != "" {
 		t.Skip(missing)

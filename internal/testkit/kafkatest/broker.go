@@ -33,7 +33,7 @@ type Broker struct {
 // JDK or no Maven, or fails it: see the package comment.
 func Start(t testing.TB, options ...Option) *Broker {
 	t.Helper()
-	k, err := installed()
+	k, err := installed(version)
 	if err != nil {
 		giveUp(t, err)
 	}

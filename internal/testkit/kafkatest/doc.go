@@ -3,7 +3,8 @@
 //
 // Start gives a test a broker of its own, which it may kill and restart; Shared gives it one
 // that all tests of the process use. ReadJava and JavaPartitions read and partition with the
-// Java client, which most consumers use. A [Node] is for tests that run a cluster themselves.
+// Java client, which most consumers use. A [Node] is for tests that run a cluster themselves, also
+// one of another version, with or without a [ZooKeeper].
 //
 // # Requirements
 //

@@ -27,8 +27,10 @@ var errMissing = errors.New("this test runs a real Kafka")
 //go:embed testdata/pom.xml
 var pom []byte
 
-// version is the version of Kafka.
-var version = string(regexp.MustCompile(`<kafka\.version>(.*)</`).FindSubmatch(pom)[1])
+var versionInPOM = regexp.MustCompile(`<kafka\.version>(.*)</`)
+
+// version is the version of Kafka, except for a [Node] with another one.
+var version = string(versionInPOM.FindSubmatch(pom)[1])
 
 // kit has the files that a broker is started with.
 type kit struct {
@@ -38,29 +40,35 @@ type kit struct {
 	store     string // formatted and empty
 }
 
-// installed returns the kit, and installs it if it is missing. The process caches the result,
-// also an error.
-var installed = sync.OnceValues(func() (kit, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), installTimeout)
-	defer cancel()
-	k, err := install(ctx)
-	if err != nil {
-		return kit{}, fmt.Errorf("install Kafka %s: %w", version, err)
-	}
-	return k, nil
-})
+var kits sync.Map // by version; functions that return a kit
 
-func install(ctx context.Context) (kit, error) {
+// installed returns the kit of a version, and installs it if it is missing. The process caches the
+// result, also an error.
+func installed(version string) (kit, error) {
+	k, _ := kits.LoadOrStore(version, sync.OnceValues(func() (kit, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), installTimeout)
+		defer cancel()
+		k, err := install(ctx, version)
+		if err != nil {
+			return kit{}, fmt.Errorf("install Kafka %s: %w", version, err)
+		}
+		return k, nil
+	}))
+	return k.(func() (kit, error))()
+}
+
+func install(ctx context.Context, version string) (kit, error) {
 	java, javaVersion, err := findJava(ctx)
 	if err != nil {
 		return kit{}, err
 	}
-	dir, err := cacheDir()
+	pom := versionInPOM.ReplaceAll(pom, fmt.Appendf(nil, "<kafka.version>%s</", version))
+	dir, err := cacheDir(version, pom)
 	if err != nil {
 		return kit{}, err
 	}
 	libs := filepath.Join(dir, "libs")
-	if err := once(ctx, libs, func(dir string) error { return download(ctx, dir) }); err != nil {
+	if err := once(ctx, libs, func(dir string) error { return download(ctx, pom, dir) }); err != nil {
 		return kit{}, err
 	}
 	classPath, err := jars(libs)
@@ -75,12 +83,15 @@ func install(ctx context.Context) (kit, error) {
 		archive:   filepath.Join(made, "classes.jsa"),
 		store:     filepath.Join(made, "store"),
 	}
+	if strings.HasPrefix(version, "2.") {
+		return k, nil // it runs with ZooKeeper, and formats its store itself
+	}
 	err = once(ctx, made, func(dir string) error { return k.prepare(ctx, dir) })
 	return k, err
 }
 
 // cacheDir returns the directory for the files of one pom.xml.
-func cacheDir() (string, error) {
+func cacheDir(version string, pom []byte) (string, error) {
 	root := os.Getenv("KAFKATEST_DIR")
 	if root == "" {
 		cache, err := os.UserCacheDir()
@@ -120,8 +131,8 @@ func findJava(ctx context.Context) (path string, says []byte, err error) {
 	return path, says, nil
 }
 
-// download has Maven copy the jars into dir.
-func download(ctx context.Context, dir string) error {
+// download has Maven copy the jars of pom into dir.
+func download(ctx context.Context, pom []byte, dir string) error {
 	mvn, err := exec.LookPath("mvn")
 	if err != nil {
 		return fmt.Errorf("%w: no mvn on the PATH, and Kafka has not been downloaded yet; install Maven", errMissing)

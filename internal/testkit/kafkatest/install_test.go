@@ -38,7 +38,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 			}
 			t.Setenv("PATH", path)
 			t.Setenv("KAFKATEST_DIR", t.TempDir())
-			_, err := install(t.Context())
+			_, err := install(t.Context(), version)
 			if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, errMissing) != test.missing {
 				t.Errorf("%v, want %q in it, and errMissing: %t", err, test.want, test.missing)
 			}

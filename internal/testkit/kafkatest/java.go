@@ -67,7 +67,7 @@ func ReadJava(t testing.TB, b *Broker, topic string) []Record {
 // puts it.
 func JavaPartitions(t testing.TB, keys []string, n int) []int32 {
 	t.Helper()
-	k, err := installed()
+	k, err := installed(version)
 	if err != nil {
 		giveUp(t, err)
 	}

@@ -49,7 +49,7 @@ func QuickCleaning() Option {
 	}
 }
 
-// properties returns the text of server.properties.
+// properties returns the text of server.properties, without those that are empty.
 func properties(store string, p ports, s settings) string {
 	all := map[string]string{
 		"process.roles":                  "broker,controller",
@@ -90,6 +90,9 @@ func properties(store string, p ports, s settings) string {
 	escape := strings.NewReplacer(`\`, `\\`)
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if all[name] == "" {
+			continue
+		}
 		fmt.Fprintf(&text, "%s=%s\n", name, escape.Replace(all[name]))
 	}
 	return text.String()

@@ -72,7 +72,7 @@ func Name(t testing.TB) string {
 
 // startShared starts the shared broker. shared.mu is held.
 func startShared() (*Broker, error) {
-	k, err := installed()
+	k, err := installed(version)
 	if err != nil {
 		return nil, err
 	}
