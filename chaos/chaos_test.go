@@ -68,16 +68,20 @@ func runScenarios(t *testing.T, kind string, tab *table) {
 	if len(all) == 0 {
 		t.Fatalf("no fault whose name contains %q can be injected", flags.only)
 	}
+	sideBySide := func(do func(*scenario) error) {
+		var running sync.WaitGroup
+		for _, s := range all {
+			running.Go(func() {
+				if err := do(s); err != nil {
+					t.Errorf("%s: %v", s.name, err)
+				}
+			})
+		}
+		running.Wait()
+	}
+	sideBySide((*scenario).begin)
 	ctx, cancel := context.WithTimeout(t.Context(), flags.duration)
 	defer cancel()
 	tab.limit(flags.faults, cancel)
-	var running sync.WaitGroup
-	for _, s := range all {
-		running.Go(func() {
-			if err := s.run(ctx); err != nil {
-				t.Errorf("%s: %v", s.name, err)
-			}
-		})
-	}
-	running.Wait()
+	sideBySide(func(s *scenario) error { return s.run(ctx) })
 }

@@ -32,10 +32,18 @@ type natsBus struct {
 	monitor []string
 	conn    *nats.Conn
 	js      jetstream.JetStream
+
+	accountFile string // is included by the configuration of each server
 }
 
+// natsAccount is the account of all clients.
+const natsAccount = "chaos"
+
 func newNATS(scenario string, nodes int) (bus, error) {
-	b := &natsBus{}
+	b := &natsBus{accountFile: chaosDir(scenario, "account.conf")}
+	if err := b.writeAccount(0, ""); err != nil {
+		return nil, err
+	}
 	var routes []string
 	ports := make([][3]int, nodes)
 	for i := range nodes {
@@ -56,8 +64,8 @@ func newNATS(scenario string, nodes int) (bus, error) {
 	}
 	for i, n := range b.nodes {
 		// Everything else is as a stock server has it.
-		text := fmt.Sprintf("server_name: %s\nlisten: %q\nhttp: %q\nmax_payload: %d\njetstream { store_dir: %q }\n",
-			n.name, n.address(ports[i][0]), n.address(ports[i][1]), messageLimit, n.store)
+		text := fmt.Sprintf("server_name: %s\nlisten: %q\nhttp: %q\nmax_payload: %d\njetstream { store_dir: %q }\nno_auth_user: %s\ninclude ../account.conf\n",
+			n.name, n.address(ports[i][0]), n.address(ports[i][1]), messageLimit, n.store, natsAccount)
 		if nodes > 1 {
 			text += fmt.Sprintf("cluster { name: chaos, listen: %q, routes: [%s] }\n", n.address(ports[i][2]), strings.Join(routes, ", "))
 		}

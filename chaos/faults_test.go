@@ -72,6 +72,16 @@ var faults = []fault{
 	{name: pauseName, inject: func(ctx context.Context, s *scenario) error {
 		return s.pauseFeed(ctx, s.anyCopy(), s.anyFeed(), s.between(0, 3000))
 	}},
+	{name: "feed that does not end", inject: growWithoutEnd},
+	{name: "copies with different feeds", inject: differ},
+	{name: "account limit with live connections", bus: "nats", inject: limitAccount},
+	{name: "subject mapping of a topic", bus: "nats", inject: mapSubject},
+	{name: "producer quota", bus: "kafka", inject: limitProducers},
+	{name: "partitions added to the checkpoints", bus: "kafka", inject: addPartitions},
+	{name: "SIGSTOP of the coordinator", bus: "kafka", nodes: 3, inject: freezeCoordinator},
+	{name: "SIGKILL of the coordinator", bus: "kafka", nodes: 3, inject: killCoordinator},
+	{name: "upgrade of a node", bus: "kafka", needs: needsUpgrade, inject: upgradeNode},
+	{name: "deposed leader of dead letters", bus: "kafka", nodes: 3, inject: deposeLeaderOfDeadLetters},
 	{name: "node cut off from everyone", nodes: 3, needs: needsNetwork, inject: func(ctx context.Context, s *scenario) error {
 		n := s.anyNode()
 		return s.cutOff(ctx, []*node{n}, n.unplug, n.plug)
@@ -293,7 +303,7 @@ func takeBack(ctx context.Context, nodes []*node, saved []string) error {
 func tearBlock(ctx context.Context, s *scenario) error {
 	n := s.anyNode()
 	n.kill()
-	files, err := filepath.Glob(filepath.Join(n.store, "jetstream", "$G", "streams", s.anyFeed().name, "msgs", "*.blk"))
+	files, err := filepath.Glob(filepath.Join(n.store, "jetstream", natsAccount, "streams", s.anyFeed().name, "msgs", "*.blk"))
 	if err != nil {
 		return err
 	}
@@ -506,4 +516,74 @@ func cutLeaderOffFromFrozenCopies(ctx context.Context, s *scenario) error {
 		return err
 	}
 	return n.waitReady(ctx)
+}
+
+// growWithoutEnd lets a feed grow by a page with each request, for some time: no read of it ends.
+func growWithoutEnd(ctx context.Context, s *scenario) error {
+	f := s.anyFeed()
+	f.endless.Store(true)
+	defer f.endless.Store(false)
+	f.slowDown(2 * time.Millisecond) // an entity
+	defer f.slowDown(0)
+	_ = pause(ctx, s.between(2000, 8000))
+	return nil
+}
+
+// differ gives the copies different feeds, each of which some copy has. That lasts until the topics
+// were compared.
+func differ(ctx context.Context, s *scenario) error {
+	s.burst()
+	lacks := make([]map[*feed]bool, len(s.copies))
+	for i := range lacks {
+		lacks[i] = map[*feed]bool{}
+	}
+	for _, f := range s.published() {
+		owner := s.random.IntN(len(s.copies))
+		for i := range s.copies {
+			lacks[i][f] = i != owner && s.random.IntN(3) > 0
+		}
+	}
+	for i, p := range s.copies {
+		if err := s.reload(p, lacks[i]); err != nil {
+			return err
+		}
+		_ = pause(ctx, s.between(0, 1000)) // a rollout takes some time
+	}
+	s.burst()
+	_ = pause(ctx, s.between(0, 4000))
+	return nil
+}
+
+// agree gives all copies all feeds.
+func (s *scenario) agree() error {
+	for _, p := range s.copies {
+		if len(p.lacks) > 0 {
+			if err := s.reload(p, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reload makes a copy read a configuration without some feeds.
+func (s *scenario) reload(p *program, lacks map[*feed]bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lacks = lacks
+	if err := p.configure(s.bus, s.published()); err != nil {
+		return err
+	}
+	// One that has just been started may not expect the signal yet.
+	for range 100 {
+		if p.answers(s.t.Context()) {
+			p.run.signal(syscall.SIGHUP)
+			return nil
+		}
+		_ = pause(s.t.Context(), 100*time.Millisecond)
+	}
+	if err := p.kill(); err != nil {
+		return err
+	}
+	return p.start()
 }

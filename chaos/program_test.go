@@ -17,7 +17,7 @@ import (
 )
 
 // program is one copy of feedbridge. All copies of a scenario have the same
-// configuration but for the address of their status.
+// configuration but for the address of their status, and for the feeds that it lacks for a time.
 type program struct {
 	name    string
 	config  string
@@ -25,9 +25,10 @@ type program struct {
 	socket  string // for changes; empty if they are made on the bus
 	fleet   bool   // it shares the feeds with the other copies
 
-	mu  sync.Mutex // is held while a fault is injected into the copy
-	run *process
-	up  atomic.Bool // it runs and is not frozen
+	mu    sync.Mutex // is held while a fault is injected into the copy
+	run   *process
+	lacks map[*feed]bool // feeds that its configuration does not have
+	up    atomic.Bool    // it runs and is not frozen
 }
 
 func newProgram(scenario string, number int) (*program, error) {
@@ -49,13 +50,16 @@ func (p *program) configure(b bus, feeds []*feed) error {
 	}
 	fmt.Fprintf(&text, "log: {format: text}\nadmin: {listen: %q, socket: %q}\nbuses:\n  main:\n    %s\nfeeds:\n", p.address, p.socket, busConfig)
 	for _, f := range feeds {
+		if p.lacks[f] {
+			continue
+		}
 		oversize, to := "stop", topicConfig
 		if f.deadLetters {
 			oversize, to = "dead-letter", limited
 		}
 		fmt.Fprintf(&text, "  %s:\n    url: %s\n    every: 200ms\n    oversize: %s\n    limits: {rate: 1000}\n    to: {%s}\n", f.name, f.url, oversize, to)
 		if f.repeats {
-			fmt.Fprintf(&text, "    dedupe_window: %d\n", smallWindow)
+			fmt.Fprintf(&text, "    dedupe_window: %d\n", f.window(b))
 		}
 		if f.startNow {
 			text.WriteString("    start: now\n")
@@ -135,6 +139,16 @@ func (p *program) cursor(ctx context.Context, f *feed) (string, error) {
 	return position.Cursor, nil
 }
 
+// answers reports whether the copy serves its status.
+func (p *program) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return getJSON(ctx, "http://"+p.address+"/status", new(struct{})) == nil
+}
+
+// unknownFeed explains a feed that a copy's configuration does not have.
+const unknownFeed = "it does not know the feed"
+
 // explain returns the copy's explanation of a feed's state.
 func (p *program) explain(ctx context.Context, f *feed) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -150,7 +164,7 @@ func (p *program) explain(ctx context.Context, f *feed) string {
 			return s.State + ": " + s.Explanation
 		}
 	}
-	return "it does not know the feed"
+	return unknownFeed
 }
 
 // log is the path of the log.

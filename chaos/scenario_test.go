@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -108,20 +107,29 @@ func (s *scenario) close() {
 	s.upstream.server.Close()
 }
 
-// run injects faults until ctx ends.
-func (s *scenario) run(ctx context.Context) error {
-	watching, stop := context.WithCancel(s.t.Context())
-	var watch sync.WaitGroup
-	watch.Go(func() { s.watch(watching) })
-	defer watch.Wait()
-	defer stop()
-	// The topics exist before the first fault.
+// begin fills the topics. They exist before the first fault.
+func (s *scenario) begin() error {
+	defer s.watching()()
 	for _, f := range s.published() {
 		f.grow(firstLength)
 	}
-	if err := s.settle("start"); err != nil {
-		return err
+	return s.settle("start")
+}
+
+// watching watches the ends of the topics until stop is called.
+func (s *scenario) watching() (stop func()) {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	var watch sync.WaitGroup
+	watch.Go(func() { s.watch(ctx) })
+	return func() {
+		cancel()
+		watch.Wait()
 	}
+}
+
+// run injects faults until ctx ends.
+func (s *scenario) run(ctx context.Context) error {
+	defer s.watching()()
 	var queue []fault
 	for ctx.Err() == nil {
 		if len(queue) == 0 {
@@ -176,7 +184,7 @@ func (s *scenario) round(ctx context.Context, f fault) error {
 		_ = pause(ctx, s.between(0, 2000))
 	}
 	stop()
-	return s.settle(f.name)
+	return errors.Join(s.settle(f.name), s.agree())
 }
 
 // own gives a goroutine its own source of random numbers.
@@ -304,6 +312,7 @@ func (s *scenario) replaceFeeds(old map[*feed]bool) error {
 	s.feeds = feeds
 	s.mu.Unlock()
 	for _, p := range s.copies {
+		p.lacks = nil
 		if err := p.configure(s.bus, feeds); err != nil {
 			return err
 		}
@@ -436,17 +445,14 @@ func (s *scenario) catchUp(ctx context.Context, f *feed, cured *bool) (d defects
 	live := f.live(n)
 	var reached time.Time // when the topic ended like the feed
 	for ctx.Err() == nil {
-		if reset := "feedbridge checkpoint reset " + f.name; !*cured && f.end().last != last {
-			said := s.explain(ctx, f)
-			if strings.Contains(said, "the topic has lost its checkpoint") && strings.Contains(said, reset) {
-				if err := s.cure(ctx, f); err != nil {
-					return d, where, err
-				}
-				*cured = true
+		if !*cured && f.end().last != last {
+			p, said := s.explain(ctx, f)
+			if *cured, err = s.cure(ctx, p, f, said); err != nil {
+				return d, where, err
 			}
 			// The answer to a resume was lost, or a pause was carried out late.
 			if strings.HasPrefix(said, "paused: ") {
-				_ = s.copies[0].setPaused(ctx, f, false) // an error is tried again
+				_ = p.setPaused(ctx, f, false) // an error is tried again
 			}
 		}
 		switch tip := f.end(); {
@@ -471,53 +477,57 @@ func (s *scenario) catchUp(ctx context.Context, f *feed, cured *bool) (d defects
 	return d, where, fmt.Errorf("it has not caught up %v after all was healed", settleTimeout)
 }
 
-// cure runs "feedbridge checkpoint reset" for a feed that has lost its checkpoint. If that would publish
-// entities again that the topic has, or leave some out, it sets the position to the end of the topic.
-func (s *scenario) cure(ctx context.Context, f *feed) error {
+// cure runs the command that an error of a feed names, if it names one. A feed that has lost its
+// checkpoint is reset. If that would publish entities again that the topic has, or leave some out,
+// and if a subject mapping has moved entities away, the position is set to the end of the topic.
+func (s *scenario) cure(ctx context.Context, p *program, f *feed, said string) (cured bool, err error) {
+	lost := strings.Contains(said, "the topic has lost its checkpoint") && strings.Contains(said, "feedbridge checkpoint reset "+f.name)
+	moved := strings.Contains(said, "a subject mapping of the account moves entities away") && strings.Contains(said, "feedbridge checkpoint set "+f.name)
+	if !lost && !moved {
+		return false, nil
+	}
 	args := []string{"reset", "--yes", f.name}
-	if f.repeats || f.startNow {
-		end, err := s.endOf(ctx, f)
+	if moved || f.repeats || f.startNow {
+		// Dead letters are not moved: those behind the end of the topic are known.
+		end, err := s.endOf(ctx, f, !moved)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if end >= 0 {
 			args = []string{"set", "--yes", f.name, f.position(end)}
 		}
 	}
-	_, err := s.copies[0].checkpoint(ctx, args...)
-	return err
+	_, err = p.checkpoint(ctx, args...)
+	return true, err
 }
 
-// endOf returns the number of the latest entity in a topic or its dead letters; -1, or the one
-// before the first of the topic, if there is none.
-func (s *scenario) endOf(ctx context.Context, f *feed) (int, error) {
+// endOf returns the number of the latest entity in a topic, or in it and its dead letters; -1, or
+// the one before the first of the topic, if there is none.
+func (s *scenario) endOf(ctx context.Context, f *feed, letters bool) (int, error) {
 	end := f.base - 1
-	for _, letters := range []bool{false, true} {
-		if letters && !f.deadLetters {
+	for _, dead := range []bool{false, true} {
+		if dead && (!letters || !f.deadLetters) {
 			continue
 		}
-		all, err := s.bus.read(ctx, f.name, letters)
+		all, err := s.bus.read(ctx, f.name, dead)
 		if err != nil {
 			return 0, err
 		}
 		for _, m := range all {
-			i, err := strconv.Atoi(strings.TrimSuffix(m.id, "@"+f.name))
-			if err == nil {
-				end = max(end, i)
-			}
+			end = max(end, f.numberOf(m.id))
 		}
 	}
 	return end, nil
 }
 
-// explain returns the explanation of a feed's state by a copy that runs the feed.
-func (s *scenario) explain(ctx context.Context, f *feed) (said string) {
-	for _, p := range s.copies {
-		if said = p.explain(ctx, f); !strings.HasPrefix(said, "elsewhere: ") {
+// explain returns a copy that runs a feed, and its explanation of the feed's state.
+func (s *scenario) explain(ctx context.Context, f *feed) (p *program, said string) {
+	for _, p = range s.copies {
+		if said = p.explain(ctx, f); said != unknownFeed && !strings.HasPrefix(said, "elsewhere: ") {
 			break
 		}
 	}
-	return said
+	return p, said
 }
 
 // compare reads a topic and its dead letters, and compares them with the first n entities of the
