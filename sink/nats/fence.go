@@ -74,6 +74,9 @@ type fence struct {
 	// in front of checkpoint if that was stored without. The entities behind it are the beginning
 	// of a batch that was not stored to its end. The cursor may be in front of them.
 	committed uint64
+	// named is the ID of the newest commit with entities if that was a fast batch and had more than dead
+	// letters. Its last entity has it, too.
+	named string
 	// stream is the last sequence of the stream, for [chainedIngest].
 	stream uint64
 	// proved holds the time when the read that returned the checkpoint began, or when the
@@ -202,7 +205,7 @@ func (r *checkpointReader) readFence(ctx context.Context, info *streamInfo, seen
 		if f.checkpoint, err = r.readLast(ctx); err != nil {
 			return f, err
 		}
-		f.committed = f.checkpoint.lastCommitted()
+		f.committed, f.named = f.checkpoint.lastCommitted(), f.checkpoint.header().Get(commitID)
 		if f.checkpoint != nil && f.sequence() == info.State.LastSeq && r.topic.ownsAll(info.Config.Subjects) && seen.complete && f.checkpoint.equals(seen.checkpoint) {
 			f.end = seen.end // nothing is behind the checkpoint, and nothing in front of it is new
 			return f, nil

@@ -151,13 +151,25 @@ func request(ctx context.Context, nc *nats.Conn, m *nats.Msg) ([]byte, error) {
 type fencedBatch struct {
 	*fastBatch
 	n          int
+	named      int // the entity that has the ID of the commit
 	fence      fence
 	ingest     ingest
 	checkpoint string // its subject
 }
 
+func newFencedBatch(fast *fastBatch, entities []feed.Entity, f fence, in ingest, checkpoint string) fencedBatch {
+	named := len(entities) - 1
+	if in == fencedIngest {
+		// That is compared on the topic's subject; see [checkpointReader.checkCommit].
+		for named >= 0 && entities[named].Dead != nil {
+			named--
+		}
+	}
+	return fencedBatch{fast, len(entities), named, f, in, checkpoint}
+}
+
 func (b fencedBatch) addFields(to feed.Header, i int) feed.Header {
-	if i == b.n-1 {
+	if i == b.named || i == b.n && b.named >= 0 {
 		to = append(to, feed.Field{Name: commitID, Value: b.id})
 	}
 	if b.ingest == chainedIngest {

@@ -76,6 +76,9 @@ func (m *storedMessage) lastCommitted() uint64 {
 func (m *storedMessage) isOurs() bool { return m.header().Get(codec.FeedName) != "" }
 
 func (m *storedMessage) header() nats.Header {
+	if m == nil {
+		return nil
+	}
 	h, err := nats.DecodeHeadersMsg(m.Header)
 	if err != nil {
 		return nil

@@ -81,6 +81,9 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch) (committed, e
 		// than a batch.
 		to = plainMessage{p.client.nc, f, b.ingest}
 		fields = append(fields, feed.Field{Name: lastCommitted, Value: strconv.FormatUint(f.committed, 10)})
+		if f.named != "" {
+			fields = append(fields, feed.Field{Name: commitID, Value: f.named})
+		}
 	case b.ingest == atomicIngest:
 		id = nuid.Next()
 		to = newAtomicBatch(p.client.nc, id, b.entities, f, p.topic)
@@ -91,7 +94,7 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch) (committed, e
 		}
 		defer p.fast.end(fast)
 		id = fast.id
-		to = fencedBatch{fast, n, f, b.ingest, last.Subject}
+		to = newFencedBatch(fast, b.entities, f, b.ingest, last.Subject)
 	}
 	var header headerMap
 	last.Header = header.convert(to.addFields(fields, n))
@@ -125,7 +128,7 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch) (committed, e
 	if err != nil {
 		return committed{}, p.explainDead(err, feed.CountDead(b.entities))
 	}
-	next := fence{checkpoint: &storedMessage{Subject: last.Subject, Sequence: sequence, Data: last.Data}, end: f.end, committed: f.committed, stream: sequence, proved: now}
+	next := fence{checkpoint: &storedMessage{Subject: last.Subject, Sequence: sequence, Data: last.Data}, end: f.end, committed: f.committed, named: last.Header.Get(commitID), stream: sequence, proved: now}
 	if err := p.checkpoints.confirmStored(ctx, next.checkpoint); err != nil {
 		return committed{}, err
 	}

@@ -212,14 +212,8 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	}
 	// The batch is stored. If the process dies here, Resume finds it.
 	s.dedupe.recordCommit(entities, cp, done)
-	if len(entities) > 0 && s.unmapped != ses {
-		if err := s.checkpoints.checkSubjects(ctx, len(entities), done.fence.sequence()); err != nil {
-			if errors.Is(err, feed.ErrPermanent) {
-				s.misplaced, s.misplacedAt = err, done.fence.checkpoint
-			}
-			return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, explainer.explainError(ctx, err))
-		}
-		s.unmapped = ses
+	if err := s.proveSubjects(ctx, ses, len(entities), done); err != nil {
+		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, explainer.explainError(ctx, err))
 	}
 	// From now on no other copy stores anything behind this one's checkpoint. Of the two subjects of a
 	// topic with dead letters, a batch of one entity has compared only one.
@@ -229,6 +223,26 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	s.session, s.fence = ses, done.fence
 	s.recordWatched(*s.watched.Load(), done.fence.checkpoint.Sequence)
 	return nil
+}
+
+// proveSubjects returns an error if entities of a commit of n are not on the topic's subjects, unless that
+// was proved in this session and the fence of the next commit shows it.
+func (s *Sink) proveSubjects(ctx context.Context, ses *session, n int, done committed) (err error) {
+	switch sequence := done.fence.sequence(); {
+	case n > 0 && s.unmapped != ses:
+		err = s.checkpoints.checkSubjects(ctx, n, sequence)
+	case n > 0 && s.ingest == fencedIngest && done.fence.named != "":
+		err = s.checkpoints.checkCommit(ctx, done.fence.named, sequence)
+	default:
+		return nil
+	}
+	if errors.Is(err, feed.ErrPermanent) {
+		s.misplaced, s.misplacedAt = err, done.fence.checkpoint
+	}
+	if err == nil {
+		s.unmapped = ses
+	}
+	return err
 }
 
 // commitContext returns the context of a commit. One with a batch first waits for a slot of the

@@ -1,10 +1,12 @@
 package nats_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -71,5 +73,43 @@ func TestSubjectMappingMovesEntities(t *testing.T) {
 			resume(t, s)
 			commit(t, s, 0, n)
 		})
+	}
+}
+
+// In a stream of several topics a fast batch has no fence on the topic's subject.
+func TestSubjectMappingMovesEntitiesOfFastBatches(t *testing.T) {
+	t.Parallel()
+	topic := orders().Subject
+	for _, weight := range []uint8{100, 40} {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d%% of them, and the process starts again: %v", weight, again), func(t *testing.T) {
+				t.Parallel()
+				running := runServer(t, &server.Options{JetStream: true})
+				fastStream(t, running.ClientURL(), []string{"elsewhere"})
+				s := connect(t, nats.Config{URL: running.ClientURL()}).Sink(orders())
+				resume(t, s)
+				commit(t, s, 0, 3)
+				commit(t, s, 3, 6)
+				account := running.GlobalAccount()
+				if err := account.AddWeightedMappings(topic, server.NewMapDest("elsewhere", weight), server.NewMapDest(topic, 100-weight)); err != nil {
+					t.Fatal(err)
+				}
+				var err error
+				for i := 6; i < 200 && err == nil; i++ { // a part may stay for some commits
+					err = s.Commit(t.Context(), sinktest.Entities(i, 1), sinktest.At(i+1))
+				}
+				if again {
+					overwrite := func(old checkpoint.Checkpoint) checkpoint.Checkpoint { return old }
+					if err := s.Log().Conn().Sink(orders()).Overwrite(t.Context(), overwrite); err != nil {
+						t.Fatal(err)
+					}
+					_, err = s.Log().Conn().Sink(orders()).Resume(t.Context())
+				}
+				wantError(t, err, true, nil, "for shop.orders was stored on the subject elsewhere", "remove the mapping", "'feedbridge checkpoint set orders'")
+				account.RemoveMapping(topic)
+				_, err = s.Resume(t.Context())
+				wantError(t, err, true, nil, "for shop.orders was stored on the subject elsewhere")
+			})
+		}
 	}
 }
