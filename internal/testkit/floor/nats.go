@@ -28,23 +28,21 @@ func copyToNATS(natsURL, feedURL, topic string) error {
 		return err
 	}
 	next := joinPages(readPages(feedURL, pagesAhead), natssink.MaxEntities, natssink.MaxBytes)
-	p := publisher{nc: nc, topic: topic, msg: nats.Msg{Subject: topic, Header: nats.Header{}}}
-	var sent int
-	var last uint64
-	staged, err := p.stage(next())
-	for err == nil && staged.n > 0 {
-		sent += staged.n
-		var waiting *answer
-		if waiting, err = p.commit(staged, sent, last); err != nil {
+	inbox := nc.NewInbox()
+	answers, err := nc.SubscribeSync(inbox + ".>")
+	if err != nil {
+		return err
+	}
+	p := publisher{nc: nc, topic: topic, msg: nats.Msg{Header: nats.Header{}}, inbox: inbox, answers: answers}
+	for {
+		c, err := next()
+		if err != nil || len(c.entities) == 0 {
 			return err
 		}
-		n := staged.n
-		// The server gets the next batch while it stores this one.
-		if staged, err = p.stage(next()); err == nil {
-			last, err = waiting.sequence(n + 1)
+		if err := p.publish(c); err != nil {
+			return err
 		}
 	}
-	return err
 }
 
 func createStream(js jetstream.JetStream, topic string) error {
@@ -52,26 +50,29 @@ func createStream(js jetstream.JetStream, topic string) error {
 	defer cancel()
 	_, err := js.CreateStream(ctx, jetstream.StreamConfig{
 		Name: topic, Subjects: []string{topic, "_feedbridge." + topic},
-		AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,
+		AllowBatchPublish: true, AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,
 	})
 	return err
 }
 
-// publisher publishes batches. It uses one message, with one map, for all entities.
+// publisher publishes commits as fast batches (ADR-50). It uses one message, with one map, for all
+// entities.
 type publisher struct {
-	nc    *nats.Conn
-	topic string
-	msg   nats.Msg
+	nc      *nats.Conn
+	topic   string
+	msg     nats.Msg
+	inbox   string
+	answers *nats.Subscription
+	sent    int    // entities
+	last    uint64 // sequence of the stream
 }
 
-type batch struct {
-	id string
-	n  int // number of entities
-}
+// flow is the number of messages after which the server acknowledges.
+const flow = 500
 
-// stage sends the entities of a commit.
-func (p *publisher) stage(c commit, err error) (batch, error) {
-	b := batch{nuid.Next(), len(c.entities)}
+// publish publishes the entities of a commit and its checkpoint, and waits until they are stored.
+func (p *publisher) publish(c commit) error {
+	reply := p.inbox + "." + nuid.Next() + "." + strconv.Itoa(flow) + ".fail."
 	set := func(name, value string) {
 		if slot := p.msg.Header[name]; slot != nil {
 			slot[0] = value
@@ -79,49 +80,60 @@ func (p *publisher) stage(c commit, err error) (batch, error) {
 		}
 		p.msg.Header[name] = []string{value}
 	}
-	for i := 0; err == nil && i < b.n; i++ {
+	stored, operation := uint64(0), ".0.$FI"
+	p.msg.Subject = p.topic
+	for i := range c.entities {
 		c.fields(i, set)
-		set("Nats-Batch-Id", b.id)
-		set("Nats-Batch-Sequence", strconv.Itoa(i+1))
-		p.msg.Data = c.entities[i].body
-		err = p.nc.PublishMsg(&p.msg)
+		set("Nats-Expected-Last-Sequence", strconv.FormatUint(p.last+uint64(i), 10))
+		p.msg.Data, p.msg.Reply = c.entities[i].body, reply+strconv.Itoa(i+1)+operation
+		if err := p.nc.PublishMsg(&p.msg); err != nil {
+			return err
+		}
+		for operation = ".1.$FI"; uint64(i) >= stored+2*flow; {
+			a, err := p.nextAnswer()
+			if err != nil {
+				return err
+			}
+			stored = a.Seq
+		}
 	}
-	return b, err
-}
-
-// answer is an answer that the server will send.
-type answer struct{ sub *nats.Subscription }
-
-// commit sends the last message of a batch.
-func (p *publisher) commit(b batch, sent int, last uint64) (*answer, error) {
-	inbox := nats.NewInbox()
-	sub, err := p.nc.SubscribeSync(inbox)
-	if err != nil {
-		return nil, err
-	}
-	err = p.nc.PublishMsg(&nats.Msg{
-		Subject: "_feedbridge." + p.topic, Reply: inbox, Data: encodeCheckpoint(sent),
+	n := len(c.entities)
+	p.sent += n
+	err := p.nc.PublishMsg(&nats.Msg{
+		Subject: "_feedbridge." + p.topic, Reply: reply + strconv.Itoa(n+1) + ".2.$FI", Data: encodeCheckpoint(p.sent),
 		Header: nats.Header{
-			"Nats-Batch-Id": {b.id}, "Nats-Batch-Sequence": {strconv.Itoa(b.n + 1)}, "Nats-Batch-Commit": {"1"},
-			"Nats-Rollup": {"sub"}, "Nats-TTL": {"never"}, "Nats-Expected-Last-Subject-Sequence": {strconv.FormatUint(last, 10)},
+			"Nats-Rollup": {"sub"}, "Nats-TTL": {"never"}, "Nats-Expected-Last-Sequence": {strconv.FormatUint(p.last+uint64(n), 10)},
 		},
 	})
-	return &answer{sub}, err
+	for err == nil {
+		var a answer
+		if a, err = p.nextAnswer(); err == nil && a.Type == "" {
+			p.last = a.Seq
+			if a.Count != n+1 {
+				return fmt.Errorf("%d of %d messages are stored", a.Count, n+1)
+			}
+			return nil
+		}
+	}
+	return err
 }
 
-// sequence waits for the answer and returns the sequence of the checkpoint.
-func (a *answer) sequence(count int) (uint64, error) {
-	defer func() { _ = a.sub.Unsubscribe() }()
-	reply, err := a.sub.NextMsg(timeout)
+// answer is what the server says of a batch: how far it is stored, or, without a type, its end.
+type answer struct {
+	Type  string
+	Seq   uint64
+	Count int
+	Error json.RawMessage
+}
+
+// nextAnswer waits for an answer that is no error.
+func (p *publisher) nextAnswer() (a answer, err error) {
+	m, err := p.answers.NextMsg(timeout)
 	if err != nil {
-		return 0, err
+		return a, err
 	}
-	var ack struct {
-		Seq   uint64
-		Count int
+	if err := json.Unmarshal(m.Data, &a); err != nil || a.Error != nil || a.Type == "gap" {
+		return a, fmt.Errorf("%s: %w", m.Data, err)
 	}
-	if err := json.Unmarshal(reply.Data, &ack); err != nil || ack.Count != count {
-		return 0, fmt.Errorf("%s: %w", reply.Data, err)
-	}
-	return ack.Seq, nil
+	return a, nil
 }
