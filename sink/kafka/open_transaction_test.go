@@ -2,6 +2,7 @@ package kafka_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -93,6 +94,29 @@ func TestTransactionOfAnotherProgramHoldsTheCheckpointsBack(t *testing.T) {
 		}
 		commit(t, idle, 4, 5)
 		wantFeed(t, idle, 5)
+	})
+}
+
+// Another copy commits while Resume reads the IDs. Resume returns the checkpoint that they belong to: with
+// the one before, the entities between would count as repeated by the feed.
+func TestCommitTakesPlaceWhileIDsAreRead(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		busy, c, more := open(t, orders())
+		commit(t, busy, 0, 2)
+		late := more()
+		held, release := hold(c, kmsg.ListOffsets, func(r kmsg.Request) bool {
+			return slices.ContainsFunc(r.(*kmsg.ListOffsetsRequest).Topics, func(t kmsg.ListOffsetsRequestTopic) bool { return t.Topic == "shop.orders" })
+		})
+		go func() {
+			defer release()
+			<-held
+			if err := busy.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)); err != nil {
+				t.Error(err)
+			}
+		}()
+		if cp, n := resume(t, late), late.IDs().Len(); cp.Count != 4 || n != 4 {
+			t.Errorf("the checkpoint counts %d entities, and %d IDs are known, want 4 of both", cp.Count, n)
+		}
 	})
 }
 
