@@ -31,7 +31,7 @@ import (
 //     refused or missing: without that a later message of a stale copy could meet the expected sequence
 //     again. In a stream of one topic the fence is the sequence of the message before it
 //     (Nats-Expected-Last-Sequence), so that nothing that this copy does not know is in front of any of
-//     its messages. In a stream of several topics it is that of the checkpoint. That does not show the
+//     its messages; the first one also has that of the newest entity. In a stream of several topics it is that of the checkpoint. That does not show the
 //     beginning of another batch, so the first commit of a session is atomic: it has a new checkpoint,
 //     which refuses all other copies from then on.
 //
@@ -74,8 +74,8 @@ type fence struct {
 	// in front of checkpoint if that was stored without. The entities behind it are the beginning
 	// of a batch that was not stored to its end. The cursor may be in front of them.
 	committed uint64
-	// named is the ID of the newest commit with entities if that was a fast batch and had more than dead
-	// letters. Its last entity has it, too.
+	// named is the ID of the newest commit with entities, empty if it had only dead letters, or a person has
+	// moved the checkpoint since. Its last entity has it, too.
 	named string
 	// stream is the last sequence of the stream, for [chainedIngest].
 	stream uint64
@@ -261,13 +261,15 @@ func (r *checkpointReader) explainRefusal(ctx context.Context, in ingest, f fenc
 		return f, err
 	}
 	switch {
-	case !last.equals(known.checkpoint), (f.end == known.end) == (in == atomicIngest):
+	case !last.equals(known.checkpoint), in == atomicIngest && f.end == known.end:
 		return f, refused
-	case in != atomicIngest:
+	case f.end == known.end:
 		return f, nil
 	case f.end.entity <= known.end.entity && f.end.dead <= known.end.dead && known.last() == known.sequence():
 		// What is in front of a checkpoint that is still there was not lost.
 		return f, cmp.Or(r.checkSubjectAt(ctx, known.end.entity), r.checkSubjectAt(ctx, known.end.dead))
+	case in != atomicIngest:
+		return f, refused
 	}
 	return f, errors.New("the stream has the beginning of a batch that was not stored to its end, or has lost it; loading its IDs before the next commit")
 }

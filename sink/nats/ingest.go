@@ -101,11 +101,12 @@ func (p plainMessage) commit(ctx context.Context, last *nats.Msg) ([]byte, error
 // An atomicBatch carries a commit as an atomic batch. The server stores nothing before it has received
 // the last message, and drops a batch that remains incomplete.
 type atomicBatch struct {
-	nc    *nats.Conn
-	id    string
-	n     int // entities
-	fence fence
-	topic *Topic
+	nc       *nats.Conn
+	id       string
+	n        int
+	entities []feed.Entity
+	fence    fence
+	topic    *Topic
 	// conditions are the subjects whose newest message each of the first messages has as its fence.
 	conditions []string
 }
@@ -117,13 +118,16 @@ func newAtomicBatch(nc *nats.Conn, id string, entities []feed.Entity, f fence, t
 	if entities[0].Dead != nil {
 		slices.Reverse(conditions)
 	}
-	return atomicBatch{nc, id, len(entities), f, topic, conditions}
+	return atomicBatch{nc, id, len(entities), entities, f, topic, conditions}
 }
 
 func (a atomicBatch) addFields(to feed.Header, i int) feed.Header {
 	to = append(to, feed.Field{Name: batchID, Value: a.id}, feed.Field{Name: batchSequence, Value: strconv.Itoa(i + 1)})
 	switch {
 	case i == a.n:
+		if a.n > feed.CountDead(a.entities) {
+			to = append(to, feed.Field{Name: commitID, Value: a.id})
+		}
 		return append(to, feed.Field{Name: batchCommit, Value: "1"}, feed.Field{Name: expectedLast, Value: strconv.FormatUint(a.fence.sequence(), 10)})
 	case i < len(a.conditions):
 		return append(to, feed.Field{Name: expectedLast, Value: strconv.FormatUint(*a.fence.end.of(a.conditions[i], a.topic), 10)},
@@ -160,7 +164,7 @@ type fencedBatch struct {
 func newFencedBatch(fast *fastBatch, entities []feed.Entity, f fence, in ingest, checkpoint string) fencedBatch {
 	named := len(entities) - 1
 	if in == fencedIngest {
-		// That is compared on the topic's subject; see [checkpointReader.checkCommit].
+		// That is compared on the topic's subject; see [checkpointReader.checkNewestSubject].
 		for named >= 0 && entities[named].Dead != nil {
 			named--
 		}
@@ -172,8 +176,14 @@ func (b fencedBatch) addFields(to feed.Header, i int) feed.Header {
 	if i == b.named || i == b.n && b.named >= 0 {
 		to = append(to, feed.Field{Name: commitID, Value: b.id})
 	}
+	sequence, subject := b.fence.sequence(), b.checkpoint
 	if b.ingest == chainedIngest {
-		return append(to, feed.Field{Name: expectedStream, Value: strconv.FormatUint(b.fence.stream+uint64(i), 10)})
+		to = append(to, feed.Field{Name: expectedStream, Value: strconv.FormatUint(b.fence.stream+uint64(i), 10)})
+		if i > 0 {
+			return to
+		}
+		// The chain does not show that a subject mapping has moved the newest entity.
+		sequence, subject = b.fence.end.entity, b.subject
 	}
-	return append(to, feed.Field{Name: expectedLast, Value: strconv.FormatUint(b.fence.sequence(), 10)}, feed.Field{Name: expectedOf, Value: b.checkpoint})
+	return append(to, feed.Field{Name: expectedLast, Value: strconv.FormatUint(sequence, 10)}, feed.Field{Name: expectedOf, Value: subject})
 }

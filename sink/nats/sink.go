@@ -132,7 +132,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		if s.commits.Swap(s.fast.String()) != s.fast.String() {
 			s.fast.report(s.client, s.sinks, info.Config)
 		}
-		if s.topic.ownsAll(info.Config.Subjects) {
+		if watched.own {
 			s.unmapped = ses
 		}
 		last := f.checkpoint
@@ -145,8 +145,10 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		if s.misplaced != nil && last.equals(s.misplacedAt) {
 			return s.misplaced
 		}
-		if err := s.checkpoints.checkNewestSubject(ctx, f); err != nil {
-			return err
+		if !watched.own {
+			if err := s.checkpoints.checkNewestSubject(ctx, f); err != nil {
+				return err
+			}
 		}
 		if s.fast == chainedIngest {
 			s.ingest = s.fast
@@ -231,10 +233,10 @@ func (s *Sink) proveSubjects(ctx context.Context, ses *session, n int, done comm
 	switch sequence := done.fence.sequence(); {
 	case n > 0 && s.unmapped != ses:
 		err = s.checkpoints.checkSubjects(ctx, n, sequence)
-	case n > 0 && s.ingest == fencedIngest && done.fence.named != "":
-		err = s.checkpoints.checkCommit(ctx, done.fence.named, sequence)
-	default:
+	case n == 0 || s.fast != fencedIngest:
 		return nil
+	default:
+		err = s.checkpoints.checkNewestSubject(ctx, done.fence)
 	}
 	if errors.Is(err, feed.ErrPermanent) {
 		s.misplaced, s.misplacedAt = err, done.fence.checkpoint
@@ -294,7 +296,11 @@ func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 		}
 		ctx, cancel := s.client.withTimeout(ctx)
 		defer cancel()
-		_, err = s.publisher.publish(ctx, f, batch{first: s.checkpoints.isUnwritten(info, f), checkpoint: next(old)})
+		cp := next(old)
+		if !cp.Moved.Equal(old.Moved) {
+			f.named = "" // entities that are missing are published again, or not wanted
+		}
+		_, err = s.publisher.publish(ctx, f, batch{first: s.checkpoints.isUnwritten(info, f), checkpoint: cp})
 		return err
 	})
 	if err != nil {

@@ -27,7 +27,7 @@ const leastMessage = 1024
 // the topic's first message and of the fence, but without their subjects.
 const overhead = len("NATS/1.0\r\n\r\n") +
 	len(batchID+": 0123456789012345678901\r\n") + len(batchSequence+": 999\r\n") + len(firstOf+": \r\n") +
-	len(expectedLast+": 18446744073709551615\r\n") + len(expectedOf+": \r\n")
+	len(expectedLast+": 18446744073709551615\r\n") + len(expectedOf+": \r\n") + len(expectedStream+": 18446744073709551615\r\n")
 
 // sizeLimit is the largest message that the server and the stream of a topic take. It is
 // safe for concurrent use.

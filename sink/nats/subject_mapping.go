@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,10 +15,10 @@ import (
 // An account may map a subject to others, also a part of its messages. The server stores a batch with
 // them, and acknowledges it, if the stream has the other subjects, too. Then the topic lacks entities.
 //
-// So the first batch of a session is read back, and when a sink resumes, the newest entity must be on
-// a subject of the topic. In between the fence of each atomic batch names the subject and the sequence of the
-// newest entity, and after a fast batch the newest entity is read. A stream that has only the topic's subjects
-// is not read: the server refuses a batch of which messages go elsewhere.
+// So in a stream of several topics the first batch of a session is read back. After that the fence of each
+// atomic batch, and of each fast batch in a stream of one topic, names the sequence of the newest entity on its
+// subject; after other fast batches, and when a sink resumes, the newest entity is read. A stream that has only
+// the topic's subjects is not read: the server refuses a batch of which messages go elsewhere.
 
 // checkSubject returns an error if a message of this feed was stored on a subject that is none of the
 // topic.
@@ -41,28 +42,18 @@ func (r *checkpointReader) checkSubjectAt(ctx context.Context, sequence uint64) 
 	return r.checkSubject(m.Subject, m.header())
 }
 
-// checkNewestSubject is checkSubject for the newest entity of f, if its checkpoint was stored with
-// entities.
+// checkNewestSubject is checkSubject for the newest commit of f that had entities, unless a person has moved
+// the checkpoint since. Its last entity has its ID. It is the newest message on the topic's subject in front of
+// the checkpoint, unless someone has deleted it.
 func (r *checkpointReader) checkNewestSubject(ctx context.Context, f fence) error {
-	if f.named != "" {
-		return r.checkCommit(ctx, f.named, f.sequence())
-	}
-	newest := f.sequence() - 1
-	if f.committed != f.sequence() || f.end.entity == newest || f.end.dead == newest {
+	if f.named == "" {
 		return nil
 	}
-	return r.checkSubjectAt(ctx, newest)
-}
-
-// checkCommit is checkSubject for the entities of a fast batch, whose checkpoint is at a sequence. The last of
-// them has the ID of the commit. It is the newest message on the topic's subject in front of the checkpoint,
-// unless someone has deleted it.
-func (r *checkpointReader) checkCommit(ctx context.Context, id string, sequence uint64) error {
 	newest, err := r.client.lastMessage(ctx, r.topic.Stream.Name, r.topic.Subject)
-	if newest == nil || err != nil || newest.Sequence > sequence || newest.header().Get(commitID) == id {
+	if newest == nil || err != nil || newest.Sequence > f.committed || f.named == cmp.Or(newest.header().Get(commitID), newest.header().Get(batchID)) {
 		return err
 	}
-	return r.checkSubjects(ctx, int(sequence-newest.Sequence)-1, sequence) //nolint:gosec // a stream has fewer messages
+	return r.checkSubjects(ctx, int(f.committed-newest.Sequence)-1, f.committed) //nolint:gosec // a stream has fewer messages
 }
 
 // checkSubjects is checkSubject for the n messages in front of the checkpoint at a sequence.

@@ -39,6 +39,12 @@ func TestSubjectMappingMovesEntities(t *testing.T) {
 			commit(t, s, n, n)
 			return s.Commit(t.Context(), sinktest.Entities(n, 1), sinktest.At(n+1))
 		}, false},
+		"all, and a checkpoint without entities follows, and the process starts again": {100, 3, func(t *testing.T, s *nats.Sink) error {
+			commit(t, s, 3, n)
+			commit(t, s, n, n)
+			_, err := s.Log().Conn().Sink(orders()).Resume(t.Context())
+			return err
+		}, false},
 		"all, and the process starts again": {100, 3, func(t *testing.T, s *nats.Sink) error {
 			commit(t, s, 3, n)
 			_, err := s.Log().Conn().Sink(orders()).Resume(t.Context())
@@ -81,8 +87,9 @@ func TestSubjectMappingMovesEntitiesOfFastBatches(t *testing.T) {
 	t.Parallel()
 	topic := orders().Subject
 	for _, weight := range []uint8{100, 40} {
-		for _, again := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%d%% of them, and the process starts again: %v", weight, again), func(t *testing.T) {
+		for _, test := range []struct{ again, first bool }{{}, {again: true}, {first: true}, {true, true}} {
+			again, first := test.again, test.first
+			t.Run(fmt.Sprintf("%d%% of them, the process starts again: %v, it begins after a resume: %v", weight, again, first), func(t *testing.T) {
 				t.Parallel()
 				running := runServer(t, &server.Options{JetStream: true})
 				fastStream(t, running.ClientURL(), []string{"elsewhere"})
@@ -90,6 +97,9 @@ func TestSubjectMappingMovesEntitiesOfFastBatches(t *testing.T) {
 				resume(t, s)
 				commit(t, s, 0, 3)
 				commit(t, s, 3, 6)
+				if first {
+					resume(t, s) // so that the next commit is an atomic batch, and not the first one of the connection
+				}
 				account := running.GlobalAccount()
 				if err := account.AddWeightedMappings(topic, server.NewMapDest("elsewhere", weight), server.NewMapDest(topic, 100-weight)); err != nil {
 					t.Fatal(err)
@@ -112,4 +122,34 @@ func TestSubjectMappingMovesEntitiesOfFastBatches(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A stream of one topic gets another subject, to which the account maps the topic's, while a copy runs.
+func TestSubjectMappingToASubjectThatTheStreamGets(t *testing.T) {
+	t.Parallel()
+	running := runServer(t, &server.Options{JetStream: true})
+	js := fastStream(t, running.ClientURL(), nil)
+	s := connect(t, nats.Config{URL: running.ClientURL()}).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 3)
+	commit(t, s, 3, 6)
+	stream, err := js.Stream(t.Context(), "shop_orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := stream.CachedInfo().Config
+	config.Subjects = append(config.Subjects, "elsewhere")
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	account := running.GlobalAccount()
+	if err := account.AddMapping(orders().Subject, "elsewhere"); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, s, 6, 9)
+	account.RemoveMapping(orders().Subject)
+	err = s.Commit(t.Context(), sinktest.Entities(9, 1), sinktest.At(10))
+	wantError(t, err, true, nil, "for shop.orders was stored on the subject elsewhere", "'feedbridge checkpoint set orders'")
+	_, err = s.Resume(t.Context())
+	wantError(t, err, true, nil, "for shop.orders was stored on the subject elsewhere")
 }
