@@ -188,6 +188,7 @@ func (b *fastBatch) receive(m *nats.Msg) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
+	case b.ack != nil: // the answer to a ping that met the end on its way
 	case m.Header.Get("Status") == strconv.Itoa(http.StatusServiceUnavailable):
 		b.refused, b.ack = fmt.Errorf("stream %s does not answer: it is gone, or has no leader", b.stream), m.Data
 	case err != nil:
