@@ -28,16 +28,6 @@ const (
 	smallWindow, lastRepeat = 10, 9
 )
 
-// window returns the dedupe window of a feed that repeats IDs. When a feed begins on Kafka, the dead
-// letters of a commit are taken for newer than its other entities, and each takes the place of one: a
-// commit of 5,000 entities has 160.
-func (f *feed) window(b bus) int {
-	if _, isKafka := b.(*kafkaBus); isKafka && f.deadLetters {
-		return 160 + smallWindow
-	}
-	return smallWindow
-}
-
 // feed is a feed that the test serves. It knows what its topic has to hold.
 type feed struct {
 	name string // and the topic's

@@ -59,7 +59,7 @@ func (p *program) configure(b bus, feeds []*feed) error {
 		}
 		fmt.Fprintf(&text, "  %s:\n    url: %s\n    every: 200ms\n    oversize: %s\n    limits: {rate: 1000}\n    to: {%s}\n", f.name, f.url, oversize, to)
 		if f.repeats {
-			fmt.Fprintf(&text, "    dedupe_window: %d\n", f.window(b))
+			fmt.Fprintf(&text, "    dedupe_window: %d\n", smallWindow)
 		}
 		if f.startNow {
 			text.WriteString("    start: now\n")

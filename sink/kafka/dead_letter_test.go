@@ -456,3 +456,31 @@ func TestMarksBehindARecordOfAnotherFeed(t *testing.T) {
 		wantMarks(t, connect(t, configFor(c)).Sink(topic), entities)
 	})
 }
+
+// The window has the newest IDs in the order of the feed: dead letters that are in front of other
+// entities of their commit do not evict these.
+func TestWindowHasTheNewestEntitiesBesideDeadLetters(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		topic := ordersWithDead()
+		topic.Window = 10
+		c := startCluster(t)
+		s := connect(t, configFor(c)).Sink(topic)
+		resume(t, s)
+		const n = 30
+		entities, cp := sinktest.Entities(0, n), sinktest.At(n)
+		for i := range 8 {
+			entities[i].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+			cp.Count--
+		}
+		if err := s.Commit(t.Context(), entities, cp); err != nil {
+			t.Fatal(err)
+		}
+		fresh := connect(t, configFor(c)).Sink(topic)
+		resume(t, fresh)
+		for _, e := range entities[n-topic.Window:] {
+			if fresh.IDs().Add(e.ID) {
+				t.Errorf("%s, of the newest %d, is not known", e.ID, topic.Window)
+			}
+		}
+	})
+}

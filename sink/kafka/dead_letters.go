@@ -146,7 +146,7 @@ func (d *deadLetters) makeRecord(e feed.Entity, topicLimit int64, c *commitRecor
 	if body == nil {
 		body = []byte{}
 	}
-	fields = c.appendSequence(fields, e.Mark)
+	fields = c.appendSequence(fields)
 	return kgo.Record{Topic: d.name, Value: body, Headers: c.headers.convert(fields)}, nil
 }
 

@@ -258,9 +258,9 @@ type partitionReader struct {
 	sequence int64 // of the next record; see sequenceHeader
 }
 
-// precedes reports whether the next record of t is to be loaded before that of other. Records
-// without marks have no sequence, nor have those of versions that did not write it. Among these the
-// timestamps decide, which are right for IDs: these are in no need of an exact order.
+// precedes reports whether the next record of t is to be loaded before that of other. Records without
+// marks have no sequence if there are no dead letters. Among these the timestamps decide: the window of a
+// topic of several partitions needs no exact order.
 func (t *partitionReader) precedes(other *partitionReader) bool {
 	return cmp.Or(cmp.Compare(t.sequence, other.sequence), t.records[0].Timestamp.Compare(other.records[0].Timestamp)) < 0
 }

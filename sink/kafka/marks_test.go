@@ -265,8 +265,12 @@ func TestMarksWithoutNumbers(t *testing.T) {
 	for name, dead := range map[string]bool{"the newer is a dead letter": true, "the newer is in the topic": false} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				s, c, more := open(t, ordersWithDead())
-				commit(t, s, 10, 11)
+				withoutDead := ordersWithDead()
+				withoutDead.DeadLetters = false
+				s, c, _ := open(t, withoutDead)
+				commit(t, s, 10, 11) // without a number
+				more := func() *kafka.Sink { return connect(t, configFor(c)).Sink(ordersWithDead()) }
+				resume(t, more()) // which creates the topic for dead letters
 				entities := marked(0, 1)
 				id := entities[0].ID
 				old := func(topic, mark string, at time.Time) *kgo.Record {

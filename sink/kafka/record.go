@@ -73,11 +73,11 @@ func (m *recordMaker) checkEntity(e feed.Entity) error {
 	return m.checkSize(message.AppendHeader(buf[:0], m.topic.Feed, e), len(key), &e)
 }
 
-// checkSize returns an error if the message of e with these headers, and a number if it has a mark, is
-// too large for the topic.
+// checkSize returns an error if the message of e with these headers, and a number if it has one, is too
+// large for the topic.
 func (m *recordMaker) checkSize(h feed.Header, key int, e *feed.Entity) error {
 	size := batchOverhead + recordOverhead + key + len(e.Body)
-	if e.Mark != "" {
+	if m.isNumbered(e) {
 		size += sequenceSize
 	}
 	for i := range h {
@@ -113,7 +113,7 @@ type commitRecords struct {
 	entities []kgo.Record
 	dead     []kgo.Record // of the dead letters
 	headers  headerMemory // of all of them
-	sequence int64        // of the last message with a mark, or of the commits before
+	sequence int64        // of the last message with a number, or of the commits before
 }
 
 // spareRecords has the memory of commits that have ended, for the next commits of any feed. Until
@@ -162,28 +162,31 @@ func (m *recordMaker) makeRecords(entities []feed.Entity, sequence int64) (*comm
 			// The gate has called checkEntity, but the topic's limit may be lower since.
 			return nil, feed.Permanent(fmt.Errorf("entity %q: %w", e.ID, err))
 		}
-		fields = c.appendSequence(fields, e.Mark)
+		if m.isNumbered(e) {
+			fields = c.appendSequence(fields)
+		}
 		r := kgo.Record{Topic: m.topic.Name, Partition: int32(m.topic.Partition), Key: key, Value: m.messageValue(e), Headers: c.headers.convert(fields)}
 		c.entities = append(c.entities, r)
 	}
 	return c, nil
 }
 
-// sequenceHeader is the header with the number of a message with a mark, and of a checkpoint the header
-// with the highest number so far. Each such message of the feed has a higher number than all
-// before it, those among the dead letters included. The marks of an ID may be in several partitions:
-// in one of the topic and in that of the dead letters, or in two of a topic with keys. Resume loads
-// them in the order of their numbers. The timestamps of records come from several clocks.
+// sequenceHeader is the header with the number of a message that has a mark, or whose topic has dead
+// letters, and of a checkpoint the header with the highest number so far. Each such message of the feed has
+// a higher number than all before it, those among the dead letters included. The marks of an ID, and the
+// newest messages of a commit, may be in several partitions: in one of the topic and in that of the dead
+// letters, or in two of a topic with keys. Resume loads them in the order of their numbers. The timestamps of
+// records come from several clocks, and those of a commit may be equal.
 const sequenceHeader = "Feedbridge-Sequence"
 
 // sequenceSize is an upper bound of the size of that header, in bytes.
 const sequenceSize = headerOverhead + len(sequenceHeader) + 19
 
-// appendSequence appends the next number to the headers of a message, if the message has a mark.
-func (c *commitRecords) appendSequence(fields feed.Header, mark string) feed.Header {
-	if mark == "" {
-		return fields
-	}
+// isNumbered reports whether the message of an entity has a number.
+func (m *recordMaker) isNumbered(e *feed.Entity) bool { return e.Mark != "" || m.topic.DeadLetters }
+
+// appendSequence appends the next number to the headers of a message.
+func (c *commitRecords) appendSequence(fields feed.Header) feed.Header {
 	c.sequence++
 	return append(fields, feed.Field{Name: sequenceHeader, Value: strconv.FormatInt(c.sequence, 10)})
 }
