@@ -48,10 +48,15 @@ func (p *program) configure(b bus, feeds []*feed) error {
 	if p.fleet {
 		text.WriteString("fleet: {name: chaos}\n")
 	}
-	fmt.Fprintf(&text, "log: {format: text}\nadmin: {listen: %q, socket: %q}\nbuses:\n  main:\n    %s\nfeeds:\n", p.address, p.socket, busConfig)
+	fmt.Fprintf(&text, "log: {format: text}\nadmin: {listen: %q, socket: %q}\nbuses:\n  main:\n    %s\n", p.address, p.socket, busConfig)
+	none := true // it may lack all of them
 	for _, f := range feeds {
 		if p.lacks[f] {
 			continue
+		}
+		if none {
+			text.WriteString("feeds:\n")
+			none = false
 		}
 		oversize, to := "stop", topicConfig
 		if f.deadLetters {
