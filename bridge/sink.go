@@ -20,7 +20,9 @@ type Sink interface {
 	// Commit appends entities in order and stores cp behind them, and returns when the bus has
 	// made them durable. cp is never stored without them. A beginning of them may be stored
 	// without cp after an error, or if the process dies: then it is known after Resume, as IDs and
-	// in the checkpoint's count, and refuses the Commit of a Sink that has not resumed since. It fails with [checkpoint.ErrConflict] if another
+	// in the checkpoint's count, and refuses the Commit of a Sink that has not resumed since.
+	//
+	// It fails with [checkpoint.ErrConflict] if another
 	// Sink has committed since the last Resume or Commit of this one. After any error it
 	// is unknown whether the commit took place, or still will, and the caller must call
 	// Resume before it commits again. Once the next Commit has succeeded, an earlier one

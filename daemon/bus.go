@@ -216,7 +216,7 @@ func (s *busSink) Unchanged() time.Time {
 	return time.Time{}
 }
 
-// CommitsBy is that of [topicSink]. It is empty before the sink is open.
+// CommitsBy returns how the open sink stores commits, "" before it is open.
 func (s *busSink) CommitsBy() string {
 	if opened := s.opened.Load(); opened != nil {
 		return (*opened).CommitsBy()

@@ -31,9 +31,9 @@ import (
 //     refused or missing: without that a later message of a stale copy could meet the expected sequence
 //     again. In a stream of one topic the fence is the sequence of the message before it
 //     (Nats-Expected-Last-Sequence), so that nothing that this copy does not know is in front of any of
-//     its messages; the first one also has that of the newest entity. In a stream of several topics it is that of the checkpoint. That does not show the
-//     beginning of another batch, so the first commit of a session is atomic: it has a new checkpoint,
-//     which refuses all other copies from then on.
+//     its messages; the first one also has that of the newest entity. In a stream of several topics it
+//     is that of the checkpoint. That does not show the beginning of another batch, so the first commit
+//     after Resume is atomic: it has a new checkpoint, which refuses all other copies from then on.
 //
 //     A checkpoint without entities is a message of its own and compares only the checkpoint. It
 //     may follow such a beginning without knowing it. So it names the newest checkpoint that was
@@ -199,7 +199,7 @@ func (r *checkpointReader) endsBy(ctx context.Context, end topicEnd) bool {
 // [checkpoint.ErrMissing] if the topic has no checkpoint, and has had some message. seen is the
 // state in which this process saw the topic last.
 func (r *checkpointReader) readFence(ctx context.Context, info *streamInfo, seen topicState) (f fence, err error) {
-	f.stream = info.State.LastSeq // read before all else: what is stored since is refused
+	f.stream = info.State.LastSeq // of the first request, so that the fence covers all that was stored since
 	for range 2 {                 // another copy may make the first commit between the requests
 		f.proved = time.Now()
 		if f.checkpoint, err = r.readLast(ctx); err != nil {

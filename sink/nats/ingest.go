@@ -11,7 +11,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// ingest is the way in which the server stores the entities of a commit.
+// ingest is how the server stores the entities of a commit.
 type ingest int
 
 const (
@@ -20,9 +20,9 @@ const (
 	// chainedIngest stores each message as it comes, if the stream's last sequence is that of the
 	// message before it. The stream has only this topic.
 	chainedIngest
-	// fencedIngest stores each message as it comes, if the newest checkpoint is still that which the
-	// commit follows. The stream has other topics, and one replica: with more the server compares
-	// only the first such message of those on the way.
+	// fencedIngest stores each message as it comes, if no checkpoint was stored since the copy read or
+	// stored its last one. The stream has other topics, and one replica: a replicated stream refuses a
+	// fence by subject while another message with that fence is in flight.
 	fencedIngest
 )
 
@@ -37,7 +37,7 @@ func (in ingest) String() string {
 // fastMinor is the first minor version of 2.x that has fast ingest.
 const fastMinor = 14
 
-// report logs, once for each stream, what is to be done for fast ingest.
+// report logs, once for each stream, the command that allows fast ingest.
 func (in ingest) report(c *client, counts *sinkCounts, config jetstream.StreamConfig) {
 	c.log.Debug("the way of the commits is chosen", "stream", config.Name, "commits", in)
 	if in != atomicIngest || config.AllowBatchPublish || c.cfg.APIPrefix != "" || !c.hasMinor(fastMinor) || !counts.isFirstReport(config.Name) {
@@ -47,8 +47,8 @@ func (in ingest) report(c *client, counts *sinkCounts, config jetstream.StreamCo
 		"stream", config.Name, "cure", "run 'nats stream edit "+config.Name+" --allow-fast'")
 }
 
-// fastIngest returns the way of fast ingest for the topic in its stream, or atomicIngest if there is
-// none. Behind an api_prefix the answers come through an import, which may pass only one of them.
+// fastIngest returns chainedIngest or fencedIngest, or atomicIngest if the stream does not allow either.
+// Behind an api_prefix the answers come through an import, which may pass only one of them.
 func (t *Topic) fastIngest(c jetstream.StreamConfig, cfg *Config) ingest {
 	switch {
 	case !c.AllowBatchPublish || cfg.APIPrefix != "":
@@ -103,7 +103,6 @@ func (p plainMessage) commit(ctx context.Context, last *nats.Msg) ([]byte, error
 type atomicBatch struct {
 	nc       *nats.Conn
 	id       string
-	n        int
 	entities []feed.Entity
 	fence    fence
 	topic    *Topic
@@ -118,14 +117,14 @@ func newAtomicBatch(nc *nats.Conn, id string, entities []feed.Entity, f fence, t
 	if entities[0].Dead != nil {
 		slices.Reverse(conditions)
 	}
-	return atomicBatch{nc, id, len(entities), entities, f, topic, conditions}
+	return atomicBatch{nc, id, entities, f, topic, conditions}
 }
 
 func (a atomicBatch) addFields(to feed.Header, i int) feed.Header {
 	to = append(to, feed.Field{Name: batchID, Value: a.id}, feed.Field{Name: batchSequence, Value: strconv.Itoa(i + 1)})
 	switch {
-	case i == a.n:
-		if a.n > feed.CountDead(a.entities) {
+	case i == len(a.entities):
+		if i > feed.CountDead(a.entities) {
 			to = append(to, feed.Field{Name: commitID, Value: a.id})
 		}
 		return append(to, feed.Field{Name: batchCommit, Value: "1"}, feed.Field{Name: expectedLast, Value: strconv.FormatUint(a.fence.sequence(), 10)})

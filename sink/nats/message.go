@@ -25,7 +25,8 @@ const (
 	ttl            = "Nats-TTL"
 )
 
-// commitID is a header of the last entity of a commit by fast ingest. Its value is unique.
+// commitID is a header of the checkpoint of a commit, and of its last entity if it is a fast batch. In an
+// atomic batch the entities have the same value as batchID. It is unique.
 const commitID = "Feedbridge-Commit"
 
 // firstOf is a header whose value is a topic. The topic has never had a message before the
