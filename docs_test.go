@@ -25,6 +25,7 @@ const (
 	datareplicationPage  = "docs/datareplication.md"
 	syndicationKindsPage = "docs/atom-and-rss-violations.md"
 	guarantees           = "docs/guarantees.md"
+	guaranteeTests       = "docs/guarantee-tests.md"
 )
 
 // pages returns the text of README.md and of every page in docs/, by path.
@@ -168,8 +169,23 @@ func TestNamedTestsExist(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(read(t, guarantees), "`Test") {
-		t.Errorf("%s names no test", guarantees)
+}
+
+// Each guarantee has a row of tests, with the same number and promise.
+func TestGuaranteesHaveTests(t *testing.T) {
+	rows := func(page string) (promises []string) {
+		for _, cells := range regexp.MustCompile(`(?m)^(\| \d+ \| .* \|) (.*) \|$`).FindAllStringSubmatch(read(t, page), -1) {
+			if page == guaranteeTests && !regexp.MustCompile("`(Test|Fuzz)").MatchString(cells[2]) {
+				t.Errorf("%s names no test: %s", page, cells[0])
+			}
+			promises = append(promises, cells[1])
+		}
+		return promises
+	}
+	if is := rows(guarantees); len(is) < 40 {
+		t.Errorf("found only %d guarantees", len(is))
+	} else {
+		wantSame(t, guaranteeTests, "guarantee", is, rows(guaranteeTests))
 	}
 }
 
