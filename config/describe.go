@@ -130,7 +130,7 @@ var options = map[string]option{
 	"feeds.*.key":                            {text: "Kafka: where the record key is in an entity, in its body (`/id`) or its headers (`header:NAME`); see [Keys and partitions](kafka.md#keys-and-partitions)."},
 
 	"feeds.*.dialect":                 {text: "How the feed links its older documents; see [Feed types](atom-and-rss.md#feed-types)."},
-	"feeds.*.entry_order":             {text: "Order of the entries in a document. `auto` compares their update times, and assumes `newest_first` if they give no order; `updated` sorts by them."},
+	"feeds.*.entry_order":             {text: "Order of the entries in a document. `auto` compares their update times, or else their dates of publication, and assumes `newest_first` if they give no order; `updated` sorts by update time."},
 	"feeds.*.older_rel":               {text: "Link relation of the next older document.", preset: "the dialect's"},
 	"feeds.*.newer_rel":               {text: "Link relation of the next newer document.", preset: "the dialect's"},
 	"feeds.*.mode":                    {text: "`poll` requests the newest document and reads back from there. `tail` reads forwards by `newer_rel` and requests the last page again, for feeds whose pages only grow."},

@@ -49,8 +49,8 @@ type Settings struct {
 	// fh-00 to fh-05, pace, atomhopper, ict4h, kurrent.
 	Dialect DialectName `yaml:"dialect"`
 	// EntryOrder is the order of a document's entries: "auto" uses their
-	// update times, the others are newest_first, oldest_first, and updated,
-	// which sorts them.
+	// update times, or else their dates of publication; the others are newest_first,
+	// oldest_first, and updated, which sorts them by update time.
 	EntryOrder OrderName `yaml:"entry_order"`
 	// OlderRel and NewerRel are the link relations to the next older and the
 	// next newer document. Default: those of the dialect.

@@ -183,6 +183,8 @@ func (s *decider) classify(cur *cursor, d *document) {
 		d.order = d.meta.Order
 	case cur.Order != feedxml.NoOrder && cur.Order != feedxml.Mixed:
 		d.order = cur.Order
+	case d.meta.PublishedOrder == feedxml.OldestFirst:
+		d.order = feedxml.OldestFirst // RSS has no update times
 	default:
 		d.order = feedxml.NewestFirst
 	}

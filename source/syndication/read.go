@@ -66,8 +66,8 @@ func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q reques
 		case d.buffer.cut != nil && d.order != q.order && try < 3:
 			q.order = d.order
 		default:
-			if d.buffer.cut != nil {
-				d.order = q.order
+			if d.buffer.cut != nil || q.from != nil {
+				d.order = q.order // that of the parts which are published
 			}
 			d.buffer.arrange(d.order)
 			return d, nil

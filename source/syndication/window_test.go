@@ -72,6 +72,10 @@ func TestWindow(t *testing.T) {
 		"case 124b: something behind the end":              {steps{{atom("", "a@1") + "<feed/>", "a", "trailing_content"}}, nil},
 		"the order of the entries changes":                 {steps{{atom("", "a@2 b@1"), "b a", ""}, {atom("", "a@2 b@1 c@3"), "c", ""}, {atom("", "b@4 c@5"), "b c", "order_changed"}}, nil},
 		"entry_order":                                      {steps{{atom("", "a@2 b@1 c@3"), "a b c", ""}}, []edit{func(c *syndication.Config) { c.EntryOrder = "oldest_first" }}},
+		"case 58b: RSS, oldest first by publication":       {steps{{rss("", "a@1 b@2 c@3 d@4"), "a b c d", ""}, {rss("", "c@3 d@4 e@5"), "e", ""}, {rss("", "e@5 f@6 g@7"), "f g", ""}}, nil},
+		"case 58b: RSS, oldest first but for one":          {steps{{rss("", "z@9 a@1 b@2 c@3 d@4 e@5"), "z a b c d e", ""}}, nil},
+		"RSS, newest first below a pinned item":            {steps{{rss("", "z@1 d@5 c@4 b@3"), "b c d z", ""}, {rss("", "z@1 e@6 d@5"), "e", ""}, {rss("", "z@1 g@8 f@7 e@6"), "f g", ""}}, nil},
+		"RSS, in no order":                                 {steps{{rss("", "a@4 b@2 c@5 d@1"), "d c b a", ""}}, nil},
 		"sorted":                                           {steps{{atom("", "a@2 b@1 c@3"), "b a c", ""}}, nil},
 	}
 	for name, tt := range tests {
@@ -101,10 +105,16 @@ func TestLargeDocuments(t *testing.T) {
 	orders["mixed"] = strings.Join(entries, " ")
 	for name, entries := range orders {
 		for _, crash := range []bool{false, true} {
-			for _, head := range []string{"", complete} {
+			for _, head := range []string{"", complete, "RSS"} {
 				t.Run(fmt.Sprintf("%s, crashes: %v, %s", name, crash, head), func(t *testing.T) {
 					t.Parallel()
-					u := newUpstream("/feed", atom(head, entries))
+					doc := atom(head, entries)
+					if head == "RSS" {
+						if doc = rss("", entries); name == "mixed" {
+							t.Skip("RSS is not sorted")
+						}
+					}
+					u := newUpstream("/feed", doc)
 					r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory = 5000 }).inBatches(feed.Limits{Entities: 4})
 					for more := true; more; {
 						var err error
@@ -143,6 +153,17 @@ func TestLargeDocuments(t *testing.T) {
 		if got := texts(r.messages); strings.Count(got, "e03:") != 2 || len(r.messages) != 61 || before < 10 {
 			t.Errorf("%d messages, then %d", before, len(r.messages))
 		}
+	})
+	t.Run("the order changes half way", func(t *testing.T) {
+		t.Parallel()
+		r := newUpstream("/feed", rss("", "a@1 b@2 c@3 d@4")).read(t, func(c *syndication.Config) { c.EntryOrder = "newest_first" }).inBatches(feed.Limits{Entities: 2})
+		if _, err := r.next(); err != nil {
+			t.Fatal(err)
+		}
+		r.wantLast("d c")
+		r.cfg.EntryOrder = "auto"
+		r.restart()
+		r.want("b a")
 	})
 	t.Run("an entry that the bus does not take", func(t *testing.T) {
 		t.Parallel()

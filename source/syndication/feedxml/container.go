@@ -154,7 +154,7 @@ func (r *Reader) finishEntry(outer *container, s *scope, deleted bool) (Entry, e
 	e := r.entries.readEntry(r.in.unreadBytes(), &r.element, &outer.inherit, s, deleted, r.in.offset)
 	e.Undefined = r.scan.undefined
 	meta, dates := &r.about.meta, &r.entries.dates
-	meta.Order, meta.PublishedOrder = dates.updated.dateOrder(), dates.published.dateOrder()
+	meta.Order, meta.PublishedOrder = dates.updated.dateOrder(), dates.published.mainOrder()
 	r.about.addUndefined(&r.scan, r.in.offset)
 	r.in.discardBytes(end)
 	return e, nil

@@ -102,28 +102,43 @@ func (o *dateOrder) addDates(updated, published Date) {
 
 type dateRun struct {
 	last     time.Time
-	up, down bool
+	up, down int // the entries that are newer, or older, than the one before them
 }
 
 func (d *dateRun) addDate(t time.Time) {
 	if t.IsZero() {
 		return
 	}
-	if !d.last.IsZero() {
-		d.up = d.up || t.After(d.last)
-		d.down = d.down || t.Before(d.last)
+	switch {
+	case d.last.IsZero():
+	case t.After(d.last):
+		d.up++
+	case t.Before(d.last):
+		d.down++
 	}
 	d.last = t
 }
 
 func (d *dateRun) dateOrder() Order {
 	switch {
-	case d.up && d.down:
+	case d.up > 0 && d.down > 0:
 		return Mixed
-	case d.up:
+	case d.up > 0:
 		return OldestFirst
-	case d.down:
+	case d.down > 0:
 		return NewestFirst
 	}
 	return NoOrder
+}
+
+// mainOrder is dateOrder without the dates that are out of order, if they are less than a quarter:
+// publishers pin items to the top, and change dates.
+func (d *dateRun) mainOrder() Order {
+	switch {
+	case d.up > 3*d.down:
+		return OldestFirst
+	case d.down > 3*d.up:
+		return NewestFirst
+	}
+	return d.dateOrder()
 }

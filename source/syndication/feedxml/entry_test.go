@@ -1,6 +1,7 @@
 package feedxml
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -271,6 +272,15 @@ func TestOrder(t *testing.T) {
 		_, meta, _ := mustRead(t, rssFeed(`<item><guid>1</guid><pubDate>Thu, 01 Jan 2026 00:00:00 GMT</pubDate></item><item><guid>2</guid><pubDate>Fri, 02 Jan 2026 00:00:00 GMT</pubDate></item>`))
 		if meta.Order != NoOrder || meta.PublishedOrder != OldestFirst {
 			t.Errorf("got %q, %q", meta.Order, meta.PublishedOrder)
+		}
+		for days, want := range map[string]Order{"912345": OldestFirst, "918273": Mixed, "195432": NewestFirst, "165432": NewestFirst, "123321": Mixed, "333": NoOrder} {
+			var b strings.Builder
+			for _, day := range days {
+				fmt.Fprintf(&b, "<item><guid>%d</guid><pubDate>%c Jan 2026 00:00:00 GMT</pubDate></item>", b.Len(), day)
+			}
+			if _, meta, _ := mustRead(t, rssFeed(b.String())); meta.PublishedOrder != want {
+				t.Errorf("%s: got %q", days, meta.PublishedOrder)
+			}
 		}
 	})
 }

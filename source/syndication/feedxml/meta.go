@@ -50,7 +50,7 @@ type Meta struct {
 	Hints Hints
 
 	// Order is the order of the update times of the entries so far, and PublishedOrder
-	// that of their dates of publication.
+	// that of most of their dates of publication.
 	Order, PublishedOrder Order
 	// Undefined is the first entity that the document refers to and that XML
 	// does not define. Such a document was not read strictly.
