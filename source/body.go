@@ -2,12 +2,18 @@ package source
 
 import (
 	"bufio"
+	"cmp"
+	"compress/flate"
 	"compress/gzip"
+	"compress/zlib"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/andybalholm/brotli"
 )
 
 const (
@@ -30,20 +36,20 @@ var drainTimeout = &timeoutError{what: "the rest of the body did not arrive", li
 type body struct {
 	request string // "GET https://..."
 	wire    *wire
-	decoded io.Reader // wire, or the gunzip that unpacks it
+	decoded io.Reader // wire, or the unpacker that decodes it
 	n       int64     // bytes read from decoded
 	limit   int64
 	err     error // what ended the body; every later Read returns it
 }
 
-// newBody returns the body raw of the answer to request. It may have limit bytes on the wire, and as many
-// unpacked. size is its Content-Length, or negative if that is unknown. idle limits the wait for each read. If
-// it is nil, the current deadline of the call stays in force.
-func newBody(request string, raw io.ReadCloser, size int64, d *deadline, limit int64, packed bool, idle *timeoutError) *body {
+// newBody returns the body raw of the answer to request, which open unpacks; nil if it is not compressed. It may
+// have limit bytes on the wire, and as many unpacked. size is its Content-Length, or negative if that is unknown.
+// idle limits the wait for each read. If it is nil, the current deadline of the call stays in force.
+func newBody(request string, raw io.ReadCloser, size int64, d *deadline, limit int64, open decoding, idle *timeoutError) *body {
 	w := &wire{raw: raw, deadline: d, idle: idle, limit: limit, size: size}
 	b := &body{request: request, wire: w, decoded: w, limit: limit}
-	if packed {
-		b.decoded = &gunzip{wire: w}
+	if open != nil {
+		b.decoded = &unpacker{wire: w, open: open}
 	}
 	return b
 }
@@ -96,7 +102,8 @@ func (w *wire) Read(p []byte) (int, error) {
 	n, err := w.raw.Read(p)
 	w.n += int64(n)
 	if over := w.n - w.limit; over > 0 {
-		return n - int(over), tooLarge("the page has more than %d bytes on the wire (limits.page); raise it if the provider has pages so large", w.limit)
+		// The decoders may read on after an error.
+		return n - int(min(over, int64(n))), tooLarge("the page has more than %d bytes on the wire (limits.page); raise it if the provider has pages so large", w.limit)
 	}
 	return n, err
 }
@@ -117,29 +124,61 @@ func (w *wire) close() error {
 	return err
 }
 
-// gunzip unpacks a body. Unlike [gzip.Reader] it reads nothing before the
-// first Read, and returns an error for an empty body, which is not an empty page.
-type gunzip struct {
+// decoding returns a reader of the unpacked bytes of a body.
+type decoding func(*bufio.Reader) (io.Reader, error)
+
+// decodings has the values of Content-Encoding that can be read (RFC 9110, section 8.4.1). Only gzip is
+// requested; some servers and caches send the others nevertheless.
+var decodings = map[string]decoding{
+	"": nil, "identity": nil, "gzip": openGzip, "x-gzip": openGzip, "deflate": openDeflate,
+	"br": func(r *bufio.Reader) (io.Reader, error) { return brotli.NewReader(r), nil },
+}
+
+func openGzip(r *bufio.Reader) (io.Reader, error) { return gzip.NewReader(r) }
+
+// openDeflate opens a body in the zlib format, or in the bare deflate format that some servers send under that
+// name. The first two bytes distinguish them: those of zlib name the method 8 and are a multiple of 31.
+func openDeflate(r *bufio.Reader) (io.Reader, error) {
+	if head, err := r.Peek(2); err != nil || head[0]&15 != 8 || binary.BigEndian.Uint16(head)%31 != 0 {
+		return flate.NewReader(r), nil // which returns the error
+	}
+	return zlib.NewReader(r)
+}
+
+// unpacker decodes a compressed body. It reads nothing before the first Read, and returns an error for an empty
+// body, which is not an empty page, and for one that has more than what was compressed.
+type unpacker struct {
 	wire *wire
-	unz  *gzip.Reader
+	open decoding
+	in   *bufio.Reader // of wire; nil before the first Read
+	out  io.Reader
 	n    int64
 }
 
-func (g *gunzip) Read(p []byte) (int, error) {
-	if g.unz == nil {
-		unz, err := gzip.NewReader(bufio.NewReaderSize(g.wire, 32<<10))
+func (u *unpacker) Read(p []byte) (int, error) {
+	if u.out == nil {
+		u.in = bufio.NewReaderSize(u.wire, 32<<10)
+		_, err := u.in.Peek(1)
+		if err == nil {
+			u.out, err = u.open(u.in)
+		}
 		if err == io.EOF { //nolint:errorlint // only the bare value means that there was nothing
 			return 0, io.ErrUnexpectedEOF
 		}
 		if err != nil {
 			return 0, err
 		}
-		g.unz = unz
 	}
-	n, err := g.unz.Read(p)
-	g.n += int64(n)
-	if g.n > bombFloor && g.n > bombRatio*g.wire.n {
+	n, err := u.out.Read(p)
+	u.n += int64(n)
+	if u.n > bombFloor && u.n > bombRatio*u.wire.n {
 		return 0, tooLarge("the page unpacks to more than %d times its size; if that is right, add the header \"Accept-Encoding: identity\"", bombRatio)
+	}
+	if err == io.EOF {
+		// The end of the wire has to be seen for the connection to be used again.
+		if _, end := u.in.Peek(1); end != io.EOF {
+			return n, cmp.Or(end, errors.New("there are bytes behind the compressed body"))
+		}
 	}
 	return n, err
 }

@@ -2,7 +2,9 @@ package source_test
 
 import (
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
+	"compress/zlib"
 	"errors"
 	"fmt"
 	"io"
@@ -10,37 +12,64 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/andybalholm/brotli"
+
 	"github.com/feedbridge/feedbridge/source"
 )
 
-func packed(text string) []byte {
+func packed(text string) []byte { return pack("gzip", text) }
+
+// pack compresses a text. The encoding is a value of Content-Encoding, or raw for deflate without
+// the zlib format.
+func pack(encoding, text string) []byte {
 	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
+	var w io.WriteCloser
+	switch encoding {
+	case "deflate":
+		w = zlib.NewWriter(&b)
+	case "raw":
+		w, _ = flate.NewWriter(&b, flate.DefaultCompression) // the level is valid
+	case "br":
+		w = brotli.NewWriter(&b)
+	default:
+		w = gzip.NewWriter(&b)
+	}
 	_, _ = io.WriteString(w, text) // a bytes.Buffer takes all
 	_ = w.Close()
 	return b.Bytes()
 }
 
-func TestGzip(t *testing.T) {
+// sendPacked sends a body with the Content-Encoding of [pack].
+func sendPacked(w http.ResponseWriter, encoding string, body []byte) {
+	if encoding == "raw" {
+		encoding = "deflate"
+	}
+	w.Header().Set("Content-Encoding", encoding)
+	_, _ = w.Write(body)
+}
+
+var encodings = []string{"gzip", "deflate", "raw", "br"}
+
+func TestContentEncoding(t *testing.T) {
 	t.Parallel()
 	const page = "a page that is long enough to be cut in the middle of it"
-	whole := packed(page)
 	var body []byte
-	encoding := "gzip"
+	var encoding string
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Accept-Encoding") != "gzip" {
 			t.Errorf("Accept-Encoding = %q", r.Header["Accept-Encoding"])
 		}
-		w.Header().Set("Content-Encoding", encoding)
-		_, _ = w.Write(body)
+		sendPacked(w, encoding, body)
 	})
 	c := newClient(t, url)
 
-	for _, name := range []string{"gzip", "GZip", "x-gzip"} {
-		t.Run("case 94: "+name+" is decoded", func(t *testing.T) {
-			body, encoding = whole, name
-			if _, got, err := get(t, c, url); err != nil || got != page {
-				t.Errorf("body = %q, %v", got, err)
+	for _, encoding = range append(encodings, "GZip", "x-gzip") {
+		t.Run("case 94: "+encoding+" is decoded", func(t *testing.T) {
+			for _, page := range []string{page, "", strings.Repeat(page, 10_000)} {
+				body = pack(encoding, page)
+				if _, got, err := get(t, c, url); err != nil || got != page {
+					t.Errorf("body = %q, %v", got, err)
+				}
 			}
 		})
 	}
@@ -51,34 +80,48 @@ func TestGzip(t *testing.T) {
 			t.Errorf("body = %q, %v", got, err)
 		}
 	})
-	t.Run("case 94: cut anywhere is an error", func(t *testing.T) {
-		for n := range whole {
-			body = whole[:n]
-			_, _, err := get(t, c, url)
-			if !errors.Is(err, io.ErrUnexpectedEOF) {
-				t.Errorf("cut after %d bytes: %v", n, err)
+	for _, encoding = range encodings {
+		whole := pack(encoding, page)
+		t.Run("case 94: "+encoding+" that is cut anywhere is an error", func(t *testing.T) {
+			for n := range whole {
+				body = whole[:n]
+				_, _, err := get(t, c, url)
+				if !errors.Is(err, io.ErrUnexpectedEOF) {
+					t.Errorf("cut after %d bytes: %v", n, err)
+				}
+				wantError(t, err, false, "GET "+url+": the body ended early")
 			}
-			wantError(t, err, false, "GET "+url+": the body ended early")
-		}
-	})
-	t.Run("case 94: rubbish after the end is an error", func(t *testing.T) {
-		for _, rubbish := range []string{"x", strings.Repeat("x", 100), "\x00"} {
-			body = append(bytes.Clone(whole), rubbish...)
-			if _, got, err := get(t, c, url); err == nil {
-				t.Errorf("with %q behind it: body = %q", rubbish, got)
+		})
+		t.Run("case 94: rubbish after the end of "+encoding+" is an error", func(t *testing.T) {
+			for _, rubbish := range []string{"x", strings.Repeat("x", 100), "\x00"} {
+				body = append(bytes.Clone(whole), rubbish...)
+				if _, got, err := get(t, c, url); err == nil {
+					t.Errorf("with %q behind it: body = %q", rubbish, got)
+				}
 			}
-		}
-	})
-	t.Run("a wrong checksum is an error", func(t *testing.T) {
-		body = bytes.Clone(whole)
-		body[len(body)-8]++
-		_, _, err := get(t, c, url)
-		wantError(t, err, false, "GET "+url+": gzip: invalid checksum")
-	})
+		})
+		t.Run(encoding+" that is something else is an error", func(t *testing.T) {
+			body = []byte("<html>This is no compressed page.</html>")
+			_, got, err := get(t, c, url)
+			if wantError(t, err, false, "GET "+url+": "); got != "" {
+				t.Errorf("body = %q", got)
+			}
+		})
+	}
+	for encoding, at := range map[string]int{"gzip": 8, "deflate": 1} {
+		t.Run("a wrong checksum is an error: "+encoding, func(t *testing.T) {
+			body = pack(encoding, page)
+			body[len(body)-at]++
+			sent := body
+			url := serve(t, func(w http.ResponseWriter, _ *http.Request) { sendPacked(w, encoding, sent) })
+			_, _, err := get(t, newClient(t, url), url)
+			wantError(t, err, false, "GET "+url, "invalid checksum")
+		})
+	}
 	t.Run("another encoding is refused", func(t *testing.T) {
-		for _, encoding = range []string{"br", "gzip, gzip"} {
+		for _, encoding = range []string{"zstd", "gzip, gzip"} {
 			_, _, err := get(t, c, url)
-			wantError(t, err, true, fmt.Sprintf("Content-Encoding %q", encoding))
+			wantError(t, err, true, fmt.Sprintf("Content-Encoding %q", encoding), "gzip, deflate and br")
 		}
 	})
 }
@@ -100,7 +143,7 @@ func TestPageLimit(t *testing.T) {
 	const limit = 1000
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		var size int
-		if _, err := fmt.Sscan(r.URL.Path[2:], &size); err != nil {
+		if _, err := fmt.Sscanf(r.URL.Path[2:], "%d", &size); err != nil {
 			t.Error(err)
 		}
 		switch text := strings.Repeat("x", size); r.URL.Path[1] {
@@ -111,8 +154,7 @@ func TestPageLimit(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			_, _ = io.WriteString(w, text)
 		case 'g': // packed small
-			w.Header().Set("Content-Encoding", "gzip")
-			_, _ = w.Write(packed(text))
+			sendPacked(w, strings.TrimLeft(r.URL.Path[2:], "0123456789"), pack(strings.TrimLeft(r.URL.Path[2:], "0123456789"), text))
 		case 'w': // members without content, so large only on the wire
 			w.Header().Set("Content-Encoding", "gzip")
 			_ = http.NewResponseController(w).Flush()
@@ -120,19 +162,24 @@ func TestPageLimit(t *testing.T) {
 		}
 	})
 	c := newClient(t, url, func(c *source.Config) { c.Limits.Page = limit })
-	for name, test := range map[string]struct {
+	type limitTest struct {
 		path string
 		read int // bytes before the error; -1 for no error
-	}{
+	}
+	tests := map[string]limitTest{
 		"as large as allowed, with a length": {"/l1000", -1},
 		"as large as allowed, in chunks":     {"/c1000", -1},
-		"as large as allowed, unpacked":      {"/g1000", -1},
 		"too large by its length":            {"/l1001", 0},
 		"too large in chunks":                {"/c1001", limit},
 		"much too large in chunks":           {"/c500000", limit},
-		"too large once unpacked":            {"/g1001", limit},
 		"too large on the wire":              {"/w999", 40},
-	} {
+	}
+	for _, encoding := range encodings {
+		tests["as large as allowed, unpacked: "+encoding] = limitTest{"/g1000" + encoding, -1}
+		tests["too large once unpacked: "+encoding] = limitTest{"/g1001" + encoding, limit}
+		tests["much too large once unpacked: "+encoding] = limitTest{"/g500000" + encoding, limit}
+	}
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			_, body, err := get(t, c, url+test.path)
 			if test.read < 0 {
@@ -154,22 +201,41 @@ func TestPageLimit(t *testing.T) {
 
 func TestCompressionBomb(t *testing.T) {
 	t.Parallel()
-	bomb := bytes.Repeat(packed(strings.Repeat("\x00", 1<<20)), 64)
-	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Encoding", "gzip")
-		_, _ = w.Write(bomb)
-	})
-	res, err := newClient(t, url).Do(t.Context(), source.Request{Method: "GET", URL: url})
-	if err != nil {
-		t.Fatal(err)
+	for _, encoding := range encodings {
+		t.Run(encoding, func(t *testing.T) {
+			t.Parallel()
+			bomb := pack(encoding, strings.Repeat("\x00", 64<<20))
+			url := serve(t, func(w http.ResponseWriter, _ *http.Request) { sendPacked(w, encoding, bomb) })
+			res, err := newClient(t, url).Do(t.Context(), source.Request{Method: "GET", URL: url})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, err := io.Copy(io.Discard, res.Body)
+			wantError(t, err, true, "unpacks to more than 500 times its size")
+			if n > 32<<20 {
+				t.Errorf("%d bytes came out", n)
+			}
+			if err := res.Body.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	n, err := io.Copy(io.Discard, res.Body)
-	wantError(t, err, true, "unpacks to more than 500 times its size")
-	if n > 32<<20 {
-		t.Errorf("%d bytes came out", n)
-	}
-	if err := res.Body.Close(); err != nil {
-		t.Error(err)
+}
+
+// A body of metadata only, after whose error the decoder reads on.
+func TestPageLimitOfABodyWithoutContent(t *testing.T) {
+	t.Parallel()
+	body := append(append([]byte("\xcc\xff\x7f"), make([]byte, 1<<16)...), 3)
+	url := serve(t, func(w http.ResponseWriter, _ *http.Request) { sendPacked(w, "br", body) })
+	for _, limit := range []int64{1 << 20, 40_000} {
+		_, got, err := get(t, newClient(t, url, func(c *source.Config) { c.Limits.Page = limit }), url)
+		if limit > int64(len(body)) {
+			if err != nil || got != "" {
+				t.Errorf("body = %q, %v", got, err)
+			}
+			continue
+		}
+		wantError(t, err, true, "more than 40000 bytes on the wire (limits.page)")
 	}
 }
 

@@ -45,8 +45,8 @@ func (c *call) closeCall() {
 }
 
 // newBody returns the body of the response. idle limits the wait for each read; see [newBody].
-func (c *call) newBody(packed bool, idle *timeoutError) *body {
-	return newBody(c.String(), c.response.Body, c.response.ContentLength, c.deadline, c.pageLimit, packed, idle)
+func (c *call) newBody(open decoding, idle *timeoutError) *body {
+	return newBody(c.String(), c.response.Body, c.response.ContentLength, c.deadline, c.pageLimit, open, idle)
 }
 
 // toResponse turns the response into the caller's, or into an error.
@@ -59,10 +59,10 @@ func (c *call) toResponse(r Request) (*Response, error) {
 		if res.Total, ok = c.checkRange(r.From); !ok {
 			return nil, c.failWithStatus(StatusError{note: "this is not the range of bytes that was requested"})
 		}
-		res.Body = c.openBody(false)
+		res.Body = c.openBody(nil)
 		return res, nil
 	case (res.Status == http.StatusOK || r.Partial && res.Status == http.StatusIMUsed) && c.request.Method == http.MethodGet:
-		packed, err := c.isGzip()
+		open, err := c.decoding()
 		if size := c.response.ContentLength; err == nil && size > c.pageLimit {
 			err = tooLarge("the page has %d bytes and may have %d (limits.page); raise it if the provider has pages so large", size, c.pageLimit)
 		}
@@ -70,7 +70,7 @@ func (c *call) toResponse(r Request) (*Response, error) {
 			c.closeCall()
 			return nil, fmt.Errorf("%s: %w", c, err)
 		}
-		res.Body = c.openBody(packed)
+		res.Body = c.openBody(open)
 		return res, nil
 	case res.Status == http.StatusOK, res.Status == http.StatusNoContent, res.Status == http.StatusNotModified && conditional:
 		c.closeCall()
@@ -94,8 +94,8 @@ func (c *call) toResponse(r Request) (*Response, error) {
 }
 
 // openBody returns the body of the response as the caller reads it.
-func (c *call) openBody(packed bool) *body {
-	return c.newBody(packed, &timeoutError{"no bytes of the body came", c.idle, "timeouts.idle", "raise it if the server always pauses so long"})
+func (c *call) openBody(open decoding) *body {
+	return c.newBody(open, &timeoutError{"no bytes of the body came", c.idle, "timeouts.idle", "raise it if the server always pauses so long"})
 }
 
 // checkRange reports whether the body has the bytes of the page from that one on, up to its end
@@ -105,31 +105,29 @@ func (c *call) checkRange(from int64) (total int64, ok bool) {
 	h := c.response.Header
 	var first, last int64
 	n, err := fmt.Sscanf(h.Get("Content-Range"), "bytes %d-%d/%d", &first, &last, &total)
-	packed, unreadable := c.isGzip()
+	open, unreadable := c.decoding()
 	size := c.response.ContentLength
 	return total, err == nil && n == 3 && first == from && last == total-1 && total > from && total <= c.pageLimit &&
-		!packed && unreadable == nil && (size < 0 || size == total-from)
+		open == nil && unreadable == nil && (size < 0 || size == total-from)
 }
 
-// isGzip reports whether the body is compressed by gzip.
-func (c *call) isGzip() (bool, error) {
-	switch encoding := strings.ToLower(strings.TrimSpace(strings.Join(c.response.Header.Values("Content-Encoding"), ","))); encoding {
-	case "", "identity":
-		return false, nil
-	case "gzip", "x-gzip":
-		return true, nil
-	default:
-		return false, feed.Permanent(fmt.Errorf("the body has the Content-Encoding %q; only gzip can be read", encoding))
+// decoding returns how the body is unpacked; nil if it is not compressed.
+func (c *call) decoding() (decoding, error) {
+	encoding := strings.ToLower(strings.TrimSpace(strings.Join(c.response.Header.Values("Content-Encoding"), ",")))
+	open, ok := decodings[encoding]
+	if !ok {
+		return nil, feed.Permanent(fmt.Errorf("the body has the Content-Encoding %q; only gzip, deflate and br can be read", encoding))
 	}
+	return open, nil
 }
 
 // failWithStatus ends the call with err, after it has set the exported fields.
 func (c *call) failWithStatus(err StatusError) error {
 	err.Method, err.URL, err.Status = c.request.Method, c.redact.URL(c.request.URL.String()), c.response.StatusCode
 	err.Wait = retryAfter(c.response.Header, c.date)
-	packed, unreadable := c.isGzip()
+	open, unreadable := c.decoding()
 	c.deadline.startWait(drainTimeout)
-	body := c.newBody(packed, nil)
+	body := c.newBody(open, nil)
 	if unreadable == nil && isText(c.response.Header.Get("Content-Type")) {
 		text, _ := io.ReadAll(io.LimitReader(body, readExcerpt))
 		err.Excerpt = excerptBody(c.redact, string(text), c.credentials.secrets(c.request.Header)...)

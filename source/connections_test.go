@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/feedbridge/feedbridge/source"
 )
@@ -55,6 +56,29 @@ func TestConnectionsOfABurstAreUsedAgain(t *testing.T) {
 		}
 		if connections != [2]int64{burst, burst} {
 			t.Errorf("%d connections after a burst of %d requests, and %d after the next one", connections[0], burst, connections[1])
+		}
+	})
+}
+
+// The end of a compressed text may come before that of its body.
+func TestConnectionOfACompressedBodyIsUsedAgain(t *testing.T) {
+	t.Parallel()
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		sendPacked(w, r.URL.RawQuery, pack(r.URL.RawQuery, "text"))
+		_ = http.NewResponseController(w).Flush()
+		time.Sleep(time.Second)
+	}
+	bubble(t, answer, func(t *testing.T, hosts *source.Hosts) {
+		made := countConnections(hosts)
+		c := newClientWith(t, source.Options{Hosts: hosts}, feedURL)
+		defer c.CloseIdle()
+		for _, encoding := range encodings {
+			if _, body, err := get(t, c, feedURL+"?"+encoding); err != nil || body != "text" {
+				t.Errorf("%s: body = %q, %v", encoding, body, err)
+			}
+		}
+		if n := made.Load(); n != 1 {
+			t.Errorf("%d connections were made for %d requests", n, len(encodings))
 		}
 	})
 }

@@ -64,6 +64,11 @@ func TestTimeouts(t *testing.T) {
 			_, _ = io.WriteString(w, "first")
 			_ = flush()
 			<-r.Context().Done()
+		case "/packed": // stalls in a compressed body
+			body := pack(r.URL.RawQuery, "first")
+			sendPacked(w, r.URL.RawQuery, body[:len(body)-1])
+			_ = flush()
+			<-r.Context().Done()
 		case "/slow": // drips, but never stalls for as long as the limit
 			for range 10 {
 				time.Sleep(29 * time.Second)
@@ -105,6 +110,17 @@ func TestTimeouts(t *testing.T) {
 			wantTimeout(t, err)
 		})
 	})
+	for _, encoding := range encodings {
+		t.Run("case 86: a compressed body that stalls: "+encoding, func(t *testing.T) {
+			bubble(t, handler, func(t *testing.T, hosts *source.Hosts) {
+				c := newClientWith(t, source.Options{Hosts: hosts}, feedURL)
+				defer c.CloseIdle()
+				_, _, err := get(t, c, "http://shop.example.com/packed?"+encoding)
+				wantError(t, err, false, "no bytes of the body came for 30s (timeouts.idle)")
+				wantTimeout(t, err)
+			})
+		})
+	}
 	t.Run("a slow body is no stalled one", func(t *testing.T) {
 		bubble(t, handler, func(t *testing.T, hosts *source.Hosts) {
 			c := newClientWith(t, source.Options{Hosts: hosts}, feedURL)
