@@ -189,6 +189,15 @@ func TestGuaranteesHaveTests(t *testing.T) {
 	}
 }
 
+// Each step of the gate is a target of make.
+func TestMakeKnowsTheStepsOfTheGate(t *testing.T) {
+	steps := regexp.MustCompile(`(?m)^steps=\((.+)\)$`).FindStringSubmatch(read(t, ".ci/run"))
+	targets := regexp.MustCompile(`(?m)^steps := (.+)$`).FindStringSubmatch(read(t, "Makefile"))
+	if steps == nil || targets == nil || steps[1] != targets[1] {
+		t.Errorf("the gate has the steps %q, and make %q", steps, targets)
+	}
+}
+
 func TestLinksLeadSomewhere(t *testing.T) {
 	all := pages(t)
 	for _, others := range []string{"*.md", "docs/*/*.md"} {

@@ -1,0 +1,15 @@
+# What people type first. The steps of the gate are targets, too, in its order.
+steps := format modules vet lint consumers fuzz race noembedded release chart kafka fleet browser chaos
+.PHONY: build test gate $(steps)
+
+build:
+	go build -o feedbridge ./cmd/feedbridge
+
+test:
+	go test ./...
+
+gate:
+	.ci/run
+
+$(steps):
+	.ci/run $@
