@@ -146,6 +146,7 @@ func (w *waiter) waitFor(s Status, d time.Duration) {
 // waitAfterError reports the error and waits before the next attempt. After an error of the
 // sink the wait ends when reconnected is closed. ctx is that of the turn.
 func (w *waiter) waitAfterError(ctx context.Context, err error, reconnected <-chan struct{}) {
+	err = w.failures.keepCause(err)
 	state, backoff := w.failures.countFailure(err)
 	s, d := Status{State: state, Err: err, Attempt: w.failures.attempts()}, jitter(backoff)
 	w.report.logRetry(s, d)

@@ -12,6 +12,11 @@ import (
 // skips data to continue. All other errors are transient.
 var ErrPermanent = errors.New("permanent error")
 
+// ErrNotRequested is matched by errors of a source that made no request, because upstream had asked
+// to wait. They say nothing about the feed, so a bridge reports the error before them if a person
+// has to act on that.
+var ErrNotRequested = errors.New("not requested")
+
 // Permanent returns an error with the text of err that matches [ErrPermanent] and err. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {

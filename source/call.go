@@ -30,6 +30,8 @@ type call struct {
 	response *http.Response
 	token    *credential.Token // the oauth2 token that was sent, if any
 	date     time.Time
+	wait     time.Duration // that the answer asks for
+	refused  bool          // because there were too many requests
 }
 
 // String names the request in errors.
@@ -77,6 +79,8 @@ func (c *call) toResponse(r Request) (*Response, error) {
 		return res, nil
 	case res.Status == http.StatusNotModified:
 		return nil, c.failWithStatus(StatusError{note: "the request had no condition"})
+	case c.refused:
+		return nil, c.failWithStatus(StatusError{transient: true})
 	case res.Status == http.StatusUnauthorized && c.token != nil && !c.token.Fresh:
 		// The next request shows whether the token was at fault.
 		c.credentials.tokens.Drop(c.token)
@@ -124,7 +128,7 @@ func (c *call) decoding() (decoding, error) {
 // failWithStatus ends the call with err, after it has set the exported fields.
 func (c *call) failWithStatus(err StatusError) error {
 	err.Method, err.URL, err.Status = c.request.Method, c.redact.URL(c.request.URL.String()), c.response.StatusCode
-	err.Wait = retryAfter(c.response.Header, c.date)
+	err.Wait = c.wait
 	open, unreadable := c.decoding()
 	c.deadline.startWait(drainTimeout)
 	body := c.newBody(open, nil)

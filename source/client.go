@@ -58,6 +58,7 @@ type Client struct {
 	redact      *safetext.Redactor
 	throttle    throttle
 	start       clientStart
+	standing    standing
 	handed      handedSlot
 	// toOrigin makes connections to the origin and the token server, and toOthers those to
 	// other hosts, which do not get the client certificate.
@@ -199,14 +200,19 @@ func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, e
 	asked := *u
 	asked.Fragment, asked.RawFragment = "", ""
 	x.request = &http.Request{Method: r.Method, URL: &asked, Host: asked.Host, Header: make(http.Header)}
+	host := hostPort(u)
+	if err := c.hosts.checkRefused(host, &c.standing); err != nil {
+		return nil, fmt.Errorf("%s: %w", x, err)
+	}
 	if err := c.hosts.starts.wait(ctx, &c.start); err != nil {
 		return nil, fmt.Errorf("%s: %w", x, err)
 	}
-	waited, err := c.hosts.waitForHost(ctx, hostPort(u), c.cfg.Limits.Rate)
+	limit := c.hosts.limiter(limiterKey{host, c.cfg.Limits.Rate})
+	waited, err := limit.wait(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", x, err)
 	}
-	c.throttle.addWait(u.Host, c.cfg.Limits.Rate, waited)
+	c.throttle.addWait(u.Host, limit, waited)
 
 	header := x.request.Header
 	header.Set("User-Agent", c.userAgent)
@@ -252,12 +258,8 @@ func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, e
 	if x.date, _, known = message.ParseDate(x.response.Header.Get("Date")); !known {
 		x.date = time.Now()
 	}
-	switch x.response.StatusCode {
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		if wait := retryAfter(x.response.Header, x.date); wait > 0 {
-			c.hosts.pauseHost(hostPort(u), wait)
-		}
-	}
+	x.wait, x.refused = askedWait(x.response, x.date)
+	c.hosts.noteAnswer(host, &c.standing, x.response.StatusCode, x.refused, x.wait)
 	return x, nil
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/feedbridge/feedbridge/readahead"
 )
 
-// Hosts has what the clients of a process share: the rate limit of each host, the pause that
-// a host has asked for, and the connections. So a thousand feeds of one host cause no more
+// Hosts has what the clients of a process share: the rate limit of each host, the feeds that a
+// host refuses, and the connections. So a thousand feeds of one host cause no more
 // requests than the limit for one. The zero Hosts is ready for use.
 type Hosts struct {
 	// Dial makes the connections. Nil means a [net.Dialer]. It must be set before the
@@ -31,10 +31,9 @@ type Hosts struct {
 
 	starts startPace
 
-	mu         sync.Mutex // guards the fields below
-	limiters   map[limiterKey]*rate.Limiter
-	throttled  map[limiterKey]time.Time // when the limit last slowed a feed down
-	pauses     map[string]time.Time     // by host, the end of the pause that it asked for
+	mu         sync.Mutex // guards the fields below, and those of their values
+	limiters   map[limiterKey]*hostLimiter
+	refusals   map[string]*refusals // by host
 	transports map[transportKey]*http.Transport
 	ahead      map[string]int // by host, the number of pages that are requested ahead
 }
@@ -44,51 +43,113 @@ type limiterKey struct {
 	rate float64
 }
 
-// waitForHost waits until the rate limit allows a request to the host, and returns how long. If the host has asked
-// for a pause, it returns an error at once, because a feed that waits here could not report
-// the reason.
-func (h *Hosts) waitForHost(ctx context.Context, host string, perSecond float64) (time.Duration, error) {
+// hostLimiter is the rate limit that the feeds of a host with the same limits.rate share.
+type hostLimiter struct {
+	*rate.Limiter
+	throttled time.Time // when it last slowed a feed down
+}
+
+// limiter returns the rate limit of a host.
+func (h *Hosts) limiter(key limiterKey) *hostLimiter {
 	h.mu.Lock()
-	left := time.Until(h.pauses[host])
-	if left <= 0 {
-		delete(h.pauses, host)
-	}
-	key := limiterKey{host, perSecond}
-	limiter := h.limiters[key]
-	if limiter == nil {
+	defer h.mu.Unlock()
+	l := h.limiters[key]
+	if l == nil {
 		if h.limiters == nil {
-			h.limiters = make(map[limiterKey]*rate.Limiter)
+			h.limiters = make(map[limiterKey]*hostLimiter)
 		}
 		// The burst is the number of requests of a tenth of a second. It hides scheduling
 		// jitter, and is too small to be a load for the host.
-		limiter = rate.NewLimiter(rate.Limit(perSecond), max(1, int(math.Min(perSecond/10, 100))))
-		h.limiters[key] = limiter
+		l = &hostLimiter{Limiter: rate.NewLimiter(rate.Limit(key.rate), max(1, int(math.Min(key.rate/10, 100))))}
+		h.limiters[key] = l
 	}
-	h.mu.Unlock()
+	return l
+}
 
-	if left > 0 {
-		return 0, feed.RetryAfter(fmt.Errorf("not requested: %s asked to wait another %v (Retry-After)", host, left.Round(100*time.Millisecond)), left)
-	}
-	if limiter.Allow() {
+// wait waits until the limit allows a request, and returns how long.
+func (l *hostLimiter) wait(ctx context.Context) (time.Duration, error) {
+	if l.Allow() {
 		return 0, nil
 	}
 	start := time.Now()
-	if err := limiter.Wait(ctx); err != nil {
-		return 0, fmt.Errorf("waiting for the rate limit of %v requests a second (limits.rate): %w", perSecond, err)
+	if err := l.Wait(ctx); err != nil {
+		return 0, fmt.Errorf("waiting for the rate limit of %v requests a second (limits.rate): %w", float64(l.Limit()), err)
 	}
 	return time.Since(start), nil
 }
 
-// pauseHost keeps requests away from host for d. A shorter pause does not end a
-// longer one.
-func (h *Hosts) pauseHost(host string, d time.Duration) {
+const (
+	// turnTime is the time between the requests of two feeds that a host has refused. Most hosts
+	// answer within it.
+	turnTime = time.Second
+	// turnCheck limits the wait for a turn, because the host may answer another feed meanwhile.
+	turnCheck = time.Minute
+)
+
+// refusals has what a host that answers 429 asks for. It may mean one page, a few, or all, so a feed
+// that the host has not refused makes its requests as always. The others ask one at a time after the
+// longest of their waits, until the host answers any feed.
+type refusals struct {
+	worked bool      // the host has answered a feed
+	until  time.Time // the end of the waits; zero if it has answered a feed since
+	turn   time.Time // when the next feed may ask
+}
+
+// standing has what a feed may do after the last answers that it got. It is guarded by [Hosts].mu. The zero
+// value is that of a feed that has made no request.
+type standing struct {
+	until   time.Time // the end of the wait that it was asked for
+	refused bool      // it was answered 429, and nothing good since
+	worked  bool      // it has got a good answer
+}
+
+// checkRefused returns an error if a feed must not make a request to the host now. It does not wait,
+// because a feed that waits could not report the reason.
+func (h *Hosts) checkRefused(host string, s *standing) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.pauses == nil {
-		h.pauses = make(map[string]time.Time)
+	now := time.Now()
+	left := s.until.Sub(now)
+	if r := h.refusals[host]; s.refused && r != nil && !r.until.IsZero() {
+		turn := max(r.until.Sub(now), r.turn.Sub(now))
+		if left <= 0 && turn <= 0 {
+			r.turn = now.Add(turnTime)
+		}
+		left = max(left, min(turn, turnCheck))
 	}
-	if until := time.Now().Add(d); until.After(h.pauses[host]) {
-		h.pauses[host] = until
+	if left <= 0 {
+		return nil
+	}
+	return feed.RetryAfter(fmt.Errorf("%w: %s asked to wait another %v (Retry-After or RateLimit)", feed.ErrNotRequested, host, left.Round(100*time.Millisecond)), left)
+}
+
+// noteAnswer notes the status of the host's answer to a feed, and the time that it asks to wait.
+// A shorter wait does not end a longer one.
+func (h *Hosts) noteAnswer(host string, s *standing, status int, refused bool, wait time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.refusals[host]
+	if r == nil {
+		if h.refusals == nil {
+			h.refusals = make(map[string]*refusals)
+		}
+		r = &refusals{}
+		h.refusals[host] = r
+	}
+	until := time.Now().Add(wait)
+	switch {
+	case status/100 == 2, status == http.StatusNotModified:
+		s.worked, s.refused = true, false
+		r.worked, r.until = true, time.Time{}
+	case wait > 0 && (refused || status == http.StatusServiceUnavailable):
+		if until.After(s.until) {
+			s.until = until
+		}
+		s.refused = s.refused || refused
+		// A feed that never worked shows nothing about a host that has answered others.
+		if refused && (s.worked || !r.worked) && until.After(r.until) {
+			r.until = until
+		}
 	}
 }
 

@@ -1,8 +1,15 @@
 package source_test
 
 import (
+	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -56,50 +63,252 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// A quota that is used up has the same effect as Retry-After, which goes before it.
+func TestUsedQuota(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status  int
+		headers []string // names and values
+		want    time.Duration
+		refused bool
+	}{
+		"used up":                    {429, []string{"RateLimit", `"default";r=0;t=50`}, 50 * time.Second, true},
+		"one of several":             {429, []string{"RateLimit", `"day";r=10;t=3000, "hour";r=0;t=50`}, 50 * time.Second, true},
+		"several":                    {429, []string{"RateLimit", `"day";r=0;t=3000`, "RateLimit", `"hour";r=0;t=50`}, 50 * time.Minute, true},
+		"not used up":                {429, []string{"RateLimit", `"default";r=1;t=50`}, 0, true},
+		"without a time":             {429, []string{"RateLimit", `"default";r=0`}, 0, true},
+		"more than an hour":          {429, []string{"RateLimit", `"day";r=0;t=80000`}, time.Hour, true},
+		"negative":                   {429, []string{"RateLimit", `"day";r=0;t=-80000`}, 0, true},
+		"not a structured field":     {429, []string{"RateLimit", `limit=10, "`}, 0, true},
+		"of an inner list":           {429, []string{"RateLimit", `("a" "b");r=0;t=50`}, 0, true},
+		"seconds":                    {429, []string{"X-RateLimit-Remaining", "0.0", "X-RateLimit-Reset", "50"}, 50 * time.Second, true},
+		"a time":                     {429, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1696474860"}, 50 * time.Second, true},
+		"a time that has passed":     {429, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1696474800"}, 0, true},
+		"rubbish":                    {429, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "NaN"}, 0, true},
+		"something left":             {429, []string{"X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "50"}, 0, true},
+		"only a reset":               {429, []string{"X-RateLimit-Reset", "50"}, 50 * time.Second, true},
+		"after Retry-After":          {429, []string{"Retry-After", "7", "RateLimit", `"default";r=0;t=50`}, 7 * time.Second, true},
+		"403 with a quota":           {403, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "50"}, 50 * time.Second, true},
+		"403 with a quota left":      {403, []string{"X-RateLimit-Remaining", "4", "X-RateLimit-Reset", "50"}, 0, false},
+		"403 with only a reset":      {403, []string{"X-RateLimit-Reset", "50"}, 0, false},
+		"an error that is not about": {404, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "50"}, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Date", "Thu, 05 Oct 2023 03:00:10 GMT")
+				for i := 0; i < len(test.headers); i += 2 {
+					w.Header().Add(test.headers[i], test.headers[i+1])
+				}
+				w.WriteHeader(test.status)
+			})
+			_, _, err := get(t, newClient(t, url), url)
+			wantError(t, err, !test.refused, strconv.Itoa(test.status))
+			wantWait(t, err, test.want)
+		})
+	}
+}
+
+// 503 with Retry-After pauses the feed that got it, and so does 429. 410 speaks for one page.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
-		switch r.URL.Path {
-		case "/busy":
+		if status, err := strconv.Atoi(strings.Trim(r.URL.Path, "/")); err == nil {
 			w.Header().Set("Retry-After", "60")
-			w.WriteHeader(http.StatusTooManyRequests)
-		case "/gone":
-			w.Header().Set("Retry-After", "60")
-			w.WriteHeader(http.StatusGone)
+			w.WriteHeader(status)
 		}
 	}
 	bubble(t, handler, func(t *testing.T, hosts *source.Hosts) {
-		one := newClientWith(t, source.Options{Hosts: hosts}, feedURL)
-		two := newClientWith(t, source.Options{Hosts: hosts}, "http://SHOP.example.com:80/other")
-		other := newClientWith(t, source.Options{Hosts: hosts}, "http://other.example.com/feed")
-		defer one.CloseIdle()
-
-		_, _, err := get(t, one, "http://shop.example.com/gone")
-		wantWait(t, err, time.Minute)
-		_, _, err = get(t, one, "http://shop.example.com/busy") // 410 speaks for one page, 429 for the host
-		wantWait(t, err, time.Minute)
-		if n := asked.Load(); n != 2 {
-			t.Fatalf("%d requests arrived, want 2", n)
-		}
-
-		time.Sleep(20 * time.Second)
-		_, _, err = get(t, two, "http://SHOP.example.com:80/other")
-		wantError(t, err, false, "GET http://SHOP.example.com:80/other: not requested: shop.example.com:80 asked to wait another 40s")
-		wantWait(t, err, 40*time.Second)
-		if n := asked.Load(); n != 2 {
-			t.Errorf("case 85: the host was asked during its pause")
-		}
-		if _, _, err := get(t, other, "http://other.example.com/feed"); err != nil {
-			t.Errorf("another host must wait too: %v", err)
-		}
-
-		time.Sleep(40 * time.Second)
-		if _, _, err := get(t, two, "http://SHOP.example.com:80/other"); err != nil {
-			t.Errorf("after the pause: %v", err)
+		other := newClientWith(t, source.Options{Hosts: hosts}, "http://SHOP.example.com:80/other")
+		defer other.CloseIdle()
+		for _, status := range []string{"503", "429"} {
+			c := newClientWith(t, source.Options{Hosts: hosts}, feedURL)
+			asked.Store(0)
+			for _, path := range []string{"410", status} {
+				_, _, err := get(t, c, "http://shop.example.com/"+path)
+				wantWait(t, err, time.Minute)
+			}
+			time.Sleep(20 * time.Second)
+			_, _, err := get(t, c, feedURL)
+			wantError(t, err, false, "GET http://shop.example.com/feed: not requested: shop.example.com:80 asked to wait another 40s")
+			wantWait(t, err, 40*time.Second)
+			if !errors.Is(err, feed.ErrNotRequested) {
+				t.Errorf("%v is not ErrNotRequested", err)
+			}
+			if n := asked.Load(); n != 2 {
+				t.Errorf("case 85: %d requests, want 2: the feed was requested during its pause", n)
+			}
+			if _, _, err := get(t, other, "http://SHOP.example.com:80/other"); err != nil {
+				t.Errorf("another feed of the host must wait too: %v", err)
+			}
+			time.Sleep(40 * time.Second)
+			if _, _, err := get(t, c, feedURL); err != nil {
+				t.Errorf("after the pause: %v", err)
+			}
 		}
 	})
+}
+
+// pollHost polls feeds of a host in virtual time, one second after the other, and returns the
+// number of good answers and of requests for each. answer is that of a request for a feed.
+func pollHost(t *testing.T, feeds int, every, long time.Duration, answer func(feed int, w http.ResponseWriter)) (good, asked []int) {
+	good, asked = make([]int, feeds), make([]int, feeds)
+	var mu sync.Mutex
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		n, _ := strconv.Atoi(path.Base(r.URL.Path))
+		mu.Lock()
+		defer mu.Unlock()
+		asked[n]++
+		answer(n, w)
+	}
+	bubble(t, handler, func(t *testing.T, hosts *source.Hosts) {
+		end := time.Now().Add(long)
+		var polls sync.WaitGroup
+		for n := range feeds {
+			url := fmt.Sprint("http://shop.example.com/", n)
+			c := newClientWith(t, source.Options{Hosts: hosts}, url)
+			polls.Go(func() {
+				defer c.CloseIdle()
+				time.Sleep(time.Duration(n) * time.Second)
+				for time.Now().Before(end) {
+					_, _, err := get(t, c, url)
+					if err == nil {
+						good[n]++
+					}
+					time.Sleep(max(every, feed.RetryDelay(err)))
+				}
+			})
+		}
+		polls.Wait()
+	})
+	return good, asked
+}
+
+// The others answer anything, and change their minds.
+func TestFeedsThatAreAnsweredArePolledAtTheirInterval(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(15) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(seed, 0))
+			feeds := 2 + random.IntN(29)
+			healthy := 1 + random.IntN(feeds-1)
+			const every, long = 10 * time.Second, 10 * time.Minute
+			good, _ := pollHost(t, feeds, every, long, func(feed int, w http.ResponseWriter) {
+				if (feed+int(seed))%feeds < healthy {
+					return
+				}
+				wait := strconv.Itoa(random.IntN(4000))
+				switch random.IntN(6) {
+				case 0:
+					w.Header().Set("Retry-After", wait)
+				case 1:
+					w.Header().Set("RateLimit", `"default";r=0;t=`+wait)
+				}
+				w.WriteHeader([]int{200, 301, 403, 404, 410, 429, 429, 429, 500, 503, 503, 503}[random.IntN(12)])
+			})
+			for n, polls := range good {
+				if want := int((long - time.Duration(n)*time.Second + every - 1) / every); (n+int(seed))%feeds < healthy && polls != want {
+					t.Errorf("case 85: feed %d of %d, of which %d are healthy, was polled %d times, want %d", n, feeds, healthy, polls, want)
+				}
+			}
+		})
+	}
+}
+
+// A host that refuses all feeds gets one request of each, and then one in a pause, which a feed makes
+// that has worked. When it answers again, all go on.
+func TestRefusedFeedsAskByTurns(t *testing.T) {
+	t.Parallel()
+	const feeds, down, up = 20, 5 * time.Minute, 15 * time.Minute
+	start := time.Time{}
+	refused, probes := 0, make([]int, feeds)
+	good, asked := pollHost(t, feeds, time.Minute, 20*time.Minute, func(feed int, w http.ResponseWriter) {
+		if start.IsZero() {
+			start = time.Now()
+		}
+		if at := time.Since(start); feed > 1 && (at < down || at > up) {
+			return // feeds 0 and 1 never work
+		}
+		refused++
+		probes[feed]++
+		w.Header().Set("Retry-After", "120")
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	for n := 2; n < feeds; n++ {
+		if good[n] < 8 {
+			t.Errorf("feed %d was answered %d times: it did not go on", n, good[n])
+		}
+		refused -= probes[n]
+	}
+	if most := 2*11 + 2; refused > most {
+		t.Errorf("the feeds that never worked made %d requests, want %d at most", refused, most)
+	}
+	total := 0
+	for n := 2; n < feeds; n++ {
+		total += probes[n]
+	}
+	if most := feeds + 6; total > most {
+		t.Errorf("the feeds that worked were refused %d times in ten minutes, want %d at most: %v of %v", total, most, probes, asked)
+	}
+}
+
+// Each step is the name of a feed, what the host answers it, and the wait that its error then has.
+// "-" is a feed that is not requested.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	var answer, asked string
+	handler := func(w http.ResponseWriter, _ *http.Request) {
+		asked = answer
+		status, wait, _ := strings.Cut(answer, " ")
+		if wait != "" {
+			w.Header().Set("Retry-After", wait)
+		}
+		n, _ := strconv.Atoi(status)
+		w.WriteHeader(n)
+	}
+	for name, steps := range map[string][]string{
+		"an answer to any feed ends the refusal":     {"a 200", "b 200", "g 200", "a 429 10", "b 429 600", "+10", "a - 60", "g 200", "a 200"},
+		"a feed in a pause of its own waits for it":  {"a 200", "g 200", "a 429 20", "g 200", "+10", "a - 10", "+10", "a 429 20"},
+		"503 and other errors are not refusals":      {"a 200", "b 200", "a 429 600", "b 503 10", "+10", "b 500", "b 404", "a - 590"},
+		"one asks at a time":                         {"a 200", "b 200", "a 429 10", "b 429 10", "+10", "a 500", "b - 1", "+1", "b 200", "a 200"},
+		"a feed that was answered is not refused":    {"a 200", "b 200", "a 429 10", "+10", "a 200", "b 429 600", "a 200"},
+		"nobody has worked yet":                      {"a 429 10", "b 429 50", "+10", "a - 40", "c 200", "a 200"},
+		"a feed that never worked shows nothing":     {"a 200", "b 200", "b 429 10", "n 429 600", "+10", "b 200"},
+		"a turn that finds another refusal is taken": {"a 200", "b 200", "a 429 10", "b 429 10", "+10", "a 429 20", "b - 20"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, handler, func(t *testing.T, hosts *source.Hosts) {
+				clients := map[string]*source.Client{}
+				for _, step := range steps {
+					if seconds, ok := strings.CutPrefix(step, "+"); ok {
+						n, _ := strconv.Atoi(seconds)
+						time.Sleep(time.Duration(n) * time.Second)
+						continue
+					}
+					who, want, _ := strings.Cut(step, " ")
+					if clients[who] == nil {
+						clients[who] = newClientWith(t, source.Options{Hosts: hosts}, feedURL)
+						defer clients[who].CloseIdle()
+					}
+					if answer, asked = want, "-"; want[0] == '-' {
+						answer = "200"
+					}
+					_, _, err := get(t, clients[who], feedURL)
+					got := asked
+					if asked == "-" {
+						got += fmt.Sprintf(" %.0f", feed.RetryDelay(err).Seconds())
+					}
+					if got != want {
+						t.Errorf("%s: got %q in %q", step, got, steps)
+						return
+					}
+				}
+			})
+		})
+	}
 }
 
 // Requests that are under way when a host asks for a pause may bring answers of

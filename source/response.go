@@ -1,10 +1,14 @@
 package source
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dunglas/httpsfv"
 
 	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/message"
@@ -26,6 +30,20 @@ func excerptBody(redact *safetext.Redactor, text string, secrets ...string) stri
 	return redact.Excerpt(credential.Mask(text, secrets...), maxExcerpt)
 }
 
+// askedWait returns the time that an answer asks to wait before the next request, at most maxWait, and
+// whether it refuses the request because there were too many. Some servers do that with 403.
+func askedWait(answer *http.Response, date time.Time) (wait time.Duration, refused bool) {
+	wait, renewed := retryAfter(answer.Header, date), time.Duration(0)
+	switch answer.StatusCode {
+	case http.StatusTooManyRequests, http.StatusForbidden:
+		renewed, refused = usedQuota(answer, date)
+	}
+	if wait == 0 {
+		wait = renewed
+	}
+	return wait, refused
+}
+
 // retryAfter parses Retry-After in both its forms, a date relative to the server's own
 // clock. An invalid value is no wait.
 func retryAfter(header http.Header, date time.Time) time.Duration {
@@ -39,9 +57,41 @@ func retryAfter(header http.Header, date time.Time) time.Duration {
 		}
 		return 0
 	}
-	seconds, err := strconv.Atoi(value)
-	if err != nil || seconds > int(maxWait/time.Second) { // the only error left is too many digits
-		return maxWait
+	return parseSeconds(value)
+}
+
+// parseSeconds parses a number of seconds. A negative one, and anything else, is no wait.
+func parseSeconds(value string) time.Duration {
+	seconds, err := strconv.ParseFloat(value, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) || !(seconds > 0) { // not a number is not either
+		return 0
 	}
-	return time.Duration(seconds) * time.Second
+	return time.Duration(min(seconds, maxWait.Seconds()) * float64(time.Second))
+}
+
+// usedQuota reports whether the answer has used up a quota, as 429 always shows, and returns when the last of
+// these is renewed. RateLimit is that of draft-ietf-httpapi-ratelimit-headers; the others are older.
+func usedQuota(answer *http.Response, date time.Time) (renewed time.Duration, used bool) {
+	used = answer.StatusCode == http.StatusTooManyRequests
+	policies, err := httpsfv.UnmarshalList(answer.Header.Values("RateLimit"))
+	if err != nil {
+		policies = nil // a header that cannot be parsed is ignored
+	}
+	for _, policy := range policies {
+		if item, ok := policy.(httpsfv.Item); ok {
+			if left, _ := item.Params.Get("r"); left == int64(0) {
+				reset, _ := item.Params.Get("t")
+				renewed, used = max(renewed, parseSeconds(fmt.Sprint(reset))), true
+			}
+		}
+	}
+	remaining, reset := answer.Header.Get("X-RateLimit-Remaining"), answer.Header.Get("X-RateLimit-Reset")
+	if left, err := strconv.ParseFloat(remaining, 64); err == nil && left <= 0 || remaining == "" && used {
+		// A number of seconds, or with some servers a time.
+		if at, err := strconv.ParseInt(reset, 10, 64); err == nil && at > 1e9 {
+			reset = strconv.FormatInt(at-date.Unix(), 10)
+		}
+		renewed, used = max(renewed, parseSeconds(reset)), true
+	}
+	return renewed, used
 }

@@ -25,8 +25,8 @@ type throttle struct {
 	waited time.Duration
 }
 
-// addWait counts a wait for the limit that has just ended.
-func (t *throttle) addWait(host string, perSecond float64, wait time.Duration) {
+// addWait counts a wait for the limit of the host that has just ended.
+func (t *throttle) addWait(host string, limit *hostLimiter, wait time.Duration) {
 	if wait <= 0 {
 		return
 	}
@@ -38,21 +38,14 @@ func (t *throttle) addWait(host string, perSecond float64, wait time.Duration) {
 	}
 	t.last = now
 	t.waited += wait
-	if t.waited >= throttleReport && t.hosts.beginsThrottling(limiterKey{host, perSecond}, wait) {
-		t.log.Info("limits.rate slows feeds of a host down; raise it if the provider allows more requests", "host", host, "requests_per_second", perSecond)
+	if t.waited < throttleReport {
+		return
 	}
-}
-
-// beginsThrottling records that a limit slows a feed down, and reports whether it slowed no feed
-// down for a while before this wait.
-func (h *Hosts) beginsThrottling(key limiterKey, wait time.Duration) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.throttled == nil {
-		h.throttled = make(map[limiterKey]time.Time)
+	t.hosts.mu.Lock()
+	begins := now.Sub(limit.throttled) > throttleGap+wait
+	limit.throttled = now
+	t.hosts.mu.Unlock()
+	if begins {
+		t.log.Info("limits.rate slows feeds of a host down; raise it if the provider allows more requests", "host", host, "requests_per_second", float64(limit.Limit()))
 	}
-	now := time.Now()
-	begins := now.Sub(h.throttled[key]) > throttleGap+wait
-	h.throttled[key] = now
-	return begins
 }

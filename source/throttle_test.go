@@ -20,11 +20,12 @@ func TestThrottledFeedsAreLoggedOnce(t *testing.T) {
 		limit := newThrottle()
 		request := func(n int) {
 			for range n {
-				waited, err := hosts.waitForHost(t.Context(), "shop.example:443", 10)
+				shared := hosts.limiter(limiterKey{"shop.example:443", 10})
+				waited, err := shared.wait(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
-				limit.addWait("shop.example", 10, waited)
+				limit.addWait("shop.example", shared, waited)
 			}
 		}
 		want := func(n int) {
