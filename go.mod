@@ -3,6 +3,7 @@ module github.com/feedbridge/feedbridge
 go 1.26.0
 
 require (
+	code.dny.dev/ssrf v0.3.0
 	github.com/andybalholm/brotli v1.2.8
 	github.com/cespare/xxhash/v2 v2.3.0
 	github.com/chromedp/cdproto v0.159.0

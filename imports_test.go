@@ -82,6 +82,7 @@ var alone = map[string][]string{
 	"github.com/spf13/cobra":           {"cmd/feedbridge"},
 	"github.com/prometheus":            {"admin"},
 	"golang.org/x/oauth2":              {"credential"},
+	"code.dny.dev/ssrf":                {"source"},
 	"github.com/coreos/go-systemd":     {"daemon"},
 	"github.com/go-viper/mapstructure": {"config"},
 	"go.opentelemetry.io":              {"trace"},

@@ -18,7 +18,6 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -60,11 +59,13 @@ type Client struct {
 	start       clientStart
 	standing    standing
 	handed      handedSlot
-	// toOrigin makes connections to the origin and the token server, and toOthers those to
-	// other hosts, which do not get the client certificate.
-	toOrigin, toOthers *http.Transport
-	// viaOrigin and viaOthers make requests by them, and report each.
-	viaOrigin, viaOthers http.RoundTripper
+	reached     reachedHosts
+	// toOrigin makes connections to the origin and the token server, and toOthers those to the
+	// hosts of AllowHosts, which do not get the client certificate. toPublic makes those to hosts
+	// that only a redirect names: they must have a public address.
+	toOrigin, toOthers, toPublic *http.Transport
+	// viaOrigin, viaOthers and viaPublic make requests by them, and report each.
+	viaOrigin, viaOthers, viaPublic http.RoundTripper
 }
 
 // NewClient returns a client for cfg. Its errors are those of
@@ -105,15 +106,17 @@ func NewClient(cfg Config, opts Options) (*Client, error) {
 		}
 		c.credentials.headers.Add(name, value)
 	}
-	if c.toOrigin, err = c.hosts.transport(cfg, true); err != nil {
-		return nil, err
-	}
-	if c.toOthers, err = c.hosts.transport(cfg, false); err != nil {
-		return nil, err
-	}
-	c.viaOrigin, c.viaOthers = observed{c.toOrigin, c.observe}, observed{c.toOthers, c.observe}
-	if opts.Wrap != nil {
-		c.viaOrigin, c.viaOthers = opts.Wrap(c.viaOrigin), opts.Wrap(c.viaOthers)
+	for _, kind := range []struct {
+		to                   **http.Transport
+		via                  *http.RoundTripper
+		certificate, guarded bool
+	}{{&c.toOrigin, &c.viaOrigin, true, false}, {&c.toOthers, &c.viaOthers, false, false}, {&c.toPublic, &c.viaPublic, false, true}} {
+		if *kind.to, err = c.hosts.transport(cfg, kind.certificate, kind.guarded); err != nil {
+			return nil, err
+		}
+		if *kind.via = (observed{*kind.to, c.observe}); opts.Wrap != nil {
+			*kind.via = opts.Wrap(*kind.via)
+		}
 	}
 	if cfg.Auth.OAuth2.hasAnyKey() {
 		c.credentials.tokens = newTokens(cfg, c.viaOrigin)
@@ -127,6 +130,7 @@ func (c *Client) CloseIdle() {
 	c.DropHandedOver()
 	c.toOrigin.CloseIdleConnections()
 	c.toOthers.CloseIdleConnections()
+	c.toPublic.CloseIdleConnections()
 }
 
 // HandOver makes response the answer to the next call of Do, if that is the request r and comes
@@ -150,7 +154,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	if err != nil {
 		return nil, feed.Permanent(fmt.Errorf("%s %q: this is not a URL: %w", r.Method, c.redact.URL(r.URL), parseError(err)))
 	}
-	if err := c.checkHost(c.origin, u); err != nil {
+	if err := c.checkLink(ctx, r, u); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", r.Method, c.redact.URL(u.String()), err)
 	}
 	if res := c.handed.takeResponse(r); res != nil {
@@ -183,7 +187,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 		if err != nil {
 			return nil, feed.Permanent(fmt.Errorf("%s: redirect to %q: this is not a URL: %w", answer, c.redact.URL(location), parseError(err)))
 		}
-		if err := c.checkHost(u, next); err != nil {
+		if err := c.checkRedirect(u, next); err != nil {
 			return nil, fmt.Errorf("%s: redirect to %s: %w", answer, c.redact.URL(next.String()), err)
 		}
 		u = next
@@ -227,12 +231,15 @@ func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, e
 		header.Set("Range", fmt.Sprintf("bytes=%d-", r.From))
 		header.Set("Accept-Encoding", "identity")
 	}
-	transport := c.viaOthers
-	if x.toOrigin {
+	transport := c.viaPublic
+	switch {
+	case x.toOrigin:
 		transport = c.viaOrigin
 		if x.token, err = c.credentials.setHeaders(ctx, header); err != nil {
 			return nil, fmt.Errorf("%s: %w", x, err)
 		}
+	case c.allowsHost(u):
+		transport = c.viaOthers
 	}
 
 	x.deadline = newDeadline(ctx)
@@ -268,36 +275,4 @@ func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, e
 var followed = []int{
 	http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
 	http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
-}
-
-// checkHost returns an error unless a link or a redirect may lead from one URL to the
-// other.
-func (c *Client) checkHost(from, to *url.URL) error {
-	refuse := func(format string, args ...any) error { return feed.Permanent(fmt.Errorf(format, args...)) }
-	switch {
-	case to.Scheme != "http" && to.Scheme != "https":
-		return refuse("only http and https URLs can be read, and they must be absolute")
-	case to.Hostname() == "":
-		return refuse("the URL has no host")
-	case to.User != nil:
-		return refuse("links and redirects must not contain credentials; ask the provider to fix them")
-	case to.Scheme == "http" && (from.Scheme == "https" || c.origin.Scheme == "https"):
-		return refuse("a redirect or link from https back to http is refused; ask the provider to fix it")
-	case c.atOrigin(to) || c.allowsHost(to):
-		return nil
-	case to.Scheme == "https" && strings.EqualFold(to.Hostname(), c.origin.Hostname()):
-		return refuse("%s is not the origin of the feed, %s://%s: if the feed has moved to https, write that in its url, or name %s in allow_hosts",
-			to.Host, c.origin.Scheme, c.origin.Host, to.Host)
-	}
-	return refuse("%s is not the host of the feed, %s: name it in allow_hosts if the feed may lead there", to.Host, c.origin.Host)
-}
-
-func (c *Client) atOrigin(u *url.URL) bool {
-	return u.Scheme == c.origin.Scheme && (u.Host == c.origin.Host || hostPort(u) == hostPort(c.origin))
-}
-
-func (c *Client) allowsHost(u *url.URL) bool {
-	return slices.ContainsFunc(c.allowed, func(host string) bool {
-		return hostPort(&url.URL{Scheme: u.Scheme, Host: host}) == hostPort(u)
-	})
 }

@@ -197,7 +197,7 @@ func TestBadStatus(t *testing.T) {
 func TestRefusedWithoutRequest(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("there was a request") })
-	c := newClient(t, url, func(c *source.Config) { c.AllowHosts = []string{"cdn.example.com", "127.0.0.1"} })
+	c := newClient(t, url, secrets, func(c *source.Config) { c.AllowHosts = []string{"cdn.example.com", "127.0.0.1"} })
 	for name, test := range map[string]struct{ method, url, text string }{
 		"case 87: ftp":               {"GET", "ftp://shop.example.com/feed", "only http and https"},
 		"case 87: not a URL":         {"GET", "http://shop example.com", "this is not a URL"},
@@ -205,7 +205,7 @@ func TestRefusedWithoutRequest(t *testing.T) {
 		"case 87: no host":           {"GET", "http:///pages/2", "has no host"},
 		"case 92: a foreign link":    {"GET", "http://elsewhere.example.com/2", "elsewhere.example.com is not the host of the feed, " + url[7:] + ": name it in allow_hosts"},
 		"case 92: another port":      {"GET", "http://127.0.0.1:1/2", "127.0.0.1:1 is not the host"},
-		"case 92: another scheme":    {"GET", "https://" + url[7:], "is not the origin of the feed"},
+		"case 92: another scheme":    {"GET", "https://" + url[7:], "is not the host of the feed"},
 		"case 92: a longer name":     {"GET", "http://cdn.example.com.evil.example.com/2", "allow_hosts"},
 		"case 92: a port not listed": {"GET", "http://cdn.example.com:8080/2", "cdn.example.com:8080 is not the host"},
 		"a link with credentials":    {"GET", "http://eve:hunter2@" + url[7:], "must not contain credentials"},

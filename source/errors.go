@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"code.dny.dev/ssrf"
+
 	"github.com/feedbridge/feedbridge/feed"
 )
 
@@ -109,6 +111,9 @@ func (e *timeoutError) Timeout() bool { return true }
 func explainTransport(err error, limits Limits) error {
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		return fmt.Errorf("the host's name cannot be resolved; check the url, and DNS on this machine: %w", err)
+	}
+	if errors.Is(err, ssrf.ErrProhibitedIP) {
+		return feed.Permanent(fmt.Errorf("a redirect led to a host whose address is private; name the host in allow_hosts if the feed may lead there: %w", err))
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return feed.Permanent(fmt.Errorf("the server's certificate is not signed by a trusted authority; name its authority in auth.tls.ca_file: %w", err))

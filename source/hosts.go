@@ -21,8 +21,8 @@ import (
 // host refuses, and the connections. So a thousand feeds of one host cause no more
 // requests than the limit for one. The zero Hosts is ready for use.
 type Hosts struct {
-	// Dial makes the connections. Nil means a [net.Dialer]. It must be set before the
-	// first client is made.
+	// Dial makes the connections, also to hosts that must have a public address, which it does
+	// not check. Nil means a [net.Dialer]. It must be set before the first client is made.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// PageBudget bounds the memory of pages that are requested ahead of their turn. Nil means
@@ -191,6 +191,7 @@ type transportKey struct {
 	connect time.Duration
 	header  int64
 	tls     TLS
+	guarded bool // only hosts with a public address
 }
 
 // idlePerHost limits the idle connections to one host that are kept for the next poll. A

@@ -1,11 +1,18 @@
 package source_test
 
 import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/source"
 )
@@ -100,7 +107,7 @@ func TestRedirects(t *testing.T) {
 	}{
 		"case 90: exhausted redirects":                {"/loop", []string{"GET " + url + "/loop: 302 Found (after 5 redirects in a row (limits.redirects); check where the url leads"}},
 		"case 92: a redirect to a host not allowed":   {"/unlisted", []string{"GET " + url + "/unlisted: redirect to http://unlisted.example.com/feed: unlisted.example.com is not the host of the feed", "allow_hosts"}},
-		"a move to https":                             {"/https", []string{"if the feed has moved to https, write that in its url"}},
+		"a move to https of a private host":           {"/https", []string{"redirect to https://127.0.0.1/feed: a redirect led to a host whose address is private; name the host in allow_hosts"}},
 		"case 87: a redirect to ftp":                  {"/ftp", []string{"only http and https"}},
 		"a redirect with credentials":                 {"/login", []string{"must not contain credentials"}},
 		"a redirect to nonsense":                      {"/nonsense", []string{`redirect to "http://a b/": this is not a URL`}},
@@ -140,5 +147,137 @@ func TestHTTPSToHTTP(t *testing.T) {
 	t.Run("case 93: http link from an https feed refused", func(t *testing.T) {
 		_, _, err := get(t, c, plain)
 		wantError(t, err, true, "from https back to http")
+	})
+}
+
+// TestRedirectToAnotherHost has a feed at feed.example.com whose server redirects to other hosts, and
+// to https.
+func TestRedirectToAnotherHost(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.Host+r.URL.Path+" "+r.Header.Get("Authorization")+r.Header.Get("X-Api-Key"))
+		switch r.Host + r.URL.Path {
+		case "feed.example.com/feed":
+			http.Redirect(w, r, "http://other.example.com/feed", http.StatusFound)
+		case "feed.example.com/secure", "feed.example.com:8080/secure":
+			http.Redirect(w, r, "https://feed.example.com/page", http.StatusMovedPermanently)
+		case "feed.example.com/busy":
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	plain, secure := httptest.NewServer(answer), httptest.NewUnstartedServer(answer)
+	secure.StartTLS()
+	t.Cleanup(plain.Close)
+	t.Cleanup(secure.Close)
+	trusted := trust(t, secure)
+	open := func(t *testing.T, path string, edits ...func(*source.Config)) (*source.Client, *strings.Builder) {
+		asked = nil
+		log := new(strings.Builder)
+		hosts := &source.Hosts{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			to := plain
+			if strings.HasSuffix(addr, ":443") {
+				to = secure
+			}
+			return new(net.Dialer).DialContext(ctx, network, to.Listener.Addr().String())
+		}}
+		return newClientWith(t, source.Options{Hosts: hosts, Log: slog.New(slog.NewTextHandler(log, nil))}, "http://feed.example.com"+path, edits...), log
+	}
+	wantAsked := func(t *testing.T, want ...string) {
+		t.Helper()
+		for i := range asked {
+			asked[i] = strings.TrimSpace(asked[i])
+		}
+		if diff := cmp.Diff(want, asked); diff != "" {
+			t.Errorf("requests: -want +got:\n%s", diff)
+		}
+	}
+	certificate := func(c *source.Config) {
+		key, err := x509.MarshalPKCS8PrivateKey(secure.TLS.Certificates[0].PrivateKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Auth.TLS.CertFile = writePEM(t, &pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
+		c.Auth.TLS.KeyFile = writePEM(t, &pem.Block{Type: "PRIVATE KEY", Bytes: key})
+	}
+
+	t.Run("followed and named, and its links as well", func(t *testing.T) {
+		c, log := open(t, "/feed")
+		for range 2 {
+			res, _, err := get(t, c, "http://feed.example.com/feed")
+			if err != nil || res.URL.Host != "other.example.com" {
+				t.Fatalf("the answer is from %v, %v", res, err)
+			}
+		}
+		if n := strings.Count(log.String(), "to=http://other.example.com/feed"); n != 1 {
+			t.Errorf("the log names the host %d times, want once: %s", n, log)
+		}
+		if _, _, err := get(t, c, "http://other.example.com/older"); err != nil {
+			t.Error(err)
+		}
+		asked = nil
+		_, _, err := get(t, c, "http://third.example.com/older")
+		wantError(t, err, true, "third.example.com is not the host of the feed")
+		wantAsked(t, "HEAD feed.example.com/feed", "HEAD other.example.com/feed")
+	})
+	t.Run("a cursor names its pages after a restart", func(t *testing.T) {
+		c, _ := open(t, "/feed")
+		if _, _, err := get(t, c, "http://other.example.com/7"); err != nil {
+			t.Error(err)
+		}
+		wantAsked(t, "HEAD feed.example.com/feed", "HEAD other.example.com/feed", "GET other.example.com/7")
+		c, _ = open(t, "/busy")
+		_, _, err := get(t, c, "http://other.example.com/7")
+		wantError(t, err, false, "503")
+		c.AddReached("http://other.example.com/feed")
+		if _, _, err := get(t, c, "http://other.example.com/7"); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, edit := range map[string]func(*source.Config){
+		"headers":              func(c *source.Config) { c.Headers = append(c.Headers, "Cookie: session=1") },
+		"a bearer token":       func(c *source.Config) { c.Auth.Bearer = "token" },
+		"a client certificate": certificate,
+	} {
+		t.Run("refused with "+name, func(t *testing.T) {
+			c, _ := open(t, "/feed", edit)
+			_, _, err := get(t, c, "http://feed.example.com/feed")
+			wantError(t, err, true, "redirect to http://other.example.com/feed: other.example.com is not the host of the feed")
+			c.AddReached("http://other.example.com/feed")
+			_, _, err = get(t, c, "http://other.example.com/feed")
+			wantError(t, err, true, "other.example.com is not the host of the feed")
+			if len(asked) != 1 {
+				t.Errorf("requests: %q", asked)
+			}
+		})
+	}
+	t.Run("https of the same host gets the credentials", func(t *testing.T) {
+		c, _ := open(t, "/secure", secrets, trusted, func(c *source.Config) { c.URL = "http://feed.example.com:80/secure" })
+		for _, link := range []string{"http://feed.example.com/secure", "https://feed.example.com/2"} {
+			if _, _, err := get(t, c, link); err != nil {
+				t.Error(err)
+			}
+		}
+		const sent = " Bearer token-of-the-feedkey-of-the-feed"
+		wantAsked(t, "GET feed.example.com/secure"+sent, "GET feed.example.com/page"+sent, "GET feed.example.com/2"+sent)
+		c, _ = open(t, "/secure", secrets, trusted, func(c *source.Config) { c.URL = "http://feed.example.com:8080/secure" })
+		_, _, err := get(t, c, "http://feed.example.com:8080/secure")
+		if err != nil {
+			t.Error(err)
+		}
+		wantAsked(t, "GET feed.example.com:8080/secure"+sent, "GET feed.example.com/page")
+	})
+	t.Run("a name that resolves to a private address", func(t *testing.T) {
+		to := "http://localhost:" + strings.TrimPrefix(plain.URL, "http://127.0.0.1:")
+		url := serve(t, http.RedirectHandler(to, http.StatusFound).ServeHTTP)
+		asked = nil
+		_, _, err := get(t, newClient(t, url), url)
+		wantError(t, err, true, "GET "+to+": a redirect led to a host whose address is private", "allow_hosts")
+		if len(asked) > 0 {
+			t.Errorf("requests: %q", asked)
+		}
+		if _, _, err := get(t, newClient(t, url, func(c *source.Config) { c.AllowHosts = []string{to[7:]} }), url); err != nil {
+			t.Error(err)
+		}
 	})
 }

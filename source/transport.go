@@ -2,19 +2,23 @@ package source
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
+
+	"code.dny.dev/ssrf"
 
 	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
 )
 
 // transport returns the shared transport for cfg, made with the client
-// certificate or without it. Transports live as long as Hosts: there are as
-// many as there are different settings.
-func (h *Hosts) transport(cfg Config, certificate bool) (*http.Transport, error) {
-	key := transportKey{cfg.Timeouts.Connect, cfg.Limits.Header, cfg.Auth.TLS}
+// certificate or without it, and guarded or not: a guarded transport connects to public addresses
+// only. Transports live as long as Hosts: there are as many as there are different settings.
+func (h *Hosts) transport(cfg Config, certificate, guarded bool) (*http.Transport, error) {
+	key := transportKey{cfg.Timeouts.Connect, cfg.Limits.Header, cfg.Auth.TLS, guarded}
 	if !certificate {
 		key.tls.CertFile, key.tls.KeyFile = "", ""
 	}
@@ -31,12 +35,16 @@ func (h *Hosts) transport(cfg Config, certificate bool) (*http.Transport, error)
 	// connection. It has twice the time, so that the deadline of the request comes first and
 	// the error is that of the request.
 	dialTimeout := 2 * key.connect
+	dialer, proxy := &net.Dialer{Timeout: dialTimeout}, http.ProxyFromEnvironment
+	if guarded {
+		dialer.Control, proxy = publicOnly.Safe, refuseProxy
+	}
 	dial := h.Dial
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+		dial = dialer.DialContext
 	}
 	t := &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
+		Proxy:                  proxy,
 		DialContext:            dial,
 		TLSHandshakeTimeout:    dialTimeout,
 		TLSClientConfig:        settings,
@@ -54,6 +62,18 @@ func (h *Hosts) transport(cfg Config, certificate bool) (*http.Transport, error)
 	}
 	h.transports[key] = t
 	return t, nil
+}
+
+// publicOnly refuses connections to addresses of private networks and of this machine. It checks
+// the address that is connected to, so a name that resolves to another one later does not pass.
+var publicOnly = ssrf.New(ssrf.WithAnyPort())
+
+// refuseProxy fails if there is a proxy on the way, which resolves the name of the host itself.
+func refuseProxy(r *http.Request) (*url.URL, error) {
+	if proxy, err := http.ProxyFromEnvironment(r); proxy == nil || err != nil {
+		return nil, err
+	}
+	return nil, feed.Permanent(fmt.Errorf("a redirect led to %s, whose address cannot be checked behind a proxy; name it in allow_hosts if the feed may lead there", r.URL.Host))
 }
 
 // settings returns the TLS configuration. It reads the files once, so that a wrong one is

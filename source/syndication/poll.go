@@ -25,6 +25,9 @@ func (p poller) readSubscription(ctx context.Context, now time.Time) (*document,
 	} else if cur.At == hashOf(q.url) && !cur.Held.isDue(s.cfg.MaxDeleteRatio, now) && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery && !p.isRecheckDue(now) {
 		q.etag, q.modified = cur.ETag, cur.Modified
 	}
+	if q.url != s.cfg.URL {
+		s.client.AddReached(q.url)
+	}
 	d, err := s.readDocument(ctx, cur, q)
 	status, ok := errors.AsType[*source.StatusError](err)
 	if ok && q.url != s.cfg.URL && (status.Status == http.StatusNotFound || status.Status == http.StatusGone) {
