@@ -39,6 +39,8 @@ type SourceOptions struct {
 	Observe func(source.Exchange)
 	// Wrap is that of [source.Options]. It may be nil.
 	Wrap func(http.RoundTripper) http.RoundTripper
+	// Once is that of [syndication.Config].
+	Once bool
 	// Redact hides the secrets of URLs in the headers of entities and in errors. Nil hides parameters
 	// with the usual names only.
 	Redact *safetext.Redactor
@@ -140,7 +142,7 @@ func (s *Sources) newSource(kind string) (sink.Source, error) {
 		}
 		cfg := syndication.Config{
 			Config: f.Source, Settings: f.Syndication, Every: f.Every, Budget: s.opts.ReadAhead.Budget(),
-			Start: syndication.Start{Now: f.Start.Now, At: f.Start.At}, Redact: s.opts.Redact,
+			Start: syndication.Start{Now: f.Start.Now, At: f.Start.At}, Redact: s.opts.Redact, Once: s.opts.Once,
 		}
 		if f.Format != "auto" {
 			cfg.Format = feedxml.Format(f.Format)

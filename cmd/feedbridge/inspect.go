@@ -61,7 +61,7 @@ func inspectFeed(ctx context.Context, a *app, f config.Feed) (*feedReport, error
 	r := newReport(a.redact.URL(f.Source.URL), f.Format)
 	var requests requestCount
 	ids := sink.NewIDs(0)
-	sources, err := daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: ids, Observe: requests.countRequest, Redact: a.redact}, log)
+	sources, err := daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: ids, Observe: requests.countRequest, Once: true, Redact: a.redact}, log)
 	if err != nil {
 		r.Error = err.Error()
 		return r, err

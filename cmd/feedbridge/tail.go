@@ -109,7 +109,7 @@ var errEnough = errors.New("enough")
 // tailFeed prints the entities of a feed.
 func tailFeed(ctx context.Context, a *app, f config.Feed, follow bool, limit int) error {
 	log := a.newLog(a.err, config.Log{Level: "warn"})
-	sources, err := daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: sink.NewIDs(0), Redact: a.redact}, log)
+	sources, err := daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: sink.NewIDs(0), Once: !follow, Redact: a.redact}, log)
 	if err != nil {
 		return err
 	}

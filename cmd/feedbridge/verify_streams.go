@@ -41,7 +41,7 @@ func feedStream(ctx context.Context, a *app, name string, v verification, log *s
 	if v.from.set {
 		f.Start = v.from.Start
 	}
-	sources, err := daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: sink.NewIDs(0), Redact: a.redact}, log)
+	sources, err := daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: sink.NewIDs(0), Once: true, Redact: a.redact}, log)
 	if err != nil {
 		return entityStream{}, err
 	}

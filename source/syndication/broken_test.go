@@ -34,6 +34,7 @@ func TestBrokenFeeds(t *testing.T) {
 	run("a window that breaks off", func(t *testing.T) {
 		doc := rss("", "c@3:a b@2:a a@1:a")
 		r := newUpstream("/feed", doc[:strings.LastIndex(doc, "<guid>")]).read(t)
+		r.wantWaits()
 		r.want("b:a c:a", feedxml.NotWellFormed)
 		r.u.requests()
 		r.want("")

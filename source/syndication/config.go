@@ -32,6 +32,9 @@ type Config struct {
 	Format feedxml.Format `yaml:"-"`
 	// Every is the interval between calls of Next for a feed that has nothing new.
 	Every time.Duration `yaml:"-"`
+	// Once reports that the feed is read once. Then nothing is waited for that only another
+	// poll can bring.
+	Once bool `yaml:"-"`
 	// Redact hides the secrets of the URLs in the headers that the source adds. Nil
 	// means a Redactor with the usual parameter names.
 	Redact *safetext.Redactor `yaml:"-"`

@@ -82,7 +82,9 @@ type document struct {
 	// entries counts all entries, tombstones included; fresh counts those whose ID the
 	// topic lacks, and known those whose ID it has.
 	entries, fresh, known int
-	newest                instant
+	// lastKnown reports that the last entry is in the topic, or is from before the start.
+	lastKnown bool
+	newest    instant
 	// titleHashes are those of the first entries that have an ID of their own.
 	titleHashes titleHashes
 	seen        violationSet

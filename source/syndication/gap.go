@@ -50,7 +50,7 @@ func gapKind(err error) string {
 // awaitOrSkip decides whether to wait for a document that could not be read. If so,
 // kind is "" and wait is the error to return. Otherwise kind is the kind of gap.
 func (c *nextCall) awaitOrSkip(ctx context.Context, url string, err error) (kind string, wait error) {
-	if kind := gapKind(err); kind != "" || ctx.Err() != nil {
+	if kind := gapKind(err); kind != "" || ctx.Err() != nil || errors.Is(err, errAwaitsRest) {
 		return kind, err
 	}
 	if a := c.cur.Awaited; a == nil || a.URL != hashOf(url) {

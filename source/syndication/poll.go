@@ -44,6 +44,9 @@ func (p poller) readSubscription(ctx context.Context, now time.Time) (*document,
 		return nil, p.unreadable(err)
 	}
 	s.unread = 0
+	if !d.truncated {
+		s.torn = 0
+	}
 	p.dropReported(d)
 	p.recordRedirect(q.url, d.response)
 	return d, nil
@@ -220,7 +223,8 @@ func (p poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err 
 			return feed.Batch{}, false, nil
 		}
 	}
-	watched := p.cur.Dialect != "" && p.cur.Doc == nil && s.hadEntries(&p.cur)
+	// The dialect is not known of a feed whose documents all break off.
+	watched := p.cur.Format != "" && p.cur.Doc == nil && s.hadEntries(&p.cur)
 	d, err := p.readSubscription(ctx, now)
 	if err != nil {
 		return feed.Batch{}, false, err

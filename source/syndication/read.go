@@ -29,6 +29,8 @@ type documentReader struct {
 	ignored []xml.Name
 	// notFeed counts the consecutive answers of a URL that were no feed.
 	notFeed map[hashedKey]int
+	// torn counts the consecutive polls with a document that breaks off and is waited for.
+	torn int
 	// brokenBy is the last logged fault of a repaired document.
 	brokenBy string
 }
@@ -134,6 +136,10 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (
 	switch {
 	case f.Count > 0 && !d.repair:
 		return nil, s.withCure(cur, d, f.Err())
+	case d.truncated && s.mayAwaitRest(cur, d):
+		s.torn++
+		err := fmt.Errorf("%w; %w, for %d more polls at most", f.Err(), errAwaitsRest, mostTorn-s.torn)
+		return nil, feed.RetryAfter(err, min(s.cfg.Every, longestTorn))
 	case f.Count > 0:
 		d.seen.addViolation(feedxml.NotWellFormed, d.url, "%s", f)
 		if cause := f.First(); cause != s.brokenBy {
@@ -226,6 +232,23 @@ func (s *documentReader) mayBeBroken(cur *cursor, d *document) bool {
 		}
 	}
 	return true
+}
+
+const (
+	// mostTorn is the maximum number of consecutive polls that wait for the rest of a document
+	// that breaks off, and longestTorn the longest time between two of them. Their number is not
+	// stored, because a restart prolongs the wait by a few minutes at most.
+	mostTorn    = 3
+	longestTorn = time.Minute
+)
+
+// errAwaitsRest is the error of a document that breaks off, while the rest is waited for.
+var errAwaitsRest = errors.New("its new entries wait for older ones that may be missing")
+
+// mayAwaitRest reports whether to wait for the rest of a document that breaks off: it may have
+// new entries that are older than those which came.
+func (s *documentReader) mayAwaitRest(cur *cursor, d *document) bool {
+	return !d.lastKnown && d.hash != cur.Body && d.order != feedxml.OldestFirst && s.torn < mostTorn && !s.cfg.Once
 }
 
 // countingReader counts the bytes of a document that belong to one entry. The parser
@@ -330,13 +353,14 @@ func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wa
 	if updated == 0 && instantOf(e.Updated.Time) != 0 {
 		d.seen.addViolation(FutureDate, d.url, "entry %s is of %s, which is not compared with other dates (trust_ahead)", feedxml.Excerpt(e.ID), e.Updated.Raw)
 	}
+	it := &item{Entry: e, hash: [16]byte(e.Hash[:16])}
 	raw, inTopic := s.topic.Mark(e.ID)
-	switch {
-	case e.Deleted:
-	case inTopic || cur.sawEntry(e.ID, [16]byte(e.Hash[:16])):
-		d.known++
-	default:
-		d.fresh++
+	if !e.Deleted {
+		if d.lastKnown = inTopic || s.isSkipped(cur, it); d.lastKnown {
+			d.known++
+		} else {
+			d.fresh++
+		}
 	}
 	d.newest = max(d.newest, updated)
 	d.titleHashes.addEntry(&e)
@@ -347,7 +371,6 @@ func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wa
 	if !counts {
 		return
 	}
-	it := &item{Entry: e, hash: [16]byte(e.Hash[:16])}
 	m, known := parseFingerprint(raw)
 	d.versions.recordTopic(e.ID, inTopic && known, m.deleted == e.Deleted && (e.Deleted || m.hash == it.hash))
 	if d.from != nil && rankOf(&it.Entry, d.request.order).compareOrder(d.from.Key) <= 0 {
