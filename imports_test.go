@@ -41,8 +41,9 @@ var layers = map[string][]string{
 
 	"source":                        {"feed", "message", "credential", "readahead", "safetext"},
 	"source/datareplication":        {"source", "source/datareplication/page", "feed", "message", "readahead", "safetext"},
-	"source/datareplication/page":   {"feed", "message", "safetext"},
-	"source/syndication":            {"source", "source/syndication/feedxml", "feed", "message", "readahead", "safetext", "retry"},
+	"source/datareplication/page":   {"source/link", "feed", "message", "safetext"},
+	"source/link":                   {},
+	"source/syndication":            {"source", "source/link", "source/syndication/feedxml", "feed", "message", "readahead", "safetext", "retry"},
 	"source/syndication/feedxml":    {"feed", "message", "safetext"},
 	"source/datareplication/sample": {"feed"},
 

@@ -151,12 +151,33 @@ func TestPaged(t *testing.T) {
 		u.set("/p3", atom(link("next", "/p4"), "d c"))
 		r.want("c d e f")
 	})
-	run("case 77: a Link header", func(t *testing.T) {
-		// Only links of the document are followed in this version.
-		u := newUpstream("/feed", atom("", "b@2"), "/p2", atom("", "a@1"))
-		u.field("/feed", "Link", "</p2>; rel=next")
-		u.read(t).want("b")
-	})
+	for _, tt := range []struct {
+		name, doc, link, want string
+		violations            []string
+	}{
+		{"next", "", "</p2>; rel=next", "a b", []string{syndication.PagedLossy}},
+		{"of several", "", `<https://api.example>; rel="https://api.w.org/", </p2>; rel="next http://www.iana.org/assignments/relation/NEXT"; title="a, b"`, "a b", []string{syndication.PagedLossy}},
+		{"prev-archive", "", "<p2>; rel=Prev-Archive; type=\"application/atom+xml\"", "a b", nil},
+		{"current of an archive", archive, "</p2>; rel=current", "a", []string{syndication.LinkToArchive}},
+		{"the same in the document", link("next", "/p2#x"), "</p2>; rel=next", "a b", []string{syndication.PagedLossy}},
+		{"another in the document", link("prev-archive", "/p2"), "</nowhere>; rel=prev-archive", "a b", []string{syndication.OtherInHeader}},
+		{"another self", link("self", "/feed"), "</rss>; rel=self", "b", []string{syndication.OtherInHeader}},
+		{"fh:prev in the document", "<fh:prev>/p2</fh:prev>", "</nowhere>; rel=prev-archive", "a b", []string{syndication.OtherInHeader}},
+		{"of a complete document", "<fh:complete/>", "</p2>; rel=next", "b", []string{syndication.MixedDialects}},
+		{"of another page", "", `</p2>; rel=next; anchor="/x"`, "b", nil},
+		{"to a page of HTML", "", `</p2>; rel=next; type="text/html"`, "b", nil},
+		{"of another relation", "", "</p2>; rel=preload, </p2>; rel=shortlink", "b", nil},
+		{"malformed", "", "</p2; rel=next", "b", nil},
+	} {
+		run("case 77: a Link header: "+tt.name, func(t *testing.T) {
+			u := newUpstream("/feed", atom(tt.doc, "b@2"), "/p2", atom("", "a@1"))
+			u.field("/feed", "Link", tt.link)
+			r := u.read(t)
+			r.want(tt.want, tt.violations...)
+			r.restart()
+			r.want("")
+		})
+	}
 	run("case 93: prev without this is a page", func(t *testing.T) {
 		u := newUpstream("/feed", atom(link("prev", "/x"), "a@1"))
 		r := u.read(t)

@@ -32,6 +32,9 @@ const (
 	Window Dialect = "window"
 )
 
+// navigation are the relations between the documents of a feed.
+var navigation = []string{"self", "this", "prev", "prev-archive", "next-archive", "current", "first", "next", "previous", "last"}
+
 // dialectOf returns the dialect of a document that was read to its end. deletes reports
 // that entries which a complete document lacks are no longer in the feed. It is false
 // if the document also contradicts that, because a wrong delete does more harm than a
@@ -51,7 +54,7 @@ func dialectOf(m *feedxml.Meta) (dialect Dialect, deletes bool, odd []feed.Viola
 		}
 		return ""
 	}
-	for _, rel := range []string{"self", "this", "prev", "prev-archive", "next-archive", "current", "first", "next", "previous", "last"} {
+	for _, rel := range navigation {
 		if link, n := m.Link(rel); n > 1 {
 			tell(RepeatedLink, "there are %d links %s; %q counts", n, rel, feedxml.Excerpt(link.Href))
 		}

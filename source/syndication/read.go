@@ -125,6 +125,7 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (
 		d.copy, d.copying = d.copying.finish(resp, d.now), nil
 	}
 	d.meta = *r.Meta()
+	s.profile.addHeaderLinks(d)
 	d.hashContent()
 	s.classify(cur, d)
 	d.seen.addAll(r.Violations())

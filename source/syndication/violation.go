@@ -45,6 +45,7 @@ const (
 	MixedDialects  = "mixed_dialects"
 	RepeatedLink   = "repeated_link"
 	CurrentNotSelf = "current_is_not_self"
+	OtherInHeader  = "link_differs_in_header"
 	NoHistory      = "history_not_reachable"
 )
 

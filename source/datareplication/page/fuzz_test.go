@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/feedbridge/feedbridge/source/link"
 )
 
 // FuzzLinks writes a well-formed header from its input, reads it back, and then reads it
@@ -87,8 +89,8 @@ func loseNext(t *testing.T, field string, at int, char byte) {
 
 // blankTarget reports whether a link value may be one without a target.
 func blankTarget(field string) bool {
-	for value := range linkValues(field) {
-		if target, _, _ := cutTarget(value); target == "" {
+	for value := range link.Values(field) {
+		if target, _, _ := link.CutTarget(value); target == "" {
 			return true
 		}
 	}

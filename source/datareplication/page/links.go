@@ -2,7 +2,6 @@ package page
 
 import (
 	"errors"
-	"iter"
 	"net/url"
 	"regexp"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/source/link"
 )
 
 // Links are the links of a page: absolute http or https URLs without user info and without
@@ -33,7 +33,7 @@ func ParseLinks(fields []string, base *url.URL) (Links, []feed.Violation, error)
 	var violations []feed.Violation
 	page := Name(base)
 	for _, field := range fields {
-		for value := range linkValues(field) {
+		for value := range link.Values(field) {
 			target, relations, err := readLink(value)
 			if err != nil {
 				return Links{}, nil, newBreach(BadLink, page, "the link %q %s", evidence(value), err.Error())
@@ -46,12 +46,12 @@ func ParseLinks(fields []string, base *url.URL) (Links, []feed.Violation, error)
 				return Links{}, nil, newBreach(BadLink, page, "the link %q does not lead to an http or https URL", evidence(value))
 			}
 			for _, relation := range relations {
-				link := found.linkOf(relation)
-				if *link != "" {
-					violations = append(violations, feed.NewViolation(RepeatedLink, page, "there is a second link rel=%s, %q; the first one, %q, counts", relation, evidence(value), *link))
+				known := found.linkOf(relation)
+				if *known != "" {
+					violations = append(violations, feed.NewViolation(RepeatedLink, page, "there is a second link rel=%s, %q; the first one, %q, counts", relation, evidence(value), *known))
 					continue
 				}
-				*link = address
+				*known = address
 			}
 		}
 	}
@@ -71,37 +71,6 @@ func (l *Links) linkOf(relation string) *string {
 	return nil
 }
 
-// linkValues returns the values of a Link field, which commas outside of <> and of quotes
-// separate. If a bracket or a quote is not closed, the last value has the rest of the field,
-// so that no link is overlooked.
-func linkValues(field string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		start, closing := 0, byte(0)
-		for i := 0; i < len(field); i++ {
-			switch c := field[i]; {
-			case closing == '"' && c == '\\':
-				i++
-			case closing != 0:
-				if c == closing {
-					closing = 0
-				}
-			case c == '<':
-				closing = '>'
-			case c == '"':
-				closing = '"'
-			case c == ',':
-				if value := trimBlanks(field[start:i]); value != "" && !yield(value) {
-					return
-				}
-				start = i + 1
-			}
-		}
-		if value := trimBlanks(field[start:]); value != "" {
-			yield(value)
-		}
-	}
-}
-
 var (
 	errUnreadableLink = errors.New("cannot be read, and it may be a self, prev or next link")
 	errForeignAnchor  = errors.New("has an anchor, so it may be the link of another page")
@@ -117,11 +86,11 @@ var wellFormedRelation = regexp.MustCompile(`^[a-z][a-z0-9.-]*$|:`)
 // readLink returns the target of one link value, and those of its relations that are self,
 // prev or next, in lower case. It fails on a malformed value that may be such a link.
 func readLink(value string) (target string, relations []string, err error) {
-	target, rest, ok := cutTarget(value)
+	target, rest, ok := link.CutTarget(value)
 	if !ok {
 		rest = value
 	}
-	params, readable := parseLinkParams(rest)
+	params, readable := link.ParseParams(rest)
 	if !ok || !readable {
 		// In a quoted string a backslash may split a word.
 		if ours.MatchString(strings.ReplaceAll(rest, `\`, "")) {
@@ -132,11 +101,11 @@ func readLink(value string) (target string, relations []string, err error) {
 	if target == "" {
 		return "", nil, nil
 	}
-	link, err := guarded(target, params.rel)
+	read, err := guarded(target, params.Rel)
 	if err != nil {
 		return "", nil, err
 	}
-	for _, relation := range strings.Fields(strings.ToLower(link.Rel)) {
+	for _, relation := range strings.Fields(strings.ToLower(read.Rel)) {
 		switch {
 		case relation == "self" || relation == "prev" || relation == "next":
 			relations = append(relations, relation)
@@ -144,10 +113,10 @@ func readLink(value string) (target string, relations []string, err error) {
 			return "", nil, errUnreadableLink
 		}
 	}
-	if len(relations) > 0 && params.anchored {
+	if len(relations) > 0 && params.Anchored {
 		return "", nil, errForeignAnchor
 	}
-	return link.URL, relations, nil
+	return read.URL, relations, nil
 }
 
 // guarded reads a link with the linkheader package as well, and refuses a link that the
@@ -160,93 +129,14 @@ func guarded(target, rel string) (linkheader.Link, error) {
 	if len(read) != 1 {
 		return linkheader.Link{}, errLinkheader
 	}
-	link := read[0]
+	one := read[0]
 	var err1, err2 error
-	link.URL, err1 = url.PathUnescape(link.URL)
-	link.Rel, err2 = url.PathUnescape(link.Rel)
-	if err1 != nil || err2 != nil || link.URL != target || link.Rel != rel {
+	one.URL, err1 = url.PathUnescape(one.URL)
+	one.Rel, err2 = url.PathUnescape(one.Rel)
+	if err1 != nil || err2 != nil || one.URL != target || one.Rel != rel {
 		return linkheader.Link{}, errLinkheader
 	}
-	return link, nil
-}
-
-// relFirst matches the parameters of a link whose first one is rel.
-var relFirst = regexp.MustCompile(`(?i)^;[ \t]*rel[ \t]*=`)
-
-// cutTarget splits a link value into its target and the rest. The target may be without
-// <>, as in the specification's examples, if it is an absolute http URL and rel follows.
-// Otherwise the end of the URL would be ambiguous.
-func cutTarget(value string) (target, rest string, ok bool) {
-	if strings.HasPrefix(value, "<") {
-		target, rest, ok = strings.Cut(value[1:], ">")
-		return trimBlanks(target), rest, ok && isPlain(trimBlanks(target))
-	}
-	end := strings.IndexByte(value, ';')
-	if end < 0 {
-		end = len(value)
-	}
-	target, rest = trimBlanks(value[:end]), value[end:]
-	if target == "" {
-		return "", rest, true
-	}
-	lower := strings.ToLower(target)
-	absolute := strings.HasPrefix(lower, "http://") || strings.HasPrefix(lower, "https://")
-	return target, rest, absolute && isPlain(target) && (rest == "" || relFirst.MatchString(rest))
-}
-
-// isPlain reports whether s has no control characters, blanks, brackets or quotes. No URL
-// has them, and they may be signs of a missing bracket or quote.
-func isPlain(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '"' || r == '<' || r == '>' })
-}
-
-// linkParams are the parameters of a link that decide its relation.
-type linkParams struct {
-	rel      string // of the first rel; RFC 8288 has parsers ignore the others
-	anchored bool   // an anchor names another page as the origin of the link
-}
-
-// parseLinkParams parses the parameters of a link value. It accepts the faults that are
-// common in links of other software: no value, nothing between semicolons, and characters
-// that should be in quotes.
-func parseLinkParams(s string) (params linkParams, ok bool) {
-	hasRel := false
-	for s = trimBlanks(s); s != ""; s = trimBlanks(s) {
-		if s[0] != ';' {
-			return linkParams{}, false
-		}
-		s = trimBlanks(s[1:])
-		n := 0
-		for n < len(s) && isTokenByte[s[n]] {
-			n++
-		}
-		name, value := strings.ToLower(s[:n]), ""
-		s = trimBlanks(s[n:])
-		if n > 0 && strings.HasPrefix(s, "=") {
-			s = trimBlanks(s[1:])
-			if strings.HasPrefix(s, `"`) {
-				if value, s, ok = cutQuoted(s); !ok {
-					return linkParams{}, false
-				}
-			} else {
-				end := len(s)
-				if i := strings.IndexAny(s, "; \t"); i >= 0 {
-					end = i
-				}
-				value, s = s[:end], s[end:]
-				if !isPlain(value) {
-					return linkParams{}, false
-				}
-			}
-		}
-		switch {
-		case name == "rel" && !hasRel:
-			params.rel, hasRel = value, true
-		case name == "anchor":
-			params.anchored = true
-		}
-	}
-	return params, true
+	return one, nil
 }
 
 // resolveLink returns target as an absolute URL, without user info: only the

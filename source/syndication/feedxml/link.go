@@ -71,7 +71,7 @@ func (r *metaReader) readLink(in *scope) {
 			r.violationf(TooManyLinks, "the link %q has more than %d relations; the others are ignored", Excerpt(l.Raw), mostRelations)
 			return
 		}
-		l.Rel = normalRelation(one)
+		l.Rel = NormalRelation(one)
 		r.addLink(l, in)
 	}
 }
@@ -130,12 +130,12 @@ func relationText(written []byte) string {
 	case "enclosure":
 		return "enclosure"
 	}
-	return normalRelation(trimSpace(attrValue(written)))
+	return NormalRelation(trimSpace(attrValue(written)))
 }
 
-// normalRelation returns the normalized form of a relation: without the IANA prefix,
+// NormalRelation returns the normalized form of a relation: without the IANA prefix,
 // and in lower case unless it is a URI.
-func normalRelation(rel string) string {
+func NormalRelation(rel string) string {
 	if len(rel) > len(relationPrefix) && strings.EqualFold(rel[:len(relationPrefix)], relationPrefix) {
 		rel = rel[len(relationPrefix):]
 	}
@@ -158,8 +158,8 @@ func mediaTypeText(mediaType []byte) string {
 	return attrValue(mediaType)
 }
 
-// isFeedType reports whether a link of that media type may lead to a feed.
-func isFeedType(mediaType string) bool {
+// IsFeedType reports whether a link of that media type may lead to a feed.
+func IsFeedType(mediaType string) bool {
 	name, _, err := mime.ParseMediaType(mediaType)
 	if err != nil {
 		return mediaType == ""
@@ -179,7 +179,7 @@ func (v *vocabulary) alternateLink() (href string, ok bool) {
 		switch string(a.name) {
 		case "rel":
 			for rel := range strings.FieldsSeq(relationText(trimSpace(a.value))) {
-				last = normalRelation(rel)
+				last = NormalRelation(rel)
 			}
 		case "href":
 			href, ok = trimSpace(attrValue(a.value)), true
