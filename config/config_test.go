@@ -210,7 +210,6 @@ func full() *Config {
 			AllowHosts: []string{"cdn.example.com", "cdn.example.com:8443"},
 			Timeouts:   source.Timeouts{Connect: time.Second, Header: 2 * time.Second, Idle: 3 * time.Second},
 			Limits:     source.Limits{Page: 1_000_000, Header: 10_000, Entity: 100_000, Redirects: 0, Rate: 0.5},
-			PagesAhead: 2,
 		},
 		Format: "datareplication", Every: 500 * time.Millisecond, Start: datareplication.Start{At: at},
 		Gap: "resume-at-timestamp", Oversize: "skip", DedupeWindow: 1, Freshness: time.Hour,

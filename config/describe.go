@@ -3,8 +3,6 @@ package config
 import (
 	"regexp"
 	"strings"
-
-	"github.com/feedbridge/feedbridge/source"
 )
 
 // An option describes one setting for the people who set it. docs/configuration.md
@@ -119,7 +117,6 @@ var options = map[string]option{
 	"feeds.*.limits.entity":                  {text: "Largest entity, body and headers."},
 	"feeds.*.limits.redirects":               {text: "How many redirects in a row are followed; 0 for none."},
 	"feeds.*.limits.rate":                    {text: "Requests per second to one host, HEAD and GET. Feeds with the same number share the limit."},
-	"feeds.*.pages_ahead":                    {text: "How many pages (Atom and RSS: archived documents) are requested while the one before them is read, from 0 to 16. Less if the memory of `read_ahead` is used up.", most: source.MaxPagesAhead},
 	"feeds.*.format":                         {text: "Format of the feed. `auto` detects it on the first poll and records it in the checkpoint; see [Format detection](atom-and-rss.md#format-detection)."},
 	"feeds.*.every":                          {text: "Wait between polls that find nothing new, ± 10%; at least 100ms."},
 	"feeds.*.start":                          {text: "Where reading starts if the topic has no checkpoint: `beginning`, `now` or a time; for datareplication also `id:<content-id>@<time>` and [`snapshot:<url>`](datareplication.md#starting-with-a-snapshot)."},

@@ -67,7 +67,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"dialect_unknown", "gap_unknown", "header_without_quotes", "headers_is_mapping", "kafka_mechanism", "list_is_text",
 		"log_level_unknown", "mapping_is_text", "name_with_capital", "names_is_list", "null_feed", "null_value",
 		"number_not_one", "number_not_whole", "number_with_unit", "oversize_unknown",
-		"pages_ahead_not_one", "pages_ahead_too_many", "replicas_zero", "serve_format_unknown", "start_snapshot",
+		"replicas_zero", "serve_format_unknown", "start_snapshot",
 		"start_unknown", "text_is_mapping", "top_is_list", "unknown_key", "unknown_key_deep", "unknown_key_top",
 	} {
 		if err := validate(t, read(t, filepath.Join("testdata", name+".bad.yaml"))); err == nil {

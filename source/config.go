@@ -27,10 +27,9 @@ type Config struct {
 	Timeouts Timeouts `yaml:"timeouts"`
 	// Limits bound the memory that the upstream can take.
 	Limits Limits `yaml:"limits"`
-	// PagesAhead is the number of pages that are requested while the page before them is read,
-	// when the feed has a backlog. Default 4, at most [MaxPagesAhead]; zero requests one page after
-	// the other.
-	PagesAhead int `yaml:"pages_ahead"`
+	// PagesAhead limits the number of pages that are requested while the page before them is read,
+	// when the feed has a backlog; see [PagesAhead]. Zero means 16, and less requests one page after the other.
+	PagesAhead int `yaml:"-"`
 }
 
 // Auth has the credentials: at most one of Bearer, BearerFile, Basic and OAuth2, and a
@@ -104,8 +103,7 @@ type Limits struct {
 // Defaults returns a Config with every default set.
 func Defaults() Config {
 	return Config{
-		Timeouts:   Timeouts{Connect: 10 * time.Second, Header: 30 * time.Second, Idle: 30 * time.Second},
-		Limits:     Limits{Page: 1 << 30, Header: 64 << 10, Entity: 8 << 20, Redirects: 5, Rate: 200},
-		PagesAhead: 4,
+		Timeouts: Timeouts{Connect: 10 * time.Second, Header: 30 * time.Second, Idle: 30 * time.Second},
+		Limits:   Limits{Page: 1 << 30, Header: 64 << 10, Entity: 8 << 20, Redirects: 5, Rate: 200},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -16,6 +17,9 @@ import (
 )
 
 const (
+	// firstAhead is the number of pages that are requested ahead before the first one has arrived, and
+	// maxPagesAhead limits it afterwards.
+	firstAhead, maxPagesAhead = 4, 16
 	// aheadChunk is the memory that each page ahead has at least, in bytes, and largeAheadChunk
 	// the unit in which it is acquired for a long page; see [Response.isLong].
 	aheadChunk      = 32 << 10
@@ -33,22 +37,32 @@ const (
 // before them are read. A wrong expectation costs a request and changes no entity: a page is
 // returned only when its URL is requested.
 //
+// Their number follows the upstream: it is that of the pages which are read in the time that one of
+// them needs to arrive.
+//
 // It is used by one goroutine. A caller that stops reading must call Close.
 type PagesAhead struct {
 	client  *Client
 	fetches []*fetch // in the order of the pages
+	number  int      // of pages that are requested ahead, if so many are known
+	most    int      // limits number
 }
 
-// PagesAhead returns a PagesAhead for the client's feed, which requests up to
-// [Config.PagesAhead] pages at a time.
-func (c *Client) PagesAhead() *PagesAhead { return &PagesAhead{client: c} }
+// PagesAhead returns a PagesAhead for the client's feed.
+func (c *Client) PagesAhead() *PagesAhead {
+	most := max(0, cmp.Or(c.cfg.PagesAhead, maxPagesAhead))
+	return &PagesAhead{client: c, number: min(firstAhead, most), most: most}
+}
+
+// Number returns the number of pages that Expect requests now. It is 0 only if no page is ever requested ahead.
+func (a *PagesAhead) Number() int { return a.number }
 
 // Expect requests the pages with these URLs, which the caller will request next, in this order.
 // It does not wait. Pages of earlier calls that are not among them are dropped. It
 // requests fewer if their number, their memory or the limit of the host does not allow more.
 // The end of ctx ends the requests.
 func (a *PagesAhead) Expect(ctx context.Context, urls ...string) {
-	urls = urls[:min(len(urls), a.client.cfg.PagesAhead)]
+	urls = urls[:min(len(urls), a.number)]
 	same := 0
 	for same < min(len(urls), len(a.fetches)) && a.fetches[same].url == urls[same] {
 		same++
@@ -60,6 +74,7 @@ func (a *PagesAhead) Expect(ctx context.Context, urls ...string) {
 			return
 		}
 		a.fetches = append(a.fetches, f)
+		f.pages = len(a.fetches)
 	}
 }
 
@@ -80,12 +95,26 @@ func (a *PagesAhead) Get(ctx context.Context, url string) (*Response, error) {
 		f.drop()
 		return a.client.Do(ctx, Request{Method: http.MethodGet, URL: url})
 	}
+	a.number = min(max(1, f.neededAhead(a.number)), a.most)
 	select {
 	case <-f.answered:
 	case <-time.After(aheadPatience):
 		a.Close()
 	}
 	return f.take(ctx)
+}
+
+// neededAhead returns the number of pages to request ahead after the page has come to its turn, while
+// number were. How many were needed is known only of a page that has arrived before.
+func (f *fetch) neededAhead(number int) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.took == 0 {
+		return 2 * number
+	}
+	// One page more covers the variation.
+	needed := 1 + int(math.Ceil(float64(f.pages)*float64(f.took)/float64(max(time.Since(f.begun), f.took))))
+	return number + cmp.Compare(needed, number)
 }
 
 // Close drops all pages that were requested ahead. Their requests have ended when it returns.
@@ -111,6 +140,8 @@ type fetch struct {
 	client *Client
 	host   string
 	url    string
+	begun  time.Time
+	pages  int             // that are read from begun to its turn
 	ctx    context.Context // of the request; ended by cancel, too
 	cancel context.CancelFunc
 
@@ -126,6 +157,8 @@ type fetch struct {
 	chunks []*chunk   // that were read and not yet returned
 	lost   error      // set if chunks were dropped
 	failed error      // of the body, while the goroutine read it
+	// took is the time in which as much has arrived as there is memory for; 0 if the turn came before.
+	took time.Duration
 }
 
 // chunk is a part of a body. The goroutine of the fetch writes to bytes[end:].
@@ -161,7 +194,7 @@ func (c *Client) startFetch(ctx context.Context, url string) *fetch {
 		return nil
 	}
 	f := &fetch{
-		client: c, host: host, url: url,
+		client: c, host: host, url: url, begun: time.Now(),
 		answered: make(chan struct{}), turn: make(chan struct{}), done: make(chan struct{}), arrived: make(chan struct{}, 1),
 		chunks: []*chunk{newChunk(aheadChunk)},
 	}
@@ -210,6 +243,7 @@ func (f *fetch) request() {
 // returns the error that ended the body.
 func (f *fetch) readBody() (err error) {
 	defer recoverPanic(&err)
+	defer f.noteArrival()
 	for read := 0; ; {
 		f.mu.Lock()
 		c := f.chunks[len(f.chunks)-1]
@@ -241,6 +275,17 @@ func (f *fetch) readBody() (err error) {
 		}
 		f.mu.Lock()
 		f.chunks = append(f.chunks, next)
+		f.mu.Unlock()
+	}
+}
+
+// noteArrival notes how long the page took, unless its turn has come.
+func (f *fetch) noteArrival() {
+	select {
+	case <-f.turn:
+	default:
+		f.mu.Lock()
+		f.took = max(1, time.Since(f.begun))
 		f.mu.Unlock()
 	}
 }

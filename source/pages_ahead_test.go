@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/readahead"
@@ -147,7 +148,7 @@ func TestPagesAheadOfAContextThatHasEnded(t *testing.T) {
 // beyond it are requested at their turn.
 func TestPagesAheadOfOneHostAreLimited(t *testing.T) {
 	t.Parallel()
-	const feeds, limit = 3, 16
+	const feeds, limit = 5, 16
 	var mu sync.Mutex // guards requests and most
 	var requests, most int
 	reached, proceed := make(chan struct{}), make(chan struct{})
@@ -169,7 +170,7 @@ func TestPagesAheadOfOneHostAreLimited(t *testing.T) {
 	var all []*source.PagesAhead
 	var urls [][]string
 	for n := range feeds {
-		c := newClientWith(t, source.Options{Hosts: hosts}, url, func(c *source.Config) { c.PagesAhead = source.MaxPagesAhead })
+		c := newClientWith(t, source.Options{Hosts: hosts}, url)
 		pages := c.PagesAhead()
 		defer pages.Close()
 		var own []string
@@ -198,6 +199,54 @@ func TestPagesAheadOfOneHostAreLimited(t *testing.T) {
 	}
 	if n := source.AheadOfHost(hosts, strings.TrimPrefix(url, "http://")); n != 0 {
 		t.Errorf("%d pages still count as requested ahead", n)
+	}
+}
+
+// As many pages are requested ahead as are read in the time that one needs to arrive. So the reader waits
+// for the first ones only.
+func TestPagesAheadFollowTheUpstream(t *testing.T) {
+	t.Parallel()
+	const pages, away = 200, 50 * time.Millisecond
+	for busy, want := range map[time.Duration][2]int{
+		0: {16, 16}, 5 * time.Millisecond: {9, 12}, 20 * time.Millisecond: {2, 4}, 200 * time.Millisecond: {1, 2},
+	} {
+		t.Run(busy.String(), func(t *testing.T) {
+			var under, most atomic.Int64
+			handler := func(w http.ResponseWriter, r *http.Request) {
+				most.Store(max(most.Load(), under.Add(1)))
+				time.Sleep(away)
+				under.Add(-1)
+				_, _ = io.WriteString(w, r.URL.Path)
+			}
+			bubble(t, handler, func(t *testing.T, hosts *source.Hosts) {
+				c := newClientWith(t, source.Options{Hosts: hosts}, feedURL)
+				defer c.CloseIdle()
+				ahead := c.PagesAhead()
+				defer ahead.Close()
+				var urls []string
+				for i := range pages {
+					urls = append(urls, fmt.Sprintf("http://shop.example.com/%d", i))
+				}
+				start := time.Now()
+				for i, url := range urls {
+					if i == pages/2 {
+						most.Store(0) // by now it is steady
+					}
+					if body, err := readAhead(t, ahead, url); !strings.HasSuffix(url, body) || err != nil {
+						t.Errorf("%s: read %q, %v", url, body, err)
+						return
+					}
+					ahead.Expect(t.Context(), urls[i+1:]...)
+					time.Sleep(busy)
+				}
+				if n := int(most.Load()); n < want[0] || n > want[1] {
+					t.Errorf("%d pages were requested at a time, want %d to %d", n, want[0], want[1])
+				}
+				if took, most := time.Since(start), pages*max(busy, away/16)+6*away; took > most {
+					t.Errorf("it took %v, want %v at most", took, most)
+				}
+			})
+		})
 	}
 }
 

@@ -12,9 +12,6 @@ import (
 	"github.com/feedbridge/feedbridge/credential"
 )
 
-// MaxPagesAhead is the largest Config.PagesAhead.
-const MaxPagesAhead = 16
-
 // Validate returns everything that is wrong with c, each error starting with
 // the key that it is about. It opens no file; [NewClient] does.
 func (c Config) Validate() []error {
@@ -61,9 +58,6 @@ func (c Config) Validate() []error {
 		if !d.positive {
 			fail("%s: must be more than zero", d.key)
 		}
-	}
-	if c.PagesAhead < 0 || c.PagesAhead > MaxPagesAhead {
-		fail("pages_ahead: must be between 0 and %d", MaxPagesAhead)
 	}
 	if c.Limits.Redirects < 0 {
 		fail("limits.redirects: must not be negative")

@@ -49,8 +49,8 @@ func BenchmarkFarUpstream(b *testing.B) {
 		_, _ = fmt.Fprint(w, "--b--\r\n")
 	}))
 	defer server.Close()
-	for _, n := range []int{0, source.Defaults().PagesAhead} {
-		b.Run(fmt.Sprintf("pages_ahead=%d", n), func(b *testing.B) {
+	for _, n := range []int{-1, 4, 16} {
+		b.Run(fmt.Sprintf("ahead=%d", n), func(b *testing.B) {
 			cfg := Config{Config: source.Defaults()}
 			cfg.URL, cfg.PagesAhead = server.URL+"/latest", n
 			client, err := source.NewClient(cfg.Config, source.Options{})

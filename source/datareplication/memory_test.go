@@ -20,7 +20,6 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/readahead"
-	"github.com/feedbridge/feedbridge/source"
 )
 
 // bigPage answers with one page of n entities of size bytes each. In the middle of entity
@@ -181,7 +180,7 @@ func bridgeFrom(t *testing.T, h http.Handler, budget, pages *readahead.Budget) *
 	src := s.source(t, func(c *options) {
 		c.Memory = share
 		if pages != nil {
-			c.PagesAhead = source.Defaults().PagesAhead
+			c.PagesAhead = 0
 		}
 	})
 	b := &bridge.Bridge{

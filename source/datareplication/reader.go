@@ -49,11 +49,10 @@ type feedReader struct {
 // readerConfig has the fields of a [Config] that are used while a feed is read. Each of ten thousand idle
 // feeds would otherwise keep another copy of the settings of its client.
 type readerConfig struct {
-	URL        string
-	Start      Start
-	Gap        Gap
-	PagesAhead int
-	Memory     *readahead.Share
+	URL    string
+	Start  Start
+	Gap    Gap
+	Memory *readahead.Share
 }
 
 func (r *feedReader) closePage() {
@@ -87,5 +86,5 @@ func (r *feedReader) expectAfter(ctx context.Context, p *openPage) {
 		r.pages.ahead.Expect(ctx)
 		return
 	}
-	r.pages.ahead.Expect(ctx, r.path.following(p.Next, r.cfg.PagesAhead)...)
+	r.pages.ahead.Expect(ctx, r.path.following(p.Next, r.pages.ahead.Number())...)
 }

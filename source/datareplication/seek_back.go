@@ -58,7 +58,7 @@ func (r *feedReader) seekBack(ctx context.Context, sr *seek, limit int, seen *si
 		case page.Prev == page.Self || sr.Trail.closesLoop(page.Prev):
 			return "", newBreach(Loop, page.Self, "the prev links form a circle through %s", page.Prev)
 		}
-		if r.cfg.PagesAhead > 0 {
+		if r.pages.ahead.Number() > 0 {
 			r.path.add(page.Self)
 		}
 		sr.Newer, sr.NewerTime, sr.Back = page.Self, page.Modified.Unix(), page.Prev

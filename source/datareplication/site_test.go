@@ -411,7 +411,7 @@ func (s *site) source(t tester, edits ...func(*options)) *limitedSource {
 	cfg := options{Config: Config{Config: source.Defaults()}}
 	cfg.URL = "http://feed.example/latest"
 	cfg.Limits.Rate = 1e6
-	cfg.PagesAhead = 0 // see ahead
+	cfg.PagesAhead = -1 // see ahead
 	for _, edit := range edits {
 		edit(&cfg)
 	}
@@ -446,8 +446,8 @@ func from(t tester, position string) func(*options) {
 	return func(cfg *options) { cfg.Start = start }
 }
 
-// ahead requests n pages ahead.
-func ahead(n int) func(*options) { return func(cfg *options) { cfg.PagesAhead = n } }
+// ahead requests n pages ahead at most.
+func ahead(n int) func(*options) { return func(cfg *options) { cfg.PagesAhead = cmp.Or(n, -1) } }
 
 func onGap(gap Gap) func(*options)   { return func(cfg *options) { cfg.Gap = gap } }
 func batchesOf(n int) func(*options) { return func(cfg *options) { cfg.batch.Entities = n } }

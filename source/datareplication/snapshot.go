@@ -175,7 +175,7 @@ func (w *snapshotWalk) openPage(ctx context.Context, ix *index, at string) error
 	if err != nil {
 		return fmt.Errorf("%s: %w", sn, err)
 	}
-	r.pages.ahead.Expect(ctx, ix.following(sn.Page+1, r.cfg.PagesAhead)...)
+	r.pages.ahead.Expect(ctx, ix.following(sn.Page+1, r.pages.ahead.Number())...)
 	if resp.Status == http.StatusNoContent {
 		resp.Body.Close()
 		return fmt.Errorf("%s: GET %s: %w", sn, at, errNoContent)

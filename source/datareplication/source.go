@@ -66,7 +66,7 @@ func New(cfg Config, client *source.Client, log *slog.Logger) *Source {
 	}
 	pages := &pageClient{client: client, ahead: client.PagesAhead(), log: log, url: cfg.URL, maxEntity: int(cfg.Limits.Entity)}
 	kept := readerConfig{
-		URL: cfg.URL, Start: cfg.Start, Gap: cfg.Gap, PagesAhead: cfg.PagesAhead, Memory: cfg.Memory,
+		URL: cfg.URL, Start: cfg.Start, Gap: cfg.Gap, Memory: cfg.Memory,
 	}
 	r := &feedReader{cfg: kept, pages: pages, log: log, trust: trustETag - rand.N(trustETag/6), tails: tailPolicy{least: leastRange}}
 	return &Source{reader: r, gaps: gapHandler{r: r}}

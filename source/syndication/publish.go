@@ -117,11 +117,11 @@ func (p publisher) nextDocument(ctx context.Context) (*document, error) {
 	return d, nil
 }
 
-// nextURLs returns the URLs of those of the next pages_ahead documents after the current one
+// nextURLs returns the URLs of those of the documents to request ahead, after the current one,
 // that are not in memory.
 func (p publisher) nextURLs() (urls []string) {
 	later := p.s.pending.steps[:len(p.s.pending.steps)-1]
-	for _, st := range slices.Backward(later[max(0, len(later)-p.s.cfg.PagesAhead):]) {
+	for _, st := range slices.Backward(later[max(0, len(later)-p.s.ahead.Number()):]) {
 		if st.doc == nil && st.copy == nil {
 			urls = append(urls, st.url)
 		}

@@ -1,6 +1,7 @@
 package syndication_test
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"net/http"
@@ -156,12 +157,12 @@ func (s *slowUpstream) counts() (asked, most int) {
 	return s.asked, s.most
 }
 
-// Documents that are requested again are requested at the same time, as many as pages_ahead
+// Documents that are requested again are requested at the same time, as many as PagesAhead
 // allows, and published in order.
 func TestDocumentsAhead(t *testing.T) {
 	t.Parallel()
 	const archives = 60
-	for _, ahead := range []int{0, 1, 2, 4, 8} {
+	for _, ahead := range []int{0, 1, 2, 4} {
 		t.Run(fmt.Sprint(ahead), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -171,7 +172,7 @@ func TestDocumentsAhead(t *testing.T) {
 				// There is budget for 48 documents or so.
 				budget := readahead.NewBudget(64 << 10)
 				r := u.read(t, func(c *syndication.Config) {
-					c.Bounds.Memory, c.PagesAhead, c.Budget = 1<<20, ahead, budget
+					c.Bounds.Memory, c.PagesAhead, c.Budget = 1<<20, cmp.Or(ahead, -1), budget
 				})
 				start := time.Now()
 				if err := r.poll(); err != nil {
