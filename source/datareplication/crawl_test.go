@@ -109,12 +109,12 @@ func TestCrawl(t *testing.T) {
 		},
 		{
 			name: "case 20: the entry point is a page in the middle", pages: three,
-			edit: func(s *site) { s.latest = "/1" }, want: "a b c",
+			edit: func(s *site) { s.latest = "/1" }, want: "a b c", violations: []string{EntryNotNewest},
 			requests: []string{"GET /latest", "HEAD /0", "GET /0", "GET /1", "GET /2"},
 		},
 		{
 			name: "case 20: and it is older than the start", pages: three, start: startAt(3),
-			edit: func(s *site) { s.latest = "/1" }, want: "c",
+			edit: func(s *site) { s.latest = "/1" }, want: "c", violations: []string{EntryNotNewest},
 			requests: []string{"GET /latest", "GET /2"},
 		},
 		{
@@ -130,15 +130,15 @@ func TestCrawl(t *testing.T) {
 		{
 			name: "case 24: next links in a circle", pages: three,
 			edit: func(s *site) { s.pages["/2"].next = "/0" }, want: "a b c", err: Loop,
-			violations: nil,
+			violations: []string{EntryNotNewest},
 		},
 		{
 			name: "case 24: next links in a circle that does not have all pages", pages: []string{"a@1", "b@2", "c@3", "d@4"},
-			edit: func(s *site) { s.pages["/3"].next = "/1" }, want: "a b c d", err: Loop,
+			edit: func(s *site) { s.pages["/3"].next = "/1" }, want: "a b c d", err: Loop, violations: []string{EntryNotNewest},
 		},
 		{
 			name: "case 24: a page is its own next", pages: three,
-			edit: func(s *site) { s.pages["/2"].next = "/2" }, want: "a b c", err: Loop,
+			edit: func(s *site) { s.pages["/2"].next = "/2" }, want: "a b c", err: Loop, violations: []string{EntryNotNewest},
 		},
 		{
 			// There is no strict mode: a stop would not help, because the rest of the feed
@@ -170,12 +170,20 @@ func TestCrawl(t *testing.T) {
 		},
 		{name: "now", pages: three, start: "now", requests: []string{"GET /latest"}},
 		{
-			name: "now, by an entry point in the middle", pages: three, start: "now",
+			name: "now, by an entry point in the middle", pages: three, start: "now", violations: []string{EntryNotNewest},
 			edit: func(s *site) { s.latest = "/1" }, requests: []string{"GET /latest", "GET /2"},
 		},
 		{
 			name: "the last entity is newer than its page", pages: three,
 			edit: func(s *site) { s.pages["/1"].at = 1 }, want: "a b c", violations: []string{PageOlderThanLast},
+		},
+		{
+			name: "a page is newer than its last entity", pages: []string{"a@1", "b@2", "c@9"},
+			edit: func(s *site) { s.pages["/1"].at = 5 }, want: "a b c", violations: []string{PageNewerThanLast},
+		},
+		{
+			name: "and than the first entity after it", pages: []string{"a@1", "b@2", "c@3 d@9"},
+			edit: func(s *site) { s.pages["/1"].at = 5 }, want: "a b c d", violations: []string{PageNewerThanLast, PageNewerThanNext},
 		},
 		{
 			name: "a next link that leads to whatever page is the latest", pages: []string{"a@1", "b@2", "c@3", "d@4"},
@@ -210,7 +218,7 @@ func TestCrawl(t *testing.T) {
 					p.prev = ""
 				}
 			},
-			want: "a b c d", violations: []string{TimeRunsBack, TimeRunsBack},
+			want: "a b c d", violations: []string{EntryNotNewest, TimeRunsBack, TimeRunsBack},
 		},
 		{
 			name: "an empty page in the middle", pages: []string{"a@1", "", "c@3"},

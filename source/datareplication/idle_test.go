@@ -192,7 +192,7 @@ func TestIdlePolls(t *testing.T) {
 		src := s.source(t, from(t, startBehind("a", 1)), func(cfg *options) { cfg.URL = "http://feed.example/0" })
 		r := readOn(t, src, nil)
 		r.want(t, "")
-		r.wantViolations(t, LinksAsymmetric, EmptyPage)
+		r.wantViolations(t, EntryNotNewest, LinksAsymmetric, EmptyPage)
 		for range 3 {
 			r = readOn(t, src, r.cursor)
 			r.want(t, "")

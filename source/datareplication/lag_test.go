@@ -99,7 +99,7 @@ func TestOneOldAnswer(t *testing.T) {
 			s := newSite("a@1", "b@2")
 			old := s.replica()
 			s.publish("c@3")
-			s.Add("HEAD", "/1", answerFrom(old)) // which has no next link there
+			s.Add("", "/1", answerFrom(old), answerFrom(old)) // which has no next link there
 			src := s.source(t)
 			r := readOn(t, src, nil)
 			r.wantError(t, false, MissingNext)
@@ -116,7 +116,7 @@ func TestOneOldAnswer(t *testing.T) {
 			r := readOn(t, src, nil)
 			r.want(t, "a b c")
 			s.edit(func() { s.pages["/2"].entities = []string{"x@3", "c@3", "d@3"} })
-			s.Add("HEAD", "/1", answerFrom(old))
+			s.Add("", "/1", answerFrom(old), answerFrom(old))
 			bad := readOn(t, src, r.cursor)
 			bad.wantError(t, false, MissingNext)
 			readOn(t, src, r.cursor).want(t, "d")
@@ -170,7 +170,7 @@ func TestOneOldAnswerBehindAGap(t *testing.T) {
 				if err != nil || !b.More {
 					t.Fatalf("got %+v, %v", b, err)
 				}
-				s.Add("HEAD", "/1", slices.Repeat([]httpfault.Fault{httpfault.Status(404)}, missing)...)
+				s.Add("", "/1", slices.Repeat([]httpfault.Fault{httpfault.Status(404)}, 2*missing)...) // HEAD and GET
 				rest := readSure(t, src, b.Cursor)
 				if missing == 1 {
 					rest.want(t, "p q r s")

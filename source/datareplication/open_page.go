@@ -77,7 +77,7 @@ func (w *pageWalk) sameEnd(ctx context.Context) (bool, error) {
 	if r.newestEnd.etag != "" || !r.newestEnd.settled || r.pages.noHead {
 		return false, nil
 	}
-	h, err := r.pages.requestHead(ctx, r.newestEnd.page)
+	h, err := r.pages.requestHead(ctx, r.newestEnd.page, false)
 	if err != nil {
 		return false, err
 	}
@@ -93,7 +93,7 @@ func (w *pageWalk) checkPrev(ctx context.Context, p *openPage) (earlier string, 
 		return "", nil
 	}
 	if p.Prev != "" {
-		h, err := w.r.pages.requestHead(ctx, p.Prev)
+		h, err := w.r.pages.requestHead(ctx, p.Prev, false)
 		switch {
 		case err != nil && !errors.Is(err, feed.ErrPermanent) && !isGone(err):
 			return "", err
@@ -122,7 +122,7 @@ func (w *pageWalk) checkLoop(ctx context.Context, p *openPage, came string) erro
 		if next == came {
 			return newBreach(Loop, came, "the next links form a circle through %s", p.Self)
 		}
-		h, err := w.r.pages.requestHead(ctx, next)
+		h, err := w.r.pages.requestHead(ctx, next, false)
 		switch {
 		case err != nil && !errors.Is(err, feed.ErrPermanent) && !isGone(err):
 			return err

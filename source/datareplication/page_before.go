@@ -14,12 +14,25 @@ import (
 // continued in its middle. So the page before p must still end with the entity that was
 // read last.
 func (r *feedReader) checkPageBefore(ctx context.Context, cur *cursor, p *openPage, first *feed.Entity, seen *sightings) error {
-	before := cur.pageBefore()
-	if before == "" || r.proven.provesPosition(cur, p.answered) {
+	if cur.pageBefore() == "" {
 		return nil
 	}
+	if !r.proven.provesPosition(cur, p.answered) {
+		if err := r.provePosition(ctx, cur, p, first, seen); err != nil {
+			return err
+		}
+	}
+	if at := first.Modified; at.Before(r.proven.modified) && at.Unix() >= cur.Modified { // else time runs back, which is reported
+		seen.addAll(feed.NewViolation(PageNewerThanNext, r.proven.page, "the page is of %s, and the first entity after it, %s, of %s", formatUnix(r.proven.modified.Unix()), first.ID, formatUnix(first.Modified.Unix())))
+	}
+	return nil
+}
+
+// provePosition reads the page before p.
+func (r *feedReader) provePosition(ctx context.Context, cur *cursor, p *openPage, first *feed.Entity, seen *sightings) error {
+	before := cur.pageBefore()
 	looked := time.Now()
-	end, found, err := r.pages.lastEntity(ctx, before)
+	end, modified, found, err := r.pages.lastEntity(ctx, before)
 	gone := isGone(err) || r.pages.refused(err, before)
 	follows := (p.Prev == "" || p.Prev == cur.Came) && first.Modified.Unix() >= cur.Modified
 	switch {
@@ -38,6 +51,6 @@ func (r *feedReader) checkPageBefore(ctx context.Context, cur *cursor, p *openPa
 	case end.Modified.Unix() != cur.Modified:
 		seen.addAll(feed.NewViolation(PageChanged, before, "the entity %s at its end was of %s and is of %s now", cur.Last, formatUnix(cur.Modified), formatUnix(end.Modified.Unix())))
 	}
-	r.proven = pageEnd{before, strings.Clone(storedID(cur.Last)), looked, time.Now()}
+	r.proven = pageEnd{before, strings.Clone(storedID(cur.Last)), modified, looked, time.Now()}
 	return nil
 }

@@ -41,8 +41,13 @@ type pageClient struct {
 	reserved reservation
 	// newest is the newest time that the entry point had.
 	newest newestTime
-	// noHead reports that the server does not answer HEAD requests.
+	// noHead reports that the server answers HEAD otherwise than GET, which is used instead.
 	noHead bool
+	// lastHead is the last answer to a HEAD request in the present call of Next. headFaults counts answers that differ from those
+	// to GET, and headFault is the violation that is not reported yet.
+	lastHead   page.Header
+	headFaults int
+	headFault  sightings
 }
 
 // head is the header of a page.
@@ -52,18 +57,35 @@ type head struct {
 	violations []feed.Violation
 }
 
-// requestHead requests the header of a page, with GET if the server does not answer HEAD (case 88).
-func (c *pageClient) requestHead(ctx context.Context, url string) (head, error) {
-	method := http.MethodHead
+// requestHead requests the header of a page: with HEAD, unless the server has answered that
+// otherwise than GET (case 88). needsNext reports that a newer page links back to the page, so that it has a
+// next link.
+func (c *pageClient) requestHead(ctx context.Context, url string, needsNext bool) (head, error) {
 	if c.noHead {
-		method = http.MethodGet
+		return c.requestHeader(ctx, http.MethodGet, url)
 	}
+	h, err := c.requestHeader(ctx, http.MethodHead, url)
+	if err == nil && needsNext && h.Next == "" {
+		err = errNoNext
+	}
+	switch {
+	case err == nil:
+		c.lastHead = h.Header
+		return h, nil
+	case !mayBeOnlyHead(err):
+		return head{}, err
+	}
+	got, again := c.requestHeader(ctx, http.MethodGet, url)
+	if again != nil || errors.Is(err, errNoNext) && got.Next == "" {
+		return got, again
+	}
+	c.recordHeadFault(url, err)
+	return got, nil
+}
+
+// requestHeader requests a page by a method, and returns its header.
+func (c *pageClient) requestHeader(ctx context.Context, method, url string) (head, error) {
 	resp, err := c.client.Do(ctx, source.Request{Method: method, URL: url})
-	if status := statusOf(err); !c.noHead && (status == http.StatusMethodNotAllowed || status == http.StatusNotImplemented) {
-		c.noHead = true
-		c.log.Info("the server does not answer HEAD; using GET", "url", url)
-		return c.requestHead(ctx, url)
-	}
 	if err != nil {
 		return head{}, err
 	}
@@ -157,6 +179,10 @@ func (c *pageClient) openResponse(ctx context.Context, url string, resp *source.
 		resp.Body.Close()
 		return nil, err
 	}
+	if err := c.compareWithHead(header); err != nil {
+		resp.Body.Close()
+		return nil, err
+	}
 	return &openPage{
 		head:     head{header, contentLength(resp.Header), violations},
 		etag:     resp.Header.Get("ETag"),
@@ -197,11 +223,12 @@ func (c *pageClient) newPartReader(body io.Reader, boundary, name string) *page.
 	return parts
 }
 
-// lastEntity returns the ID and the time of the last entity of a page, if it has any.
-func (c *pageClient) lastEntity(ctx context.Context, url string) (last feed.Entity, found bool, err error) {
+// lastEntity returns the ID and the time of the last entity of a page, if it has any, and the time of
+// the page.
+func (c *pageClient) lastEntity(ctx context.Context, url string) (last feed.Entity, modified time.Time, found bool, err error) {
 	p, err := c.requestPage(ctx, url, "")
 	if err != nil {
-		return feed.Entity{}, false, err
+		return feed.Entity{}, time.Time{}, false, err
 	}
 	defer p.body.Close()
 	for {
@@ -209,9 +236,9 @@ func (c *pageClient) lastEntity(ctx context.Context, url string) (last feed.Enti
 		e, _, err := p.nextEntity(ctx, true)
 		switch {
 		case errors.Is(err, errPageEnd):
-			return last, found, nil
+			return last, p.Modified, found, nil
 		case err != nil:
-			return feed.Entity{}, false, err
+			return feed.Entity{}, time.Time{}, false, err
 		}
 		last, found = feed.Entity{ID: strings.Clone(e.ID), Modified: e.Modified}, true
 		c.reserved.freeSince(used)
@@ -255,7 +282,7 @@ func (c *pageClient) updateNewest(ctx context.Context) {
 	c.newest.looked = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, newestTimeout)
 	defer cancel()
-	if h, err := c.requestHead(ctx, c.url); err == nil {
+	if h, err := c.requestHead(ctx, c.url, false); err == nil {
 		c.newest.advance(h.Modified)
 	}
 }

@@ -15,6 +15,8 @@ const provenFor = time.Minute
 type pageEnd struct {
 	page string // as the cursor names it
 	last string // Content-ID of the page's last entity, as storedID returns it
+	// modified is the Last-Modified of the page; zero if it is unknown.
+	modified time.Time
 	// The page was sent after from, and at least until to.
 	from, to time.Time
 }
@@ -23,7 +25,7 @@ type pageEnd struct {
 // copies the ID, which may be a part of an entity's memory. A page that was requested ahead may
 // have been sent long ago, so it counts from when its header arrived.
 func endBefore(cur *cursor, p *openPage) pageEnd {
-	end := pageEnd{cur.pageBefore(), strings.Clone(storedID(cur.Last)), p.answered, time.Now()}
+	end := pageEnd{cur.pageBefore(), strings.Clone(storedID(cur.Last)), p.Modified, p.answered, time.Now()}
 	if p.ahead {
 		end.to = p.answered
 	}

@@ -284,9 +284,14 @@ func (w *pageWalk) checkPage(p *openPage) {
 	if p.parsed == 0 {
 		w.seen.addAll(feed.NewViolation(EmptyPage, p.Self, "the page has no entity"))
 	}
-	if w.moved && w.cur.Index > 0 && w.cur.Modified > p.Modified.Unix() {
-		w.seen.addAll(feed.NewViolation(PageOlderThanLast, p.Self, "the page is of %s, and its last entity %s of %s", formatUnix(p.Modified.Unix()), w.cur.Last, formatUnix(w.cur.Modified)))
+	if !w.moved || w.cur.Index == 0 || w.cur.Modified == p.Modified.Unix() {
+		return
 	}
+	kind := PageOlderThanLast
+	if w.cur.Modified < p.Modified.Unix() {
+		kind = PageNewerThanLast
+	}
+	w.seen.addAll(feed.NewViolation(kind, p.Self, "the page is of %s, and its last entity %s of %s", formatUnix(p.Modified.Unix()), w.cur.Last, formatUnix(w.cur.Modified)))
 }
 
 // recordFullRead records in the cursor that p, the newest page, was read to its end. A

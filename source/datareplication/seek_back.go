@@ -27,7 +27,11 @@ func (r *feedReader) seekBack(ctx context.Context, sr *seek, limit int, seen *si
 		r.path = path{}
 	}
 	for n := 0; limit == 0 || n < limit && (n == 0 || time.Since(begin) < maxHeadTime); n++ {
+		entry := sr.Back == ""
 		page, err := r.headBack(ctx, sr)
+		if err == nil && entry && page.Next != "" {
+			seen.addAll(feed.NewViolation(EntryNotNewest, page.Self, "the page at %s has a next link, to %s", r.cfg.URL, page.Next))
+		}
 		switch {
 		case err != nil && n > 0 && limit > 0 && !errors.Is(err, feed.ErrPermanent):
 			return "", nil // the next call gets the same error, or can go on
@@ -77,7 +81,7 @@ func (r *feedReader) headEntry(ctx context.Context, sr *seek) (head, error) {
 	if sr.get {
 		return r.pages.requestEntry(ctx)
 	}
-	return r.pages.requestHead(ctx, r.cfg.URL)
+	return r.pages.requestHead(ctx, r.cfg.URL, false)
 }
 
 // headBack requests the header of the next page on the way back.
@@ -89,13 +93,13 @@ func (r *feedReader) headBack(ctx context.Context, sr *seek) (head, error) {
 		}
 		return page, err
 	}
-	page, gone := r.pages.requestHead(ctx, sr.Back)
+	page, gone := r.pages.requestHead(ctx, sr.Back, true)
 	if !isGone(gone) {
 		return page, gone
 	}
 	// Feeds lose their oldest pages. The page whose prev link led here shows whether this
 	// page is still part of the feed.
-	page, err := r.pages.requestHead(ctx, sr.Newer)
+	page, err := r.pages.requestHead(ctx, sr.Newer, false)
 	switch {
 	case isGone(err):
 		return head{}, newLostPosition(PageGone, sr.Newer, "two neighbouring pages are gone, this one and %s", sr.Back)

@@ -237,8 +237,8 @@ func TestSnapshotFails(t *testing.T) {
 	t.Run("pages of the feed vanish while the place is looked for", func(t *testing.T) {
 		t.Parallel()
 		s := newStill()
-		s.Add("HEAD", "/2", httpfault.Status(404))
-		s.Add("HEAD", "/3", httpfault.Status(404))
+		s.Add("", "/2", httpfault.Status(404), httpfault.Status(404))
+		s.Add("", "/3", httpfault.Status(404), httpfault.Status(404))
 		src := s.source(t, fromSnapshot(t))
 		r := readOn(t, src, nil)
 		r.wantIDs(t, "")

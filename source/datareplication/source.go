@@ -46,6 +46,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
 // Source reads one feed. It implements the Source of package bridge. Its state between
@@ -78,6 +79,7 @@ func (s *Source) Next(ctx context.Context, after feed.Cursor, limits feed.Limits
 	r := s.reader
 	defer r.search.Store(nil)
 	r.pages.reserved, r.limits = reservation{memory: r.cfg.Memory}, limits
+	r.pages.lastHead = page.Header{}
 	if !bytes.Equal(after, s.expect) {
 		r.closePage()
 		r.pages.ahead.Close()
@@ -91,6 +93,7 @@ func (s *Source) Next(ctx context.Context, after feed.Cursor, limits feed.Limits
 		r.proven = pageEnd{} // the feed may be recreated before the next call
 		return feed.Batch{}, err
 	}
+	batch.Violations = append(batch.Violations, r.pages.takeHeadFault()...)
 	batch.Newest = r.pages.newest.at
 	s.expect = batch.Cursor
 	r.old, s.gaps.gaps = finding{}, finding{}

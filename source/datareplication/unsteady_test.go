@@ -36,7 +36,7 @@ func TestFeedMoves(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := newSite("a@1", "b@2", "c@3")
-			s.Add("HEAD", "/1", httpfault.Status(500))
+			s.Add("HEAD", "/1", httpfault.Status(503))
 			src := s.source(t)
 			b, err := src.Next(t.Context(), nil, feed.Limits{})
 			if err != nil {

@@ -30,6 +30,11 @@ const (
 	TimeRunsBack      = "time_runs_back"
 	PageTimeRunsBack  = "page_time_runs_back"
 	PageOlderThanLast = "page_older_than_entity"
+	PageNewerThanLast = "page_newer_than_entity"
+	PageNewerThanNext = "page_newer_than_next"
+	EntryNotNewest    = "entry_point_not_newest"
+	HeadRefused       = "head_refused"
+	HeadDiffers       = "head_differs"
 	RepeatedID        = "repeated_content_id"
 	RelativePage      = "relative_page_url"
 )
