@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/feedbridge/feedbridge/admin/status"
@@ -26,8 +27,10 @@ func (f *Feed) explainState(r *feedRecord, now time.Time) string {
 	case deletes > 0:
 		sentence += fmt.Sprintf("; %d deletes are held back because most of the feed has vanished", deletes)
 	}
-	if r.repaired {
-		sentence += "; the document is not well-formed and was repaired, and entries may be left out: ask the provider to fix it (" + notWellFormed + ")"
+	for _, remark := range remarks {
+		if slices.Contains(r.remarks, remark.kind) {
+			sentence += "; " + remark.text + " (" + remark.kind + ")"
+		}
 	}
 	return sentence
 }

@@ -251,6 +251,17 @@ func TestExplanations(t *testing.T) {
 			"stopped", "stopped: this copy is shutting down, 3 entities are published, the last commit was 0s ago; the document is not well-formed and was repaired, and entries may be left out: ask the provider to fix it (not_well_formed)",
 		},
 		{
+			"items share an ID, in a document that was repaired",
+			func(f *admin.Feed) {
+				b := batch("a", 1, false)
+				b.Violations = []feed.Violation{{Kind: "shared_ids", Detail: "2 entries"}, {Kind: "weak_identity"}, {Kind: "not_well_formed"}}
+				f.Processed(b, 0)
+				enter(f, bridge.Stopped, at(3, own, 0), 0, nil)
+			},
+			0,
+			"stopped", "stopped: this copy is shutting down, 3 entities are published, the last commit was 0s ago; the document is not well-formed and was repaired, and entries may be left out: ask the provider to fix it (not_well_formed); several items of the feed have one ID, so the IDs of all but one are extended: ask the provider to give each item its own (shared_ids)",
+		},
+		{
 			"the document was repaired, and is mended",
 			func(f *admin.Feed) {
 				b := batch("a", 1, false)

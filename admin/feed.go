@@ -134,7 +134,7 @@ func (f *Feed) Processed(b feed.Batch, took time.Duration) {
 	for _, v := range b.Violations {
 		f.violated(v, now)
 	}
-	r.noteRepairs(b)
+	r.noteRemarks(b)
 	cp := &r.status.Checkpoint
 	if len(b.Entities) == 0 && bytes.Equal(b.Cursor, cp.Cursor) {
 		return

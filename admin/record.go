@@ -43,9 +43,10 @@ type feedRecord struct {
 	panics                             uint64
 
 	violations map[string]breach // by kind; nil if there are none
-	// repaired reports that the document which was published last is not well-formed, and
-	// inParts that more of it is to come.
-	repaired, inParts bool
+	// remarks are the kinds of violation of the document that was published last which have a
+	// sentence, and inParts reports that more of it is to come.
+	remarks []string
+	inParts bool
 
 	// The lag is computed from these: whether everything up to the end of the feed
 	// was read and published; the newest modification that upstream has; and that
@@ -134,18 +135,23 @@ func newRecord() feedRecord {
 	}
 }
 
-// notWellFormed is the kind of violation of a document that was repaired.
-const notWellFormed = "not_well_formed"
+// remarks are the sentences about violations that change what the topic has. They are part of the
+// explanation as long as the document is like that.
+var remarks = []struct{ kind, text string }{
+	{"not_well_formed", "the document is not well-formed and was repaired, and entries may be left out: ask the provider to fix it"},
+	{"shared_ids", "several items of the feed have one ID, so the IDs of all but one are extended: ask the provider to give each item its own"},
+}
 
-// noteRepairs notes whether the document that a batch is from was repaired. A source
-// reports that with the first part of a document.
-func (r *feedRecord) noteRepairs(b feed.Batch) {
-	reported := slices.ContainsFunc(b.Violations, func(v feed.Violation) bool { return v.Kind == notWellFormed })
-	switch {
-	case reported:
-		r.repaired = true
-	case len(b.Entities) > 0 && !r.inParts:
-		r.repaired = false
+// noteRemarks notes which remarks apply to the document that a batch is from. A source
+// reports its violations with the first part of a document.
+func (r *feedRecord) noteRemarks(b feed.Batch) {
+	if len(b.Entities) > 0 && !r.inParts {
+		r.remarks = nil
+	}
+	for _, v := range b.Violations {
+		if !slices.Contains(r.remarks, v.Kind) && slices.ContainsFunc(remarks, func(m struct{ kind, text string }) bool { return m.kind == v.Kind }) {
+			r.remarks = append(r.remarks, v.Kind)
+		}
 	}
 	r.inParts = b.More
 }
@@ -156,6 +162,7 @@ func (r *feedRecord) deepCopy() feedRecord {
 	c.requests = r.requests.clone()
 	c.commitErrors = r.commitErrors.clone()
 	c.violations = maps.Clone(r.violations)
+	c.remarks = slices.Clone(r.remarks)
 	c.dead = r.dead.clone()
 	return c
 }

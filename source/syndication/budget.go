@@ -9,7 +9,7 @@ import (
 )
 
 // versionBytes is the estimated memory for one ID of a document.
-const versionBytes = 100
+const versionBytes = 150
 
 // unreserved is the memory, in bytes, that a source may use without budget. Most
 // documents need no more, so their feeds neither wait for others nor download a

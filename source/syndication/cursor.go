@@ -28,6 +28,9 @@ type cursor struct {
 	Since instant `json:"since,omitempty"`
 	Seen  []byte  `json:"seen,omitempty"`
 
+	// Shared are the IDs that several items have.
+	Shared sharedIDs `json:"shared,omitempty"`
+
 	// Dialect, Format and Order are the properties of the feed that were detected.
 	Dialect Dialect        `json:"dialect,omitempty"`
 	Format  feedxml.Format `json:"format,omitempty"`
@@ -166,11 +169,12 @@ func (cur *cursor) isSound() bool {
 		len(cur.Archives)%archiveBytes == 0 && len(cur.Archives) <= maxArchives*archiveBytes &&
 		len(cur.TitleHashes)%titleHashBytes == 0 && len(cur.TitleHashes) <= feedxml.MaxTitleHashes*titleHashBytes &&
 		len(cur.Seen)%seenBytes == 0 && len(cur.Seen) <= maxSeen*seenBytes &&
+		len(cur.Shared)%sharedBytes == 0 && len(cur.Shared) <= maxShared*sharedBytes &&
 		!slices.ContainsFunc(long, isLonger(longestURL)) && !slices.ContainsFunc(brief, isLonger(64))
 }
 
 // encodeCursor returns the stored form. If that would be too long, it drops the title
-// hashes, then the oldest archives, then the oldest gaps.
+// hashes, then the oldest archives, then the oldest gaps, then the oldest shared IDs.
 func (cur *cursor) encodeCursor() feed.Cursor {
 	for {
 		data, err := json.Marshal(cur)
@@ -186,6 +190,8 @@ func (cur *cursor) encodeCursor() feed.Cursor {
 			cur.Archives = cur.Archives[min(len(cur.Archives), 100*archiveBytes):]
 		case len(cur.Gaps) > 0:
 			cur.Gaps = cur.Gaps[1:]
+		case len(cur.Shared) > 0:
+			cur.Shared = cur.Shared[sharedBytes:]
 		default:
 			panic("syndication: the cursor is too long") // all else is bounded
 		}

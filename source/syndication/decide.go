@@ -61,7 +61,7 @@ func (s *decider) isSkipped(cur *cursor, it *item) bool {
 			return true
 		}
 	}
-	return cur.sawEntry(it.ID, it.hash)
+	return cur.sawEntry(it.own, it.hash)
 }
 
 // publishDecision returns the operation to publish for an entry of a document (RFC
@@ -176,6 +176,9 @@ func (s *decider) classify(cur *cursor, d *document) {
 	}
 	if d.versions.times > 0 {
 		d.seen.addViolation(DuplicateID, d.url, "%d entries have an ID that another has, such as %s; of each ID one is taken", d.versions.times, feedxml.Excerpt(d.versions.repeated))
+	}
+	if d.shared > 0 {
+		d.seen.addViolation(SharedID, d.url, "%d entries have the ID of another one, such as %s, and another link, date, enclosure or title; their IDs are extended", d.shared, feedxml.Excerpt(d.sharedID))
 	}
 	switch d.order = s.profile.order; {
 	case d.order != feedxml.NoOrder:

@@ -85,6 +85,9 @@ type document struct {
 	// lastKnown reports that the last entry is in the topic, or is from before the start.
 	lastKnown bool
 	newest    instant
+	// shared counts the entries whose ID is extended, and sharedID is the first such ID.
+	shared   int
+	sharedID string
 	// titleHashes are those of the first entries that have an ID of their own.
 	titleHashes titleHashes
 	seen        violationSet
@@ -150,7 +153,9 @@ func rankOf(e *feedxml.Entry, o feedxml.Order) publishOrder {
 
 // item is an entry in the buffer.
 type item struct {
-	feedxml.Entry
+	feedxml.Entry // with the ID under which it is published
+	// own is the ID that the feed has.
+	own  string
 	rank publishOrder
 	hash [16]byte
 	at   int // in the heap
@@ -228,6 +233,12 @@ func (b *entryBuffer) removeItem(index int) {
 		heap.Remove(b, it.at)
 		b.dropItem(it)
 	}
+}
+
+// renameItem changes the ID of an item.
+func (b *entryBuffer) renameItem(it *item, id string) {
+	b.size += len(id) - len(it.ID)
+	it.ID = id
 }
 
 func (b *entryBuffer) dropItem(it *item) {

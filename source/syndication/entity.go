@@ -59,8 +59,8 @@ func (d *document) newEntity(it *item, op feed.Operation, redact *safetext.Redac
 	if format := d.feedFormat(it); format != "" && op == feed.Put {
 		add("Feed-Format", format)
 	}
-	if it.IDFrom.Weak() {
-		add("Id-Source", string(it.IDFrom))
+	if it.IDFrom.Weak() || it.ID != it.own {
+		add("Id-Source", it.idSource())
 	}
 	if d.late {
 		add("Late", "true")

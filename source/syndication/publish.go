@@ -182,6 +182,7 @@ func (p publisher) publishPart(d *document) (entities []feed.Entity, more bool) 
 	w := d.buffer
 	for len(w.items) > 0 {
 		it := w.items[0]
+		s.extendKnown(&p.cur, w, it)
 		op := s.publishDecision(&p.cur, d, it)
 		if op != "" {
 			if full() {

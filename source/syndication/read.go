@@ -354,10 +354,10 @@ func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wa
 	if updated == 0 && instantOf(e.Updated.Time) != 0 {
 		d.seen.addViolation(FutureDate, d.url, "entry %s is of %s, which is not compared with other dates (trust_ahead)", feedxml.Excerpt(e.ID), e.Updated.Raw)
 	}
-	it := &item{Entry: e, hash: [16]byte(e.Hash[:16])}
-	raw, inTopic := s.topic.Mark(e.ID)
+	it := &item{Entry: e, own: e.ID, hash: [16]byte(e.Hash[:16])}
+	id, t := s.identify(cur, d, &e, updated)
 	if !e.Deleted {
-		if d.lastKnown = inTopic || s.isSkipped(cur, it); d.lastKnown {
+		if d.lastKnown = t.inTopic || s.isSkipped(cur, it); d.lastKnown {
 			d.known++
 		} else {
 			d.fresh++
@@ -365,15 +365,16 @@ func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wa
 	}
 	d.newest = max(d.newest, updated)
 	d.titleHashes.addEntry(&e)
-	counts, instead := d.versions.addEntry(e.ID, &e, updated)
+	e.ID = id
+	counts, instead := d.versions.addEntry(t.key, &e, updated)
 	if instead >= 0 {
 		d.buffer.removeItem(instead)
 	}
 	if !counts {
 		return
 	}
-	m, known := parseFingerprint(raw)
-	d.versions.recordTopic(e.ID, inTopic && known, m.deleted == e.Deleted && (e.Deleted || m.hash == it.hash))
+	it.Entry = e
+	d.versions.recordTopic(t.key, t.known, t.same)
 	if d.from != nil && rankOf(&it.Entry, d.request.order).compareOrder(d.from.Key) <= 0 {
 		return
 	}

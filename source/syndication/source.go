@@ -32,7 +32,8 @@ import (
 // time for the next part.
 //
 // IDs are those of the feed, verbatim, except for control characters, which headers
-// cannot carry: those are written as a percent sign and two hexadecimal digits.
+// cannot carry: those are written as a percent sign and two hexadecimal digits. If several
+// items have one ID, those of all but one are extended; see shared_id.go.
 type Source struct {
 	feedState
 	// expect is the cursor at which the pending poll continues.

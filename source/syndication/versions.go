@@ -112,6 +112,7 @@ type version struct {
 	// inTopic reports that the topic has the ID, and same that it has this version of
 	// it.
 	inTopic, same bool
+	traits        feedxml.Traits // of the entry
 }
 
 func (v *version) deleted() bool {
@@ -121,8 +122,7 @@ func (v *version) deleted() bool {
 // addEntry adds an entry and reports whether it is selected. instead is the index of
 // the entry that it replaces; -1 for none. updated is 0 if it is not known or not
 // trusted.
-func (v *versions) addEntry(id string, e *feedxml.Entry, updated instant) (counts bool, instead int) {
-	k := hashKey(id)
+func (v *versions) addEntry(k hashedKey, e *feedxml.Entry, updated instant) (counts bool, instead int) {
 	had, ok := v.ids[k]
 	if !ok {
 		had = version{entry: -1, tombstone: -1}
@@ -141,7 +141,7 @@ func (v *versions) addEntry(id string, e *feedxml.Entry, updated instant) (count
 		if had.entry >= 0 {
 			v.times++
 			if v.repeated == "" {
-				v.repeated = id
+				v.repeated = e.ID
 			}
 			if had.updated == 0 || updated == 0 || updated <= had.updated {
 				return false, -1
@@ -150,7 +150,7 @@ func (v *versions) addEntry(id string, e *feedxml.Entry, updated instant) (count
 				instead = int(had.entry)
 			}
 		}
-		had.entry, had.updated = int32(e.Index), updated
+		had.entry, had.updated, had.traits = int32(e.Index), updated, e.Traits
 	}
 	v.ids[k] = had
 	isDeleted := had.deleted()
@@ -165,8 +165,7 @@ func (v *versions) addEntry(id string, e *feedxml.Entry, updated instant) (count
 
 // recordTopic records whether the topic has an ID, and whether it has this version of
 // it.
-func (v *versions) recordTopic(id string, inTopic, same bool) {
-	k := hashKey(id)
+func (v *versions) recordTopic(k hashedKey, inTopic, same bool) {
 	had := v.ids[k]
 	had.inTopic, had.same = inTopic, same
 	v.ids[k] = had

@@ -30,6 +30,7 @@ const (
 	DialectChanged   = "dialect_changed"
 	OrderChanged     = "order_changed"
 	DuplicateID      = "duplicate_ids"
+	SharedID         = "shared_ids"
 	UpdatedRegressed = "updated_regressed"
 	FutureDate       = "future_date"
 	Loop             = "loop"

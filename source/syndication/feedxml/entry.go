@@ -8,6 +8,8 @@ import (
 	"encoding/xml"
 	"slices"
 	"strings"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // MaxTitleHashes is the number of entries of a document that have a [Entry.TitleHash],
@@ -27,6 +29,8 @@ type Entry struct {
 	// neither a title nor a link, or is not among the first of the document. It detects
 	// an entry whose ID has changed.
 	TitleHash uint32
+	// Traits distinguish entries that have the same ID.
+	Traits Traits
 	// Deleted reports that this is a tombstone: the entry ID was deleted when
 	// Updated says.
 	Deleted bool
@@ -51,6 +55,22 @@ type Entry struct {
 	Index  int
 	Offset int64
 }
+
+// Traits are hashes of the link of an entry, of the URL of its enclosure and of its title, and its
+// date of publication in Unix seconds. They have 48 bits. A trait is 0 if the entry lacks it or has
+// its ID from it.
+type Traits [4]uint64
+
+// The indexes of the traits. TraitNames has their names.
+const (
+	LinkTrait      int = 0
+	DateTrait      int = 1
+	EnclosureTrait int = 2
+	TitleTrait     int = 3
+)
+
+// TraitNames are the names of the traits.
+var TraitNames = [...]string{LinkTrait: "link", DateTrait: "date", EnclosureTrait: "enclosure", TitleTrait: "title"}
 
 // IDSource names the element or attribute that an entry's ID comes from. Those that are
 // not the format's own are weak: the ID may change although the entry does not.
@@ -103,6 +123,7 @@ func (r *entryReader) readEntry(b []byte, el *element, inherit *inheritance, s *
 		if e.Index < MaxTitleHashes {
 			e.TitleHash = own.titleHash(e.Updated.Raw)
 		}
+		e.Traits = own.traits(&e)
 		r.dates.addDates(e.Updated, e.Published)
 		if e.IDFrom.Weak() {
 			r.violationf(WeakID, "entry %d, at byte %d, has no id of its own; its %s is used", e.Index, e.Offset, e.IDFrom)
@@ -174,6 +195,35 @@ func (p *entryParts) titleHash(updated string) uint32 {
 	}
 	sum := sha256.Sum256([]byte(strings.Join([]string{plainText(p.title), p.link, date}, "\x00")))
 	return max(binary.BigEndian.Uint32(sum[:]), 1)
+}
+
+// traits returns [Entry.Traits]. dc:date is the date of publication of most items that have it.
+func (p *entryParts) traits(e *Entry) (t Traits) {
+	if e.IDFrom == FromHash {
+		return t
+	}
+	if e.IDFrom != FromLink {
+		t[LinkTrait] = hashTrait(p.link)
+	}
+	date := e.Published.Time
+	if date.IsZero() && e.Updated.From == "date" {
+		date = e.Updated.Time
+	}
+	t[DateTrait] = uint64(max(date.Unix(), 0))
+	t[EnclosureTrait] = hashTrait(p.enclosure)
+	if title := trimSpace(p.title); isPlain(title) && len(title) > 0 { // without an allocation
+		t[TitleTrait] = xxhash.Sum64(title) >> 16
+	} else {
+		t[TitleTrait] = hashTrait(plainText(title))
+	}
+	return t
+}
+
+func hashTrait(text string) uint64 {
+	if text == "" {
+		return 0
+	}
+	return xxhash.Sum64String(text) >> 16
 }
 
 // contentHash returns the SHA-256 of the content that a reader would show.

@@ -12,7 +12,7 @@ import (
 // decoded. Undefined entities are decoded as in HTML if HTML has them, and otherwise
 // stay as they are.
 func plainText(b []byte) string {
-	if bytes.IndexByte(b, '<') < 0 && bytes.IndexByte(b, '&') < 0 && bytes.IndexByte(b, '\r') < 0 {
+	if isPlain(b) {
 		return string(trimSpace(b))
 	}
 	var s []byte
@@ -32,6 +32,11 @@ func plainText(b []byte) string {
 		b = b[end:]
 	}
 	return string(trimSpace(s))
+}
+
+// isPlain reports whether the text of b is b.
+func isPlain(b []byte) bool {
+	return bytes.IndexByte(b, '<') < 0 && bytes.IndexByte(b, '&') < 0 && bytes.IndexByte(b, '\r') < 0
 }
 
 // skipToken returns the length of the tag or other markup that b starts with. b has to
