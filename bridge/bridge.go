@@ -46,6 +46,7 @@
 //	                     what the parts above share: the checkpoint as this copy knows it, and
 //	                     the failures in a row
 //	  command.go         commands of people, and the turns that they end
+//	  work.go            what the running step waits for, for people who wait for it
 //	  pause.go           the commit that pauses a feed
 //	  stepper.go         calls the steps, without a goroutine while it waits
 //	  pacer.go, poll_schedule.go
@@ -60,7 +61,7 @@
 // there are more, the prefetcher has a goroutine that calls it; the copier waits for its end before
 // the step ends.
 //
-// Other goroutines reach a bridge through commandQueue, hinted and stepper only. What they hand over
+// Other goroutines reach a bridge through commandQueue, hinted, stepper and work only. What they hand over
 // is stored before the stepper is woken, by a hint itself and by a command through the end of the
 // turn's context, so the step that follows finds it. No source, sink or observer is called while
 // a mutex is held. The prefetcher's mutex may be held while that of the budget is acquired, and
@@ -128,11 +129,13 @@ type Bridge struct {
 	commands commandQueue
 	hinted   atomic.Bool // Hint was called since the last step
 	stepper  stepper
+	work     work
 
 	// The rest is owned by the steps.
 
 	// ctx ends when the bridge is to stop.
 	ctx      context.Context
+	sink     Sink // Sink, whose calls are noted as work
 	known    knownCheckpoint
 	failures failures
 	report   reporter
@@ -145,6 +148,7 @@ type Bridge struct {
 // retried without limit. A bridge that waits has no goroutine. Start is called once.
 func (b *Bridge) Start(ctx context.Context, stopped func()) {
 	b.ctx = ctx
+	b.sink = workSink{b.Sink, &b.work}
 	b.known.unchanged = b.Unchanged
 	b.report = reporter{log: b.Log, observer: b.Observer, commands: &b.commands, known: &b.known, confirmed: b.known.confirmedAt}
 	b.waiter = waiter{
@@ -152,7 +156,7 @@ func (b *Bridge) Start(ctx context.Context, stopped func()) {
 		known: &b.known, failures: &b.failures, report: &b.report,
 	}
 	b.copier = copier{
-		feed: b.Feed, writer: b.Writer, source: sourceSlot{open: b.Open}, sink: b.Sink,
+		feed: b.Feed, writer: b.Writer, source: sourceSlot{open: b.Open}, sink: b.sink,
 		prefetch: prefetchOptions{observer: b.Observer, readAhead: b.ReadAhead, share: b.Share},
 		known:    &b.known, failures: &b.failures, report: &b.report,
 	}
@@ -169,20 +173,21 @@ func (b *Bridge) Start(ctx context.Context, stopped func()) {
 
 // Poll makes a running bridge read the checkpoint and poll now, whatever it waits for, and
 // returns when the entities that were found are published. A read that is going on is started
-// again from the checkpoint. If ctx ends first, its error is returned and the poll
-// continues. It may be called from any goroutine. After the bridge has stopped the error is
-// [ErrStopped].
+// again from the checkpoint; if it does not yield, the error is [ErrBusy]. If ctx ends first, its
+// error is returned and the poll continues. It may be called from any goroutine. After the bridge
+// has stopped the error is [ErrStopped].
 func (b *Bridge) Poll(ctx context.Context) (PollResult, error) {
-	r, err := b.commands.send(ctx, &command{})
+	r, err := b.commands.send(ctx, &b.work, &command{})
 	return r.poll, err
 }
 
 // SetPaused pauses a running feed, or resumes it, like the function [SetPaused]. It may be
 // called from any goroutine. A bridge that publishes makes the commit between two others, so
 // that it never loses a race against itself. If ctx ends first, its error is returned, and it
-// is unknown whether the feed was paused. After the bridge has stopped the error is [ErrStopped].
+// is unknown whether the feed was paused. After [ErrBusy] nothing was changed. After the bridge has
+// stopped the error is [ErrStopped].
 func (b *Bridge) SetPaused(ctx context.Context, pause bool) (PauseResult, error) {
-	r, err := b.commands.send(ctx, &command{pause: &pause})
+	r, err := b.commands.send(ctx, &b.work, &command{pause: &pause})
 	return r.pause, err
 }
 
@@ -225,6 +230,8 @@ func (b *Bridge) beginTurn() {
 // step copies, if the wait is over, and returns the time until the next step. A command or a stop
 // ends the turn, and with it the wait.
 func (b *Bridge) step() (wait time.Duration, more bool) {
+	b.work.begin(ReadingFeed)
+	defer b.work.end()
 	if b.commands.turn.ctx.Err() != nil {
 		b.waiter.endWait()
 		if b.ctx.Err() != nil {
@@ -284,7 +291,7 @@ func (b *Bridge) stop() {
 func (b *Bridge) advance(ctx context.Context) (err error) {
 	defer recoverPanic(&err)
 	if !b.known.isConfirmed() || !b.waiter.isOver() {
-		cp, err := resumeSink(ctx, b.Sink)
+		cp, err := resumeSink(ctx, b.sink)
 		if again, err := b.waiter.continueWait(cp, err); again || err != nil {
 			return err
 		}
@@ -327,7 +334,7 @@ func (b *Bridge) obeyPauses(ctx context.Context, cp checkpoint.Checkpoint) (_ ch
 			return commandResult{}, false
 		}
 		var r PauseResult
-		if r, err = commitPause(ctx, b.Sink, cp, b.Feed, b.Writer, *c.pause); err != nil {
+		if r, err = commitPause(ctx, b.sink, cp, b.Feed, b.Writer, *c.pause); err != nil {
 			return commandResult{}, false
 		}
 		cp = r.Checkpoint
@@ -341,7 +348,7 @@ func (b *Bridge) obeyPauses(ctx context.Context, cp checkpoint.Checkpoint) (_ ch
 func (b *Bridge) lostToPause(ctx context.Context) (paused bool) {
 	var err error
 	defer recoverPanic(&err) // then the next Resume shows it again
-	cp, err := resumeSink(ctx, b.Sink)
+	cp, err := resumeSink(ctx, b.sink)
 	return err == nil && cp.IsPaused()
 }
 

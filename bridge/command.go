@@ -3,12 +3,18 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // ErrStopped is matched by errors about a command to a bridge that has stopped.
 var ErrStopped = errors.New("the feed is stopped")
+
+// ErrBusy is matched by errors about a command to a bridge whose source does not yield: it has not
+// returned for [YieldTime] after the end of its context.
+var ErrBusy = errors.New("the feed does not yield")
 
 // command is a request by a person to a running bridge.
 type command struct {
@@ -56,9 +62,9 @@ type commandQueue struct {
 	turn *turn
 }
 
-// send hands a command over, for which the present turn ends. It returns the result. It may be
-// called from any goroutine.
-func (q *commandQueue) send(ctx context.Context, c *command) (commandResult, error) {
+// send hands a command over, for which the present turn ends. It returns the result, or ErrBusy if
+// the source does not let the turn end. It may be called from any goroutine.
+func (q *commandQueue) send(ctx context.Context, w *work, c *command) (commandResult, error) {
 	c.ctx, c.done = ctx, make(chan commandResult, 1)
 	q.mu.Lock()
 	if q.stopped {
@@ -70,12 +76,32 @@ func (q *commandQueue) send(ctx context.Context, c *command) (commandResult, err
 		q.endTurn()
 	}
 	q.mu.Unlock()
-	select {
-	case r := <-c.done:
-		return r, r.err
-	case <-ctx.Done():
-		return commandResult{}, context.Cause(ctx)
+	look := time.NewTicker(YieldTime)
+	defer look.Stop()
+	for {
+		select {
+		case r := <-c.done:
+			return r, r.err
+		case <-look.C:
+			if now := w.current(); now.doesNotYield() && q.withdraw(c) {
+				return commandResult{}, fmt.Errorf("%w: %v", ErrBusy, now)
+			}
+		case <-ctx.Done():
+			return commandResult{}, context.Cause(ctx)
+		}
 	}
+}
+
+// withdraw takes a command back, if the turn has ended for it and the next one has not begun.
+func (q *commandQueue) withdraw(c *command) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.waiting, c)
+	if i < 0 || q.turn == nil || q.turn.ctx.Err() == nil {
+		return false
+	}
+	q.waiting = slices.Delete(q.waiting, i, i+1)
+	return true
 }
 
 // beginTurn begins the next turn, which has the commands that wait and those of the last turn
