@@ -22,6 +22,7 @@ type inventory struct {
 	buses  []*busCheck // sorted by name
 	feeds  []*Feed     // sorted by name
 	served []*Served   // sorted by name
+	left   []*leftBehind
 }
 
 // AddFeed returns the observer of the bridge that copies the feed. It takes the place of the

@@ -96,6 +96,7 @@ func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- fleetFeeds
 	descs <- feedsInState
 	descs <- staleFeeds
+	descs <- leftBehindFeeds
 	if c.servedUp != nil {
 		descs <- c.servedUp
 	}
@@ -113,6 +114,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(c.servedUp, prometheus.GaugeValue, oneIf(f.OK), f.Feed)
 		}
 	}
+	out <- prometheus.MustNewConstMetric(leftBehindFeeds, prometheus.GaugeValue, float64(len(c.leftBehind())))
 	loadedAt, err := c.config.lastAttempt()
 	out <- prometheus.MustNewConstMetric(reloadSuccess, prometheus.GaugeValue, oneIf(err == nil))
 	if seconds, known := unixSeconds(loadedAt); known {

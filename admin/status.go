@@ -32,6 +32,8 @@ func (h *statusHandler) serveStatus(w http.ResponseWriter, req *http.Request) {
 		Buses:   buses,
 		Feeds:   []status.Feed{},
 		Served:  inspectServed(req.Context(), h.allServed()),
+
+		LeftBehind: h.leftBehind(),
 	}
 	now := time.Now()
 	for _, f := range h.allFeeds() {

@@ -7,9 +7,33 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/feedbridge/feedbridge/admin"
+	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/fleet"
 )
+
+// newTestFeeds returns feeds whose log and admin server are real.
+func newTestFeeds(log *slog.Logger) *feeds {
+	return &feeds{running: map[string]*runningFeed{}, commands: &feedCommands{}, pipelines: &pipelines{
+		adm: admin.New(admin.Options{Log: log}), failures: newFailureLog(log), opts: Options{Log: log},
+	}}
+}
+
+// addStuck adds a feed that was started, and ends when released is closed after its context has ended.
+func (f *feeds) addStuck(ctx context.Context, name string, kind bridge.WorkKind, released <-chan struct{}) {
+	began := time.Now()
+	f.startAll(ctx, map[string]*runningFeed{name: {
+		name: name, nextPoll: func(now time.Time) time.Time { return now }, work: func() bridge.Work { return bridge.Work{Kind: kind, Since: began} },
+		run: func(ctx context.Context, stopped func()) {
+			go func() {
+				<-ctx.Done()
+				<-released
+				stopped()
+			}()
+		},
+	}})
+}
 
 // A commit that hangs keeps neither a reload nor the next assignment from being carried out. A stop
 // waits for it.
@@ -18,15 +42,9 @@ func TestAnAssignmentWaitsOnlyAMomentForCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := &config.Config{Fleet: &config.Fleet{Name: "shop", Bus: "main"}, Feeds: map[string]config.Feed{"orders": {To: config.To{Bus: "main", Topic: "orders"}}}}
 		log := slog.New(slog.DiscardHandler)
-		d := &daemon{cfg: cfg, ctx: t.Context(), log: log, membership: newMembership(cfg, "a", log), feeds: &feeds{running: map[string]*runningFeed{}}}
+		d := &daemon{cfg: cfg, ctx: t.Context(), log: log, membership: newMembership(cfg, "a", log), feeds: newTestFeeds(log)}
 		committed := make(chan struct{})
-		d.feeds.start(d.ctx, "orders", &runningFeed{run: func(ctx context.Context, stopped func()) {
-			go func() {
-				<-ctx.Done()
-				<-committed
-				stopped()
-			}()
-		}})
+		d.feeds.addStuck(d.ctx, "orders", bridge.Committing, committed)
 		assigned := make(chan struct{})
 		go func() {
 			defer close(assigned)
@@ -42,25 +60,20 @@ func TestAnAssignmentWaitsOnlyAMomentForCommits(t *testing.T) {
 			t.Fatal("the assignment does not wait for the commit")
 		default:
 		}
-		time.Sleep(handOver)
+		time.Sleep(bridge.YieldTime)
 		synctest.Wait()
 		select {
 		case <-assigned:
 		default:
 			t.Fatal("the next assignment has to wait for a commit that hangs")
 		}
-		stopped := make(chan struct{})
-		go func() {
-			defer close(stopped)
-			d.feeds.wait()
-		}()
-		synctest.Wait()
-		select {
-		case <-stopped:
-			t.Fatal("a stop does not wait for the commit")
-		default:
+		if committing, others := endAll(d.feeds.all(), time.Minute); len(committing) != 1 || len(others) > 0 {
+			t.Errorf("a stop does not wait for the commit: %v %v", committing, others)
 		}
 		close(committed)
-		<-stopped
+		synctest.Wait()
+		if all := d.feeds.all(); len(all) > 0 {
+			t.Errorf("%d feeds are left after their end", len(all))
+		}
 	})
 }

@@ -26,7 +26,7 @@ import (
 
 // Run runs until ctx ends, and then lets the commits in flight finish: the feeds stop
 // before the servers. It returns nil then, or an error if a commit takes longer than
-// the configured grace time. Errors of a feed or a bus while it runs are logged and
+// the configured grace time. A feed that commits nothing and does not end is left behind. Errors of a feed or a bus while it runs are logged and
 // retried; they do not end Run. A file of a bus or a feed that cannot be read halts the feeds
 // that need it.
 //
@@ -44,7 +44,8 @@ type daemon struct {
 	opts       Options
 	supervisor *supervisor
 
-	// mu is held while the parts below are started, changed by a reload, and stopped.
+	// mu is held while the parts below are started, and changed by a reload, and never while feeds are
+	// waited for.
 	mu     sync.Mutex
 	ctx    context.Context // of the feeds; it ends when the daemon stops
 	cfg    *config.Config
@@ -252,27 +253,32 @@ func namedList(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// waitForWork returns when all feeds have ended after the end of ctx, or when the grace
-// time is over.
+// waitForWork returns when all feeds have ended after the end of ctx, or are left behind, or when the
+// grace time is over. It returns an error if a commit is in flight then.
 func (d *daemon) waitForWork(ctx context.Context, grace time.Duration) error {
 	<-ctx.Done()
 	d.stopBy = time.Now().Add(grace)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		d.mu.Lock() // a reload starts no feed any more
-		defer d.mu.Unlock()
-		d.feeds.wait()
-	}()
 	d.supervisor.reportStopping()
 	d.log.Info("stopping", "grace", grace)
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
-	select {
-	case <-done:
-		d.log.Info("stopped")
-		return nil
-	case <-timer.C:
-		return fmt.Errorf("stopped without waiting any longer: a commit was still in flight after the grace time of %v; the next start finds out whether it was stored", grace)
+	d.mu.Lock() // a reload starts no feed any more
+	all := d.feeds.all()
+	d.mu.Unlock()
+	committing, others := endAll(all, grace)
+	if len(others) > 0 {
+		d.log.Warn("feeds do not end and are left behind; nothing of them was being stored", "feeds", describeLeft(others))
 	}
+	if len(committing) > 0 {
+		return fmt.Errorf("stopped without waiting any longer: a commit was still in flight after the grace time of %v; the next start finds out whether it was stored: %s", grace, describeLeft(committing))
+	}
+	d.log.Info("stopped")
+	return nil
+}
+
+// describeLeft returns the names of feeds with what they wait for, of the first namedTopics of them.
+func describeLeft(left []LeftBehind) string {
+	var names []string
+	for _, l := range left {
+		names = append(names, fmt.Sprintf("%s (%s)", l.Feed, l.Work))
+	}
+	return namedList(names)
 }

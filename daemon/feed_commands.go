@@ -34,14 +34,18 @@ type Pause struct {
 	Paused *time.Time `json:"paused"`
 	// Changed is false if the feed was paused already, or was not paused.
 	Changed bool `json:"changed"`
+	// Work is what this copy still does, if the feed does not yield. The change was made on the bus.
+	Work string `json:"work,omitempty"`
 }
 
 // Poll is the answer to a request that polls a feed.
 type Poll struct {
 	Feed string `json:"feed"`
 	// State is the state of the feed after the poll. It is reading if the poll takes longer
-	// than a minute; it continues then.
+	// than a minute; it continues then. Work is what it waits for, also if the feed does not yield to a
+	// poll.
 	State bridge.State `json:"state"`
+	Work  string       `json:"work,omitempty"`
 	// Error is the error of a feed that is retrying or halted.
 	Error string `json:"error,omitempty"`
 	// Published and Duplicates count the entities that were published, and those that were
@@ -67,9 +71,9 @@ func retryPause(ctx context.Context, name string, set func(context.Context) (bri
 		r, err := set(ctx)
 		switch {
 		case err == nil && r.Checkpoint.IsPaused():
-			return Pause{name, &r.Checkpoint.Paused, r.Changed}, nil
+			return Pause{Feed: name, Paused: &r.Checkpoint.Paused, Changed: r.Changed}, nil
 		case err == nil:
-			return Pause{name, nil, r.Changed}, nil
+			return Pause{Feed: name, Changed: r.Changed}, nil
 		case !errors.Is(err, checkpoint.ErrConflict):
 			return Pause{}, err
 		case time.Now().After(end):
@@ -83,26 +87,33 @@ func retryPause(ctx context.Context, name string, set func(context.Context) (bri
 
 // feedCommands carries out requests of the admin server for the feeds.
 type feedCommands struct {
-	mu      sync.Mutex
-	bridges map[string]*bridge.Bridge // of the feeds that this copy runs, by name
+	mu    sync.Mutex
+	feeds map[string]commandedFeed // that this copy runs, by name
 	// elsewhere returns a feed that this copy does not run, the member of the fleet that does, which
 	// may be empty, and the feed's bus. It is nil without a fleet.
 	elsewhere func(name string) (f config.Feed, owner string, b *bus, ok bool)
 }
 
+// commandedFeed is a feed that this copy runs.
+type commandedFeed struct {
+	*bridge.Bridge
+	cfg config.Feed
+	bus *bus
+}
+
 // add makes a bridge the one of its feed, until remove is called.
-func (c *feedCommands) add(b *bridge.Bridge) (remove func()) {
+func (c *feedCommands) add(b *bridge.Bridge, cfg config.Feed, on *bus) (remove func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.bridges == nil {
-		c.bridges = map[string]*bridge.Bridge{}
+	if c.feeds == nil {
+		c.feeds = map[string]commandedFeed{}
 	}
-	c.bridges[b.Feed] = b
+	c.feeds[b.Feed] = commandedFeed{b, cfg, on}
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.bridges[b.Feed] == b {
-			delete(c.bridges, b.Feed)
+		if c.feeds[b.Feed].Bridge == b {
+			delete(c.feeds, b.Feed)
 		}
 	}
 }
@@ -114,16 +125,16 @@ func (c *feedCommands) addTo(adm *admin.Server) {
 	adm.AddChange("/feeds/{feed}/poll", c.servePoll)
 }
 
-// find returns the bridge of the feed that a request names.
-func (c *feedCommands) find(r *http.Request) (*bridge.Bridge, error) {
+// find returns the feed that a request names.
+func (c *feedCommands) find(r *http.Request) (commandedFeed, error) {
 	name := r.PathValue("feed")
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if b := c.bridges[name]; b != nil {
-		return b, nil
+	if f, ok := c.feeds[name]; ok {
+		return f, nil
 	}
-	names := slices.Sorted(maps.Keys(c.bridges))
-	return nil, &admin.ChangeError{Status: http.StatusNotFound, Errs: []error{
+	names := slices.Sorted(maps.Keys(c.feeds))
+	return commandedFeed{}, &admin.ChangeError{Status: http.StatusNotFound, Errs: []error{
 		fmt.Errorf("there is no feed %q; there are: %s", name, strings.Join(names, ", ")),
 	}}
 }
@@ -132,7 +143,7 @@ func (c *feedCommands) find(r *http.Request) (*bridge.Bridge, error) {
 func (c *feedCommands) findElsewhere(r *http.Request) (name string, f config.Feed, owner string, b *bus, ok bool) {
 	name = r.PathValue("feed")
 	c.mu.Lock()
-	running := c.bridges[name] != nil
+	_, running := c.feeds[name]
 	c.mu.Unlock()
 	if running || c.elsewhere == nil {
 		return name, f, "", nil, false
@@ -141,35 +152,32 @@ func (c *feedCommands) findElsewhere(r *http.Request) (name string, f config.Fee
 	return name, f, owner, b, ok
 }
 
-// pauseElsewhere pauses or resumes a feed that this copy does not run, by a commit to its topic.
-func pauseElsewhere(ctx context.Context, name string, f config.Feed, b *bus, pause bool) (any, error) {
+// pauseOnBus pauses or resumes a feed by a commit to its topic, beside the copies that run it.
+func pauseOnBus(ctx context.Context, name string, f config.Feed, b *bus, pause bool) (Pause, error) {
 	conn, err := b.open(ctx)
-	if err == nil {
-		var answer Pause
-		if answer, err = (&Bus{conn: conn}).PauseFeed(ctx, name, f, pause); err == nil {
-			return answer, nil
-		}
+	if err != nil {
+		return Pause{}, err
 	}
-	return nil, &admin.ChangeError{Status: http.StatusServiceUnavailable, Errs: []error{fmt.Errorf("feed %s: %w", name, err)}}
+	return (&Bus{conn: conn}).PauseFeed(ctx, name, f, pause)
 }
 
-// send calls command with the bridge of the feed that a request names. If a reload stops the
-// bridge meanwhile, it calls command again with the one that takes its place.
-func (c *feedCommands) send(r *http.Request, command func(*bridge.Bridge) error) error {
+// send calls command with the feed that a request names. If a reload stops its bridge meanwhile, it
+// calls command again with the one that takes its place.
+func (c *feedCommands) send(r *http.Request, command func(commandedFeed) error) error {
 	var last *bridge.Bridge
 	var stopped error
 	for {
-		b, err := c.find(r)
+		f, err := c.find(r)
 		switch {
 		case err != nil:
 			return err
-		case b == last:
+		case f.Bridge == last:
 			return stopped
 		}
-		if err = command(b); err == nil {
+		if err = command(f); err == nil {
 			return nil
 		}
-		last, stopped = b, commandError(b, err)
+		last, stopped = f.Bridge, commandError(f.Feed, err)
 		if !errors.Is(err, bridge.ErrStopped) {
 			return stopped
 		}
@@ -178,12 +186,25 @@ func (c *feedCommands) send(r *http.Request, command func(*bridge.Bridge) error)
 
 func (c *feedCommands) servePause(pause bool) admin.Change {
 	return func(ctx context.Context, r *http.Request) (any, error) {
+		ctx, cancel := context.WithTimeout(ctx, 2*pauseTimeout)
+		defer cancel()
 		var answer Pause
 		if name, f, _, b, ok := c.findElsewhere(r); ok {
-			return pauseElsewhere(ctx, name, f, b, pause)
+			answer, err := pauseOnBus(ctx, name, f, b, pause)
+			if err != nil {
+				return nil, commandError(name, err)
+			}
+			return answer, nil
 		}
-		err := c.send(r, func(b *bridge.Bridge) (err error) {
-			answer, err = retryPause(ctx, b.Feed, func(ctx context.Context) (bridge.PauseResult, error) { return b.SetPaused(ctx, pause) })
+		err := c.send(r, func(f commandedFeed) (err error) {
+			answer, err = retryPause(ctx, f.Feed, func(ctx context.Context) (bridge.PauseResult, error) { return f.SetPaused(ctx, pause) })
+			switch {
+			case errors.Is(err, bridge.ErrBusy):
+				answer, err = pauseOnBus(ctx, f.Feed, f.cfg, f.bus, pause)
+				answer.Work = f.Work().String()
+			case ctx.Err() != nil:
+				err = fmt.Errorf("no answer within %v, and it is not known whether this was stored; the feed is %v", 2*pauseTimeout, f.Work())
+			}
 			return err
 		})
 		return answer, err
@@ -201,11 +222,12 @@ func (c *feedCommands) servePoll(ctx context.Context, r *http.Request) (any, err
 		}
 		return nil, &admin.ChangeError{Status: http.StatusConflict, Errs: []error{err}}
 	}
-	err := c.send(r, func(b *bridge.Bridge) error {
-		answer = Poll{Feed: b.Feed, State: bridge.Reading}
-		polled, err := b.Poll(ctx)
+	err := c.send(r, func(f commandedFeed) error {
+		answer = Poll{Feed: f.Feed, State: bridge.Reading}
+		polled, err := f.Poll(ctx)
 		switch {
-		case errors.Is(err, context.DeadlineExceeded):
+		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, bridge.ErrBusy):
+			answer.Work = f.Work().String()
 			return nil
 		case err != nil:
 			return err
@@ -219,7 +241,7 @@ func (c *feedCommands) servePoll(ctx context.Context, r *http.Request) (any, err
 	return answer, err
 }
 
-// commandError returns the answer to a command that failed with err.
-func commandError(b *bridge.Bridge, err error) error {
-	return &admin.ChangeError{Status: http.StatusServiceUnavailable, Errs: []error{fmt.Errorf("feed %s: %w", b.Feed, err)}}
+// commandError returns the answer to a command to a feed that failed with err.
+func commandError(name string, err error) error {
+	return &admin.ChangeError{Status: http.StatusServiceUnavailable, Errs: []error{fmt.Errorf("feed %s: %w", name, err)}}
 }

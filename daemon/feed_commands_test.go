@@ -15,6 +15,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/config"
 )
 
 func TestPauseIsRetriedWhileAnotherCopyCommits(t *testing.T) {
@@ -65,14 +66,14 @@ func TestCommandsFindTheNewestBridge(t *testing.T) {
 	t.Parallel()
 	var c feedCommands
 	first, second := &bridge.Bridge{Feed: "orders"}, &bridge.Bridge{Feed: "orders"}
-	removeFirst := c.add(first)
-	removeSecond := c.add(second)
+	removeFirst := c.add(first, config.Feed{}, nil)
+	removeSecond := c.add(second, config.Feed{}, nil)
 	removeFirst()
-	if c.bridges["orders"] != second {
+	if c.feeds["orders"].Bridge != second {
 		t.Error("the end of the first bridge has removed the second")
 	}
 	removeSecond()
-	if len(c.bridges) > 0 {
+	if len(c.feeds) > 0 {
 		t.Error("a bridge that has ended is still there")
 	}
 }
@@ -98,7 +99,7 @@ func TestCommandsWaitForTheRestartOfTheirFeed(t *testing.T) {
 			return func() { cancel(); <-stopped }
 		}
 		first, second := newBridge(true), newBridge(false)
-		removeFirst := c.add(first)
+		removeFirst := c.add(first, config.Feed{}, nil)
 		stopFirst := run(first)
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/feeds/orders/poll", nil)
 		r.SetPathValue("feed", "orders")
@@ -107,7 +108,7 @@ func TestCommandsWaitForTheRestartOfTheirFeed(t *testing.T) {
 		var request sync.WaitGroup
 		request.Go(func() { answer, err = c.servePoll(t.Context(), r) })
 		time.Sleep(time.Second)
-		defer c.add(second)()
+		defer c.add(second, config.Feed{}, nil)()
 		stopFirst()
 		removeFirst()
 		time.Sleep(10 * time.Second)

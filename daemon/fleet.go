@@ -130,29 +130,17 @@ func (d *daemon) feedElsewhere(name string) (f config.Feed, owner string, b *bus
 	return f, owner, d.buses.Load().byName[f.To.Bus], true
 }
 
-// handOver limits how long an assignment waits for the commits in flight of feeds that this copy
-// runs no longer.
-const handOver = 5 * time.Second
+// assign starts the feeds that this copy owns, and stops the others. It returns when those have ended
+// or are left behind. A commit that hangs, as on another bus that does not answer, keeps neither a
+// reload nor the next assignment waiting.
+func (d *daemon) assign(a fleet.Assignment) { d.feeds.settle(d.changeFeeds(a)) }
 
-// assign starts the feeds that this copy owns, and stops the others. It returns when their commits
-// in flight have ended, or after handOver. A commit that hangs, as on another bus that does not
-// answer, keeps neither a reload nor the next assignment waiting.
-func (d *daemon) assign(a fleet.Assignment) {
-	timer := time.NewTimer(handOver)
-	defer timer.Stop()
-	select {
-	case <-d.changeFeeds(a):
-	case <-timer.C:
-		d.membership.log.Warn("feeds that another member of the fleet runs now still commit; the fence keeps their topics exact", "waited", handOver)
-	}
-}
-
-// changeFeeds is assign, and closes ended when the commits in flight have ended.
-func (d *daemon) changeFeeds(a fleet.Assignment) (ended <-chan struct{}) {
+// changeFeeds is assign, and returns the feeds that were stopped.
+func (d *daemon) changeFeeds(a fleet.Assignment) (stopped []*runningFeed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ctx.Err() != nil {
-		return d.feeds.release(nil) // all feeds are being stopped
+		return nil // all feeds are being stopped
 	}
 	gained := map[string]*runningFeed{}
 	var lost []string
@@ -169,5 +157,5 @@ func (d *daemon) changeFeeds(a fleet.Assignment) (ended <-chan struct{}) {
 	d.membership.view.Assigned(a)
 	d.feeds.startAll(d.ctx, gained)
 	d.membership.log.Info("the feeds of the fleet were assigned", "members", len(a.Members), "feeds", len(d.feeds.running)-len(lost), "gained", len(gained), "lost", len(lost))
-	return d.feeds.release(lost)
+	return d.feeds.stop(lost)
 }

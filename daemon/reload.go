@@ -19,6 +19,8 @@ type Reloaded struct {
 	Buses  Changed `json:"buses"`
 	Feeds  Changed `json:"feeds"`
 	Served Changed `json:"served"`
+	// LeftBehind are the feeds that were stopped and have not ended in time.
+	LeftBehind []LeftBehind `json:"left_behind"`
 }
 
 // Changed lists the names of one kind, sorted.
@@ -67,24 +69,22 @@ func (d *daemon) serveReload(context.Context, *http.Request) (any, error) {
 // reload reads the configuration again and changes what differs. After an error nothing has
 // changed. Every reload begins and ends in this function.
 //
-// A feed that is restarted finishes its commit in flight first. Its successor reads the
-// checkpoint from the bus, as at any start, so the topic stays exact.
+// A feed that is restarted finishes its commit in flight first, unless that takes longer than
+// [bridge.YieldTime]. Its successor reads the checkpoint from the bus, as at any start, so the topic
+// stays exact. While a reload waits for feeds the daemon is not locked: a stop and another reload may
+// take place.
 func (d *daemon) reload() (*Reloaded, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if d.ctx.Err() == nil {
 		d.supervisor.reportReloading()
 		defer d.supervisor.reportReady()
 	}
-	cfg, err := d.loadChanged()
-	if err == nil && d.ctx.Err() != nil {
-		return nil, errors.New("feedbridge is stopping, and nothing was reloaded")
-	}
-	var reloaded *Reloaded
+	cfg, reloaded, finish, err := d.loadAndApply()
 	if err == nil {
-		reloaded, err = d.apply(cfg)
+		finish()
 	}
-	d.adm.ConfigLoaded(err)
+	if errors.Is(err, errStoppingNow) {
+		return nil, err
+	}
 	if err != nil {
 		errs, ok := errors.AsType[config.Errors](err)
 		if !ok {
@@ -108,6 +108,24 @@ func (d *daemon) reload() (*Reloaded, error) {
 	}
 	d.log.Info("the configuration was reloaded", attrs...)
 	return reloaded, nil
+}
+
+// errStoppingNow is the error of a reload that began after the daemon was stopped.
+var errStoppingNow = errors.New("feedbridge is stopping, and nothing was reloaded")
+
+// loadAndApply loads the configuration and applies it, with the daemon locked.
+func (d *daemon) loadAndApply() (cfg *config.Config, reloaded *Reloaded, finish func(), err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	cfg, err = d.loadChanged()
+	switch {
+	case err == nil && d.ctx.Err() != nil:
+		return nil, nil, nil, errStoppingNow
+	case err == nil:
+		reloaded, finish, err = d.apply(cfg)
+	}
+	d.adm.ConfigLoaded(err)
+	return cfg, reloaded, finish, err
 }
 
 // loadChanged loads the configuration and returns it if the daemon can change to it.
@@ -163,8 +181,9 @@ func needRestart(old, now *config.Config, levelCanChange bool) config.Errors {
 	return errs
 }
 
-// apply changes the daemon to a configuration. After an error nothing has changed.
-func (d *daemon) apply(cfg *config.Config) (*Reloaded, error) {
+// apply changes the daemon to a configuration. After an error nothing has changed. It does not wait for
+// the feeds that it stops: finish does, and must be called, without a lock.
+func (d *daemon) apply(cfg *config.Config) (_ *Reloaded, finish func(), _ error) {
 	changed := d.compare(cfg)
 	// Connections that are not needed any more are closed after their feeds have ended.
 	next := &buses{byName: maps.Clone(d.buses.Load().byName), server: d.buses.Load().server}
@@ -180,7 +199,7 @@ func (d *daemon) apply(cfg *config.Config) (*Reloaded, error) {
 	for _, name := range changed.Served.started() {
 		r, err := d.served.prepare(name, cfg.Serve.Feeds[name], next)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		served[name] = r
 	}
@@ -195,11 +214,8 @@ func (d *daemon) apply(cfg *config.Config) (*Reloaded, error) {
 		prepared[name] = d.feeds.prepare(name, f, next.byName[f.To.Bus])
 	}
 	d.membership.configure(cfg)
-	d.feeds.stop(changed.Feeds.stopped())
+	stopped := d.feeds.stop(changed.Feeds.stopped())
 	d.served.replace(changed.Served.stopped(), served)
-	for _, bus := range unused {
-		bus.close()
-	}
 	d.forget(changed)
 	before := d.buses.Load().readinessChecks(d.cfg)
 	d.buses.Store(next)
@@ -210,11 +226,17 @@ func (d *daemon) apply(cfg *config.Config) (*Reloaded, error) {
 		}
 	}
 	go next.connectAll(d.ctx)
-	d.feeds.startAll(d.ctx, prepared)
+	start := d.feeds.addAll(d.ctx, prepared)
 	if d.opts.Level != nil {
 		_ = d.opts.Level.UnmarshalText([]byte(cfg.Log.Level)) // it was checked
 	}
-	return changed, nil
+	return changed, func() {
+		changed.LeftBehind = d.feeds.settle(stopped)
+		start()
+		for _, bus := range unused {
+			bus.close()
+		}
+	}, nil
 }
 
 // forget removes feeds, served feeds and buses that the configuration no longer has from the

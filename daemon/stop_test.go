@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/feedbridge/feedbridge/admin"
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
@@ -64,10 +63,8 @@ func TestAFeedThatWaitsToCommitStops(t *testing.T) {
 	}
 	read := make(chan struct{})
 	budget := readahead.NewBudget(1 << 30)
-	fs := &feeds{running: map[string]*runningFeed{}, commands: &feedCommands{}, pipelines: &pipelines{
-		hosts: &source.Hosts{}, adm: admin.New(admin.Options{Log: log}), failures: newFailureLog(log),
-		reading: readAhead{feed: 1 << 20, budget: budget}, opts: Options{Log: log, Observer: polledObserver{read}},
-	}}
+	fs := newTestFeeds(log)
+	fs.pipelines.hosts, fs.pipelines.reading, fs.pipelines.opts.Observer = &source.Hosts{}, readAhead{feed: 1 << 20, budget: budget}, polledObserver{read}
 	f := config.Feed{Source: source.Defaults(), Format: "atom", Every: time.Minute, Syndication: syndication.Defaults().Settings}
 	f.Source.URL = server.URL
 	fs.startAll(t.Context(), map[string]*runningFeed{"news": fs.prepare("news", f, b)})
@@ -75,7 +72,7 @@ func TestAFeedThatWaitsToCommitStops(t *testing.T) {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		fs.stop([]string{"news"})
+		awaitEnds(fs.stop([]string{"news"}), time.Hour)
 	}()
 	select {
 	case <-stopped:

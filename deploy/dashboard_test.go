@@ -81,7 +81,7 @@ func documentedLabels(t *testing.T) map[string][]string {
 	labels := map[string][]string{}
 	for _, m := range metricRow.FindAllStringSubmatch(read(t, "../docs/metrics-and-alerts.md"), -1) {
 		own := []string{"job", "instance"} // Prometheus adds these
-		if !slices.Contains([]string{"feedbridge_build_info", "feedbridge_bus_up", "feedbridge_feeds", "feedbridge_stale_feeds"}, m[1]) {
+		if !slices.Contains([]string{"feedbridge_build_info", "feedbridge_bus_up", "feedbridge_feeds", "feedbridge_stale_feeds", "feedbridge_left_behind_feeds"}, m[1]) {
 			own = append(own, "feed")
 		}
 		for _, l := range labelName.FindAllStringSubmatch(m[3], -1) {

@@ -23,6 +23,17 @@ type Process struct {
 	// Feeds are sorted by name, and so is Served.
 	Feeds  []Feed   `json:"feeds"`
 	Served []Served `json:"served"`
+	// LeftBehind are the feeds that were stopped and have not ended.
+	LeftBehind []LeftBehind `json:"left_behind"`
+}
+
+// LeftBehind is a feed that was stopped by a reload, or is run by another member of the fleet now, and
+// has not ended in time. A feed of the same name may run beside it.
+type LeftBehind struct {
+	Feed  string     `json:"feed"`
+	Since *time.Time `json:"since"`
+	// Work is what it waits for.
+	Work string `json:"work"`
 }
 
 // Config describes the configuration in use.

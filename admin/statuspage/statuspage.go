@@ -26,6 +26,8 @@ type Feeds struct {
 	Config status.Config
 	Buses  []status.Bus
 	Fleet  *status.Fleet // nil without a fleet
+	// LeftBehind are the feeds that were stopped and have not ended.
+	LeftBehind []status.LeftBehind
 	// Rows have PublishedByMinute.
 	Rows []*status.Feed
 	// All is the number of feeds, and Found how many of them the query selects.

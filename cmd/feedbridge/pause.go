@@ -44,6 +44,7 @@ running copies then stop reading within half a minute.`,
 			default:
 				p.printLine("%s is paused since %s", changed.Feed, since)
 			}
+			printBusy(p, changed)
 			return p.err
 		},
 	})
@@ -74,9 +75,17 @@ bus itself, running copies continue within half a minute.`,
 			default:
 				p.printLine("%s is resumed", changed.Feed)
 			}
+			printBusy(p, changed)
 			return p.err
 		},
 	})
+}
+
+// printBusy prints what the daemon still does, if the feed does not yield.
+func printBusy(p *printer, changed daemon.Pause) {
+	if changed.Work != "" {
+		p.printLine("the daemon is still %s, and publishes nothing until it has ended and seen this change", changed.Work)
+	}
 }
 
 // setPaused pauses or resumes a feed: by the daemon if the user may change it and it answers,
@@ -145,7 +154,7 @@ func printPoll(p *printer, polled daemon.Poll) error {
 	case bridge.Idle:
 		p.printLine("%s: %s published, %s left out as duplicates; the topic has all of the feed", polled.Feed, count(polled.Published), count(polled.Duplicates))
 	default:
-		p.printLine("%s: the poll takes longer than a minute and continues; follow it with 'feedbridge status --watch %[1]s'", polled.Feed)
+		p.printLine("%s: the poll has not ended and continues (%s); follow it with 'feedbridge status --watch %[1]s'", polled.Feed, polled.Work)
 	}
 	return p.err
 }

@@ -8,6 +8,20 @@ import (
 	"github.com/feedbridge/feedbridge/daemon"
 )
 
+func TestFeedsThatDoNotYieldArePrinted(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	p := &printer{w: &out}
+	printBusy(p, daemon.Pause{Feed: "orders"})
+	printBusy(p, daemon.Pause{Feed: "orders", Work: "reading the feed for 10s"})
+	err := printReloaded(p, daemon.Reloaded{Feeds: daemon.Changed{Removed: []string{"orders"}}, LeftBehind: []daemon.LeftBehind{{Feed: "orders", Work: "reading the feed for 20s"}}})
+	const want = "the daemon is still reading the feed for 10s, and publishes nothing until it has ended and seen this change\n" +
+		"feeds removed: 1 (orders)\nthe feed orders was stopped and does not end; it is left behind: reading the feed for 20s\n"
+	if err != nil || out.String() != want {
+		t.Errorf("printed\n%swant\n%s%v", out.String(), want, err)
+	}
+}
+
 func TestPollIsPrinted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -15,7 +29,7 @@ func TestPollIsPrinted(t *testing.T) {
 		out, fail string
 	}{
 		{daemon.Poll{State: bridge.Idle, Published: 1, Duplicates: 2}, "orders: 1 entity published, 2 entities left out as duplicates; the topic has all of the feed\n", ""},
-		{daemon.Poll{State: bridge.Reading}, "orders: the poll takes longer than a minute and continues; follow it with 'feedbridge status --watch orders'\n", ""},
+		{daemon.Poll{State: bridge.Reading, Work: "reading the feed for 1m0s"}, "orders: the poll has not ended and continues (reading the feed for 1m0s); follow it with 'feedbridge status --watch orders'\n", ""},
 		{daemon.Poll{State: bridge.Standby, Error: "another copy"}, "another copy publishes orders, and this one stands by\n", ""},
 		{daemon.Poll{State: bridge.Paused}, "", "the feed is paused; continue with 'feedbridge resume orders'"},
 		{daemon.Poll{State: bridge.Halted, Error: "no self link"}, "", "the feed is halted: no self link"},

@@ -63,6 +63,9 @@ func printReloaded(p *printer, done daemon.Reloaded) error {
 			}
 		}
 	}
+	for _, l := range done.LeftBehind {
+		p.printLine("the feed %s was stopped and does not end; it is left behind: %s", l.Feed, l.Work)
+	}
 	if lines == 0 {
 		p.printLine("no feed, bus or served feed has changed")
 	}

@@ -206,6 +206,9 @@ func (r statusReport) printProcess(p *printer, s *status.Process, ready daemonRe
 	if e := s.Config.Error; e != nil {
 		p.printLine("the configuration was not reloaded (%s); the one before stays in use: %s", formatAge(e.At, now), e.Text)
 	}
+	for _, l := range s.LeftBehind {
+		p.printLine("the feed %s was stopped (%s) and does not end: %s", l.Feed, formatAge(l.Since, now), l.Work)
+	}
 	p.printLine("")
 	for _, b := range s.Buses {
 		if b.OK {

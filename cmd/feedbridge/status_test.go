@@ -31,14 +31,19 @@ func TestFormatAge(t *testing.T) {
 	}
 }
 
-// A daemon can be ready and use an old configuration, because the newer one was refused.
-func TestRefusedConfigurationIsPrinted(t *testing.T) {
+// A daemon can be ready and use an old configuration, because the newer one was refused, and have feeds that
+// were left behind.
+func TestTroublesOfTheProcessArePrinted(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	at := time.Now().Add(-time.Minute)
-	process := status.Process{Config: status.Config{Error: &status.Error{At: &at, Text: "feedbridge.yaml:3: feeds.orders.evry: unknown key"}}}
+	process := status.Process{
+		Config:     status.Config{Error: &status.Error{At: &at, Text: "feedbridge.yaml:3: feeds.orders.evry: unknown key"}},
+		LeftBehind: []status.LeftBehind{{Feed: "orders", Since: &at, Work: "reading the feed for 1m5s"}},
+	}
 	statusReport{}.printProcess(&printer{w: &out}, &process, daemonReadiness{Ready: true})
-	const want = "ready\nthe configuration was not reloaded (1m0s ago); the one before stays in use: feedbridge.yaml:3: feeds.orders.evry: unknown key\n"
+	const want = "ready\nthe configuration was not reloaded (1m0s ago); the one before stays in use: feedbridge.yaml:3: feeds.orders.evry: unknown key\n" +
+		"the feed orders was stopped (1m0s ago) and does not end: reading the feed for 1m5s\n"
 	if !strings.Contains(out.String(), want) {
 		t.Errorf("printed\n%swant in it\n%s", out.String(), want)
 	}
