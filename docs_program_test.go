@@ -63,8 +63,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-func TestViolationsAreDocumented(t *testing.T) {
-	kinds := map[string][]string{} // by the directory of the source
+// violationKinds returns the kinds of violation by the directory of the source.
+func violationKinds(t *testing.T) map[string][]string {
+	kinds := map[string][]string{}
 	for file, parsed := range sources(t, false) {
 		// Parsers may be in packages below those of the sources.
 		parts := strings.Split(path.Dir(file), "/")
@@ -89,8 +90,48 @@ func TestViolationsAreDocumented(t *testing.T) {
 			}
 		}
 	}
+	return kinds
+}
+
+func TestViolationsAreDocumented(t *testing.T) {
+	kinds := violationKinds(t)
 	wantSame(t, datareplicationPage, "violation", kinds["source/datareplication"], named(read(t, datareplicationPage), "Kind", 0))
 	wantSame(t, syndicationKindsPage, "violation", kinds["source/syndication"], named(read(t, syndicationKindsPage), "Kind", 0))
+}
+
+// TestRulesAreChecked checks that each rule of the specifications has a kind of violation or a reason why
+// not, and that each kind has a rule.
+func TestRulesAreChecked(t *testing.T) {
+	var is, named []string
+	for _, kinds := range violationKinds(t) {
+		is = append(is, kinds...)
+	}
+	rules := 0
+	for line := range strings.Lines(read(t, rulesPage)) {
+		cells := strings.Split(strings.Trim(line, "|\n "), " | ")
+		if !strings.HasPrefix(line, "| ") || len(cells) != 4 && len(cells) != 2 || cells[0] == "Section" || cells[0] == "Kinds" {
+			continue
+		}
+		found, last := 0, cells[len(cells)-1]
+		if len(cells) == 2 {
+			last = cells[0] // kinds without a rule
+		} else if rules++; !slices.Contains([]string{"MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY"}, cells[1]) {
+			t.Errorf("%s has the level %q", rulesPage, cells[1])
+		}
+		for _, m := range regexp.MustCompile("`([a-z0-9]+(?:_[a-z0-9]+)+|loop|incomplete)`").FindAllStringSubmatch(last, -1) {
+			if !strings.HasPrefix(m[1], "recheck_") { // a key
+				named = append(named, m[1])
+				found++
+			}
+		}
+		if reason := strings.TrimPrefix(last, "None"); found == 0 && len(reason) < 20 {
+			t.Errorf("%s: the rule %q has neither a kind of violation nor a reason", rulesPage, cells[2])
+		}
+	}
+	if rules < 60 {
+		t.Errorf("found only %d rules: this test looks in the wrong place", rules)
+	}
+	wantSame(t, rulesPage, "violation", is, named)
 }
 
 func TestCommandsAreDocumented(t *testing.T) {

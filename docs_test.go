@@ -24,6 +24,7 @@ const (
 	permissionsPage      = "docs/nats.md"
 	datareplicationPage  = "docs/datareplication.md"
 	syndicationKindsPage = "docs/atom-and-rss-violations.md"
+	rulesPage            = "docs/cases/rules.md"
 	guarantees           = "docs/guarantees.md"
 	guaranteeTests       = "docs/guarantee-tests.md"
 )
