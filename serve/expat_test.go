@@ -25,21 +25,22 @@ func python(t *testing.T, modules string) string {
 }
 
 // expatErrors parses documents with expat, in the way that feedparser and Python's
-// SAX do it, and returns the error of each.
+// SAX do it and in that of ElementTree, and returns the error of each.
 func expatErrors(t *testing.T, docs []string) (errs []string) {
 	t.Helper()
 	const program = `
 import json, sys, xml.parsers.expat
 out = []
 for doc in json.load(sys.stdin):
-    parser = xml.parsers.expat.ParserCreate(None, " ")
-    parser.namespace_prefixes = True
-    parser.StartElementHandler = lambda name, attrs: None
-    try:
-        parser.Parse(doc.encode("utf-8", "surrogatepass"), True)
-        out.append("")
-    except Exception as e:
-        out.append(repr(e))
+    out.append("")
+    for separator in " }":
+        parser = xml.parsers.expat.ParserCreate(None, separator)
+        parser.namespace_prefixes = True
+        parser.StartElementHandler = lambda name, attrs: None
+        try:
+            parser.Parse(doc.encode("utf-8", "surrogatepass"), True)
+        except Exception as e:
+            out[-1] += repr(e)
 json.dump(out, sys.stdout)`
 	pythonSays(t, "xml.parsers.expat", program, docs, &errs)
 	return errs
@@ -50,7 +51,7 @@ var pieces = []string{
 	"<?p&x?>", "<?p x?>", "<?xml version='1.0'?>", "<?XML x?>", "<?b:c x?>", "<?p?>", "<?p &#1;?>",
 	"<a>", "</a>", "<a/>", "<b c='1'>", "</b>", "<b c='1'd='2'/>", "<b c='<'/>", "<b c=\"'\n\t>\"/>", "<b c='&quot;&#10;'/>", "<b c='&#0;'/>", "<b c='1' c='2'/>",
 	"<x:a xmlns:x='urn:x'/>", "<x:a/>", "<x:a xmlns:x='urn:a b'/>", "<x:a xmlns:x=' http://x.example/ '/>", "<x:a xmlns:x=''/>", "<a xmlns='urn:d'><e/></a>", "<a xmlns=''/>",
-	"<a xmlns='a\u00a0b'/>", "<x:a xmlns:x='a&#x2028;b'/>", "<a xmlns:b='urn:b' xmlns:c='urn:b' b:d='' c:d=''/>", "<a xmlns:xml='http://www.w3.org/XML/1998/namespace' xml:lang='&lt;'/>",
+	"<a xmlns='a\u00a0b'/>", "<a xmlns='urn:a}b c'/>", "<x:a xmlns:x='{\\^`|&quot;&lt;>\u0080\u00e9%'/>", "<x:a xmlns:x='a&#x2028;b'/>", "<a xmlns:b='urn:b' xmlns:c='urn:b' b:d='' c:d=''/>", "<a xmlns:xml='http://www.w3.org/XML/1998/namespace' xml:lang='&lt;'/>",
 	"<a xml:foo:bar=''/>", "<:a/>", "<a:/>", "<a:1 xmlns:a='urn:a'/>", "<\u00e9/>", "<\u2070a/>", "<a\u0300/>", "<a \u00b7b=''/>", "<_/>", "<a-b.c/>", "<\U0001f600/>",
 	"text", " ", "\n", "\r", "&amp;", "&lt;", "&nbsp;", "&eacute;", "&foo;", "&", "&#1;", "&#x1F600;", "&#xD800;", "&#xFFFE;", "&#x110000;", "]]>", "<![CDATA[<a>&]]>", "<![CDATA[",
 	"<!-- x -->", "<!-- -- -->", "<!--\x01-->", "<!DOCTYPE a>", "<!DOCTYPE a [<!ENTITY b 'c'>]>", "<!X>", "\x01", "\x00", "\x7f", "\u0085", "\ufffe", "\ufeff", "\xff", "\xed\xa0\x80", "\u2028",
@@ -128,7 +129,7 @@ func TestServedDocumentsAreWellFormedForExpat(t *testing.T) {
 		}
 	}
 	// expat refuses these, and encoding/xml does not.
-	for i, err := range expatErrors(t, []string{"<a><?p&x?></a>", "<x:a xmlns:x='a b'/>", "<a b='<'/>"}) {
+	for i, err := range expatErrors(t, []string{"<a><?p&x?></a>", "<x:a xmlns:x='a b'/>", "<x:a xmlns:x='a}b'/>", "<a b='<'/>"}) {
 		if err == "" {
 			t.Fatalf("expat takes document %d", i)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -256,10 +257,23 @@ func (s *scanner) resolve(prefix string) (uri string, ok bool) {
 // noBinding is the binding of names without a prefix that are in no namespace.
 const noBinding = -1
 
-// namespace returns the name of a namespace without blanks, which parsers that
-// separate names by blanks refuse.
+// namespace returns the name of a namespace with only the characters of an IRI. Parsers that
+// separate names by another character, such as a blank or }, refuse names that have it.
 func namespace(uri string) string {
-	return strings.Join(strings.Fields(uri), "%20")
+	isIRI := func(r rune) bool {
+		return r >= 0xA0 || r >= '0' && r <= '9' || r|0x20 >= 'a' && r|0x20 <= 'z' || strings.ContainsRune("-._~:/?#[]@!$&'()*+,;=%", r)
+	}
+	var b []byte
+	for _, r := range strings.Join(strings.Fields(uri), " ") {
+		if isIRI(r) {
+			b = utf8.AppendRune(b, r)
+			continue
+		}
+		for _, c := range []byte(string(r)) {
+			b = fmt.Appendf(b, "%%%02X", c)
+		}
+	}
+	return string(b)
 }
 
 // isValid reports whether a namespace may be declared like that (Namespaces in XML

@@ -17,6 +17,7 @@ func TestStandaloneXML(t *testing.T) {
 		"<!DOCTYPE a><a/>": `<a xmlns=""/>`, "<?x y?><a/>": `<a xmlns=""/>`, "<a><?p&x?>1<!-- 2 --></a>": `<a xmlns="">1</a>`, "<a>&nbsp;<![CDATA[<b>]]></a>": "<a xmlns=\"\">\u00a0&lt;b&gt;</a>",
 		// Others than encoding/xml do not take these as they are.
 		"<a b='1'c='\n>'/>": `<a xmlns="" b="1" c=" &gt;"/>`, "<a xmlns:b=' urn:b c '><b:d/></a>": `<a xmlns:b="urn:b%20c" xmlns=""><b:d/></a>`, "<a><:b/></a>": "", "<a :b=''/>": "",
+		"<a xmlns='urn:a}b c'/>": `<a xmlns="urn:a%7Db%20c"/>`, "<a xmlns='a:%}&#x80;{\\^`|\"&lt;>é/?#[]@!$&amp;()*+,;=~'/>": `<a xmlns="a:%%7D%C2%80%7B%5C%5E%60%7C%22%3C%3Eé/?#[]@!$&amp;()*+,;=~"/>`,
 		"<a xmlns:b='urn:b'><b:/></a>": "", "<a xmlns:b='urn:b'><b:1/></a>": "", "<a xmlns:b='urn:b'><b:c:d/></a>": "", "<a xmlns:=''/>": "",
 		"<a>&#xD800;</a>": "<a xmlns=\"\">\ufffd</a>", "<a b='&#57343;'/>": "<a xmlns=\"\" b=\"\ufffd\"/>",
 		"<a xmlns:b=''/>": "", "<a xmlns:xmlns='urn:b'/>": "", "<a xmlns:xml='urn:b'/>": "", "<a><xmlns:b/></a>": "",
