@@ -174,7 +174,7 @@ var options = map[string]option{
 	"serve.feeds.*.from.partition":           {text: "Kafka: the partition. A served feed is one partition."},
 	"serve.feeds.*.format":                   {text: "Format of the served feed. Atom and RSS are archived feeds (RFC 5005)."},
 	"serve.feeds.*.page_size":                {text: "Positions of the topic per page, from 1 to 10000. Pages of the old size stay valid after a change.", preset: "`500`, in Atom and RSS `100`"},
-	"serve.feeds.*.public_url":               {text: "URL of the feed as clients see it, without `/latest`, if there is a proxy in front.", preset: "the host of the request"},
+	"serve.feeds.*.public_url":               {text: "URL of the feed as clients see it, without `/latest`, if there is a proxy or a [shared cache](serving.md#links-and-shared-caches) in front.", preset: "relative links, or the host of the request"},
 	"serve.feeds.*.title":                    {text: "Title of the feed in Atom and RSS.", preset: "NAME"},
 	"serve.feeds.*.bus_time":                 {text: "Date all entities with the time when the bus stored them, instead of their own Last-Modified. A feed with snapshots always does."},
 	"serve.feeds.*.auth.bearer":              {text: "Token that clients must send. Set `bearer`, `bearer_file` or `basic`, or none, and use TLS."},

@@ -40,8 +40,8 @@ type Served struct {
 	// PageSize is the number of the topic's positions on a page, 1 to 10,000. Default 500,
 	// in Atom and RSS 100, because readers load a whole document into memory.
 	PageSize int `yaml:"page_size"`
-	// PublicURL is the URL of the feed as clients see it behind a proxy. Default: the
-	// host of the request.
+	// PublicURL is the URL of the feed as clients see it behind a proxy. Default: relative
+	// links, and in datareplication the host of the request.
 	PublicURL string `yaml:"public_url"`
 	// Title is the title of the feed in Atom and RSS. Default: its name.
 	Title string `yaml:"title"`

@@ -13,10 +13,10 @@ import (
 // documents are the subscription document and the archives.
 func (s *served) documents(t tester) (docs []got) {
 	t.Helper()
-	for at := "/latest"; at != ""; {
+	for at := latest; at != ""; {
 		g := s.get(t, at).want(t, 200)
 		docs = append(docs, g)
-		at = linksIn(parsed(t, g.body))["prev-archive"]
+		at = linksIn(at, parsed(t, g.body))["prev-archive"]
 	}
 	return docs
 }
@@ -29,7 +29,7 @@ func channel(doc *node) *node {
 	return doc
 }
 
-func linksIn(doc *node) map[string]string { return new(wrongs).links(channel(doc)) }
+func linksIn(at string, doc *node) map[string]string { return new(wrongs).links(at, channel(doc)) }
 
 // idsIn are the IDs of a document's entries, in its order.
 func idsIn(t tester, doc string) []string {
@@ -57,10 +57,10 @@ type walker struct {
 func (c *walker) poll(t tester, s *served) {
 	t.Helper()
 	var docs []got // the oldest first
-	for at := "/latest"; at != ""; {
+	for at := latest; at != ""; {
 		g := s.get(t, at).want(t, 200)
 		docs = append([]got{g}, docs...)
-		links := linksIn(parsed(t, g.body))
+		links := linksIn(at, parsed(t, g.body))
 		if links["self"] == c.page && slices.Contains(idsIn(t, g.body), c.entry) {
 			break
 		}
@@ -81,7 +81,7 @@ func (c *walker) poll(t tester, s *served) {
 			case known[id]:
 			case begun:
 				c.got = append(c.got, id)
-				c.page, c.entry = linksIn(parsed(t, g.body))["self"], id
+				c.page, c.entry = linksIn(latest, parsed(t, g.body))["self"], id
 			default:
 				begun = id == c.entry
 			}

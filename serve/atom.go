@@ -27,7 +27,7 @@ func atomHeadAndTail(c *Config, p *page) (head, tail []byte) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s<feed xmlns=%q>\n<id>%s</id>\n<title>%s</title>\n<updated>%s</updated>\n<author><name>feedbridge</name></author>\n",
 		xml.Header, atomSpace, feedID(c, p.id.epoch), escaped(c.Title), rfc3339(p.updated()))
-	for _, l := range p.relations() {
+	for _, l := range p.relations(c) {
 		fmt.Fprintf(&b, "<link rel=\"%s\" href=\"%s\"/>\n", l[0], escaped(l[1]))
 	}
 	if p.kind == closedPage {

@@ -41,8 +41,9 @@ type Config struct {
 	// another size can finish: page URLs stay valid.
 	PageSize int
 	// PublicURL is the URL of the feed for its readers: links start with it, and the
-	// entry point is PublicURL/latest. Without it, links lead to the host that the
-	// request names, which is right unless there is a proxy.
+	// entry point is PublicURL/latest. Without it, links in documents of Atom and RSS are
+	// relative. Links of pages and snapshots of datareplication, which must be absolute, lead to
+	// the host that the request names, and shared caches must not store them.
 	PublicURL string
 	// BusTime makes the time at which the bus took an entity its Last-Modified. Without
 	// it, entities whose message has a Last-Modified keep theirs, unless times would
@@ -114,7 +115,7 @@ func (c *Config) feedURL() string {
 // entryURL returns where readers begin.
 func (c *Config) entryURL() string { return c.feedURL() + "/latest" }
 
-// linkBase returns the URL that the links of an answer start with.
+// linkBase returns the URL that the links of an answer start with where they must be absolute.
 func (c *Config) linkBase(r *http.Request) (string, error) {
 	if c.PublicURL != "" {
 		return c.PublicURL, nil
@@ -138,20 +139,18 @@ func (c *Config) isProtected() bool { return c.ReadAuth != nil || c.Auth.hasCred
 func (c *Config) isLinked() bool { return c.Format == Atom || c.Format == RSS }
 
 // cacheControl returns the Cache-Control of a page. closed is whether the page does not
-// change any more, except that its prev link goes when older pages do.
+// change any more, except that its prev link goes when older pages do. Links that have the host of
+// the request are only for the client that sent it: the key of a cache may lack the Host.
 func (c *Config) cacheControl(closed bool) string {
-	switch {
-	case !closed && c.isProtected():
-		return "private, no-cache"
-	case !closed:
-		return "no-cache"
-	}
-	reach := "public"
-	if c.isProtected() {
+	reach, age := "public", "no-cache"
+	if c.isProtected() || !c.isLinked() && c.PublicURL == "" {
 		reach = "private"
 	}
-	if c.isLinked() {
-		return reach + ", max-age=31536000"
+	switch {
+	case closed && c.isLinked():
+		age = "max-age=31536000"
+	case closed:
+		age = "max-age=86400"
 	}
-	return reach + ", max-age=86400"
+	return reach + ", " + age
 }

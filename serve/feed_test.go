@@ -54,7 +54,7 @@ type got struct {
 	body   string
 }
 
-// ask asks for a path under the feed's, or for a URL. It does not wait until the cached
+// ask asks for a path, or for a URL. The path may lack that of the feed. It does not wait until the cached
 // span of the topic is renewed.
 func (s *served) ask(t tester, method, path string, fields ...string) got {
 	t.Helper()
@@ -62,7 +62,7 @@ func (s *served) ask(t tester, method, path string, fields ...string) got {
 	s.builder.spans.at = time.Time{}
 	s.builder.spans.mu.Unlock()
 	if !strings.HasPrefix(path, "http") {
-		path = "http://feed.example/feeds/" + s.cfg.Name + path
+		path = "http://feed.example/feeds/" + s.cfg.Name + strings.TrimPrefix(path, s.cfg.feedPath())
 	}
 	r := httptest.NewRequest(method, path, nil)
 	for i := 0; i < len(fields); i += 2 {
@@ -76,6 +76,9 @@ func (s *served) ask(t tester, method, path string, fields ...string) got {
 	}
 	return got{w.Code, w.Result().Header, string(body)}
 }
+
+// latest is where readers begin.
+const latest = "http://feed.example/feeds/orders/latest"
 
 func (s *served) get(t tester, path string, fields ...string) got {
 	t.Helper()

@@ -118,26 +118,18 @@ func (f *handler) serveFeed(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodHead {
 		r.Header.Del("Range") // only GET has ranges (RFC 9110, section 14.2)
 	}
-	base, err := f.cfg.linkBase(r)
-	if err != nil {
-		return err
-	}
 	path, ok := strings.CutPrefix(r.URL.Path, f.cfg.feedPath()+"/")
 	what, name, _ := strings.Cut(path, "/")
 	switch {
 	case !ok:
 	case path == "latest":
-		return f.serveLatest(w, r, base)
+		return f.serveLatest(w, r)
 	case what == "pages":
 		id, ok := parsePageID(name)
 		if !ok {
 			return errNoPage
 		}
-		key := pageKey{feed: f.cfg, id: id}
-		if f.cfg.isLinked() {
-			key.base = base
-		}
-		p, err := f.pages.findPage(r.Context(), key)
+		p, err := f.pages.findPage(r.Context(), pageKey{feed: f.cfg, id: id})
 		if err != nil {
 			return err
 		}
@@ -148,17 +140,17 @@ func (f *handler) serveFeed(w http.ResponseWriter, r *http.Request) error {
 		if r.Method == http.MethodGet {
 			f.pages.buildAhead(p)
 		}
-		return f.sendPage(w, r, p, base)
+		return f.sendPage(w, r, p)
 	case what == "snapshots" && f.snapshots.store != nil:
-		return f.snapshots.serveSnapshot(w, r, name, base)
+		return f.snapshots.serveSnapshot(w, r, name)
 	}
 	return newAnswer(http.StatusNotFound, "There is nothing here. The feed begins at %s.", f.cfg.entryURL())
 }
 
 // serveLatest answers at the entry point.
-func (f *handler) serveLatest(w http.ResponseWriter, r *http.Request, base string) error {
+func (f *handler) serveLatest(w http.ResponseWriter, r *http.Request) error {
 	if f.cfg.isLinked() {
-		return f.subscription(w, r, base)
+		return f.subscription(w, r)
 	}
 	p, err := f.pages.newestPage(r.Context())
 	if err != nil {
@@ -177,23 +169,25 @@ func (f *handler) serveLatest(w http.ResponseWriter, r *http.Request, base strin
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	return f.sendPage(w, r, p, base)
+	return f.sendPage(w, r, p)
 }
 
 // sendPage sends a page.
-func (f *handler) sendPage(w http.ResponseWriter, r *http.Request, p *page, base string) error {
+func (f *handler) sendPage(w http.ResponseWriter, r *http.Request, p *page) error {
 	f.outage.logChange(nil)
 	span, err := f.pages.spans.Span(r.Context())
 	if err != nil {
 		return err
 	}
 	h := w.Header()
-	if !p.linked {
-		h["Link"] = linkFields(base, p, span)
-	}
 	h.Set("Content-Type", p.contentType)
 	h.Set("Vary", "Accept-Encoding")
 	if !p.linked {
+		base, err := f.cfg.linkBase(r)
+		if err != nil {
+			return err
+		}
+		h["Link"] = linkFields(base, p, span)
 		h.Set("Vary", "Accept, Accept-Encoding") // browsers get a page for people
 	}
 	modified := p.modified.UTC().Format(http.TimeFormat)
@@ -317,7 +311,7 @@ func (f *handler) gzipBody(ctx context.Context, p *page) []byte {
 // many messages as an archive has positions, if the topic has so many, from the first
 // entry of an archive on. So a client that does not know archives sees each entry for
 // a while, also where most positions have no message, as those of checkpoints.
-func (f *handler) subscription(w http.ResponseWriter, r *http.Request, base string) error {
+func (f *handler) subscription(w http.ResponseWriter, r *http.Request) error {
 	for range 5 {
 		span, err := f.pages.spans.Span(r.Context())
 		if err != nil {
@@ -325,7 +319,7 @@ func (f *handler) subscription(w http.ResponseWriter, r *http.Request, base stri
 		}
 		id := pageID{epoch: span.Epoch, size: uint64(f.cfg.PageSize)}
 		id.k = span.End / id.size
-		p, err := f.pages.currentPage(r.Context(), pageKey{feed: f.cfg, id: id, base: base, kind: subscription})
+		p, err := f.pages.currentPage(r.Context(), pageKey{feed: f.cfg, id: id, kind: subscription})
 		if errors.Is(err, errGone) {
 			continue
 		}
@@ -333,7 +327,7 @@ func (f *handler) subscription(w http.ResponseWriter, r *http.Request, base stri
 			return err
 		}
 		defer f.pages.memory.releasePage(p)
-		return f.sendPage(w, r, p, base)
+		return f.sendPage(w, r, p)
 	}
 	return errMoved
 }

@@ -458,7 +458,7 @@ func TestNewestPageIsNotKnownByItsTime(t *testing.T) {
 		r := httptest.NewRequest("GET", path, nil)
 		r.Header.Set("If-Modified-Since", p.modified.Format(http.TimeFormat))
 		w := httptest.NewRecorder()
-		if err := s.handler.sendPage(w, r, p, "http://x"); err != nil || w.Code != want {
+		if err := s.handler.sendPage(w, r, p); err != nil || w.Code != want {
 			t.Errorf("%s: got %d, %v, want %d", path, w.Code, err, want)
 		}
 	}

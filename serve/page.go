@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -89,12 +90,10 @@ type page struct {
 	cachedBytes int64
 }
 
-// pageKey names a page among all that a PageCache holds. Documents with links in
-// them depend on where they are served.
+// pageKey names a page among all that a PageCache holds.
 type pageKey struct {
 	feed any // identifies the feed: its *Config
 	id   pageID
-	base string
 	kind kind
 }
 
@@ -131,24 +130,26 @@ func (p *page) isCurrent(span feed.Span) bool {
 	return p.after.ok || p.span.End == span.End
 }
 
-// address is an archive's or the subscription document's.
-func (p *page) address() string {
+// relations are the links of a document, by their relation (RFC 5005). Without a PublicURL they are
+// relative to the document: it must not depend on the Host header of a request, which a cache
+// does not see.
+func (p *page) relations(c *Config) [][2]string {
+	base := cmp.Or(c.PublicURL, "..")
 	if p.kind == subscription {
-		return p.base + "/latest"
+		base = cmp.Or(c.PublicURL, ".")
 	}
-	return p.archive(p.id.k)
-}
-
-func (p *page) archive(k uint64) string { return p.base + "/pages/" + p.id.withNumber(k).String() }
-
-// relations are the links of a document, by their relation (RFC 5005).
-func (p *page) relations() [][2]string {
-	list := [][2]string{{"self", p.address()}, {"current", p.base + "/latest"}}
+	archive := func(k uint64) string { return base + "/pages/" + p.id.withNumber(k).String() }
+	current := base + "/latest"
+	self := current
+	if p.kind == closedPage {
+		self = archive(p.id.k)
+	}
+	list := [][2]string{{"self", self}, {"current", current}}
 	if p.hasPrev(p.span) {
-		list = append(list, [2]string{"prev-archive", p.archive(p.before.k)})
+		list = append(list, [2]string{"prev-archive", archive(p.before.k)})
 	}
 	if p.after.ok {
-		list = append(list, [2]string{"next-archive", p.archive(p.after.k)})
+		list = append(list, [2]string{"next-archive", archive(p.after.k)})
 	}
 	return list
 }

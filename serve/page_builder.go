@@ -56,7 +56,7 @@ func (pb *pageBuilder) currentPage(ctx context.Context, key pageKey) (*page, err
 		}
 		pb.memory.releasePage(p)
 	}
-	name := fmt.Sprint(key.kind, " ", key.base, " ", key.id)
+	name := fmt.Sprint(key.kind, " ", key.id)
 	p, err := shareCall(ctx, &pb.flights, name, func(ctx context.Context) (*page, error) {
 		// Another goroutine may have built it since.
 		if p := pb.memory.acquirePage(key); p != nil {

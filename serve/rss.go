@@ -16,10 +16,14 @@ import (
 // rssHeadAndTail returns the bytes around the items of a document of RSS 2.0, which is archived as
 // the appendix of RFC 5005 has it.
 func rssHeadAndTail(c *Config, p *page) (head, tail []byte) {
+	home := feedID(c, p.id.epoch) // a link of RSS cannot be relative
+	if c.PublicURL != "" {
+		home = c.entryURL()
+	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s<rss version=\"2.0\"><channel>\n<title>%s</title>\n<link>%s</link>\n<description>%s</description>\n<lastBuildDate>%s</lastBuildDate>\n<generator>feedbridge</generator>\n",
-		xml.Header, escaped(c.Title), escaped(p.base+"/latest"), escaped(c.Title), p.updated().Format(http.TimeFormat))
-	for _, l := range p.relations() {
+		xml.Header, escaped(c.Title), escaped(home), escaped(c.Title), p.updated().Format(http.TimeFormat))
+	for _, l := range p.relations(c) {
 		fmt.Fprintf(&b, "<atom:link xmlns:atom=%q rel=\"%s\" href=\"%s\"/>\n", atomSpace, l[0], escaped(l[1]))
 	}
 	if p.kind == closedPage {

@@ -422,7 +422,7 @@ func TestMemoryIsBounded(t *testing.T) {
 func TestMemoryCountsWhatIsDroppedAndHeld(t *testing.T) {
 	t.Parallel()
 	m := NewPageCache(10_000)
-	a, b := &page{pageKey: pageKey{base: "a"}, body: make([]byte, 5000)}, &page{pageKey: pageKey{base: "b"}, body: make([]byte, 6000)}
+	a, b := &page{pageKey: pageKey{feed: "a"}, body: make([]byte, 5000)}, &page{pageKey: pageKey{feed: "b"}, body: make([]byte, 6000)}
 	want := func(n int64) {
 		t.Helper()
 		if m.used != n {

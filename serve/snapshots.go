@@ -33,7 +33,7 @@ type snapshotIndex struct {
 }
 
 // serveSnapshot answers for the newest snapshot, for the index of a snapshot, and for a page.
-func (s *snapshotHandler) serveSnapshot(w http.ResponseWriter, r *http.Request, name, base string) error {
+func (s *snapshotHandler) serveSnapshot(w http.ResponseWriter, r *http.Request, name string) error {
 	// The snapshots of a topic that was deleted are gone with it. While the bus does not
 	// answer, the topic counts as existing.
 	span, err := s.spans.Span(r.Context())
@@ -50,7 +50,7 @@ func (s *snapshotHandler) serveSnapshot(w http.ResponseWriter, r *http.Request, 
 		}
 		// A reader finds the same snapshot again by its own URL when there is a newer one.
 		w.Header().Set("Cache-Control", s.cfg.cacheControl(false))
-		http.Redirect(w, r, base+"/snapshots/"+newest.ID, http.StatusFound)
+		http.Redirect(w, r, s.cfg.feedURL()+"/snapshots/"+newest.ID, http.StatusFound)
 		return nil
 	}
 	id, number, ofPage := strings.Cut(name, "/")
@@ -85,10 +85,14 @@ func (s *snapshotHandler) serveSnapshot(w http.ResponseWriter, r *http.Request, 
 		http.ServeContent(w, r, "", p.Modified, p)
 		return nil
 	}
-	return s.serveIndex(w, r, at, base)
+	return s.serveIndex(w, r, at)
 }
 
-func (s *snapshotHandler) serveIndex(w http.ResponseWriter, r *http.Request, at *snapshot.Snapshot, base string) error {
+func (s *snapshotHandler) serveIndex(w http.ResponseWriter, r *http.Request, at *snapshot.Snapshot) error {
+	base, err := s.cfg.linkBase(r)
+	if err != nil {
+		return err
+	}
 	in := snapshotIndex{ID: at.ID, CreatedAt: at.Created.Format(time.RFC3339), Pages: make([]string, at.Pages())}
 	for k := range in.Pages {
 		in.Pages[k] = fmt.Sprintf("%s/snapshots/%s/%d", base, at.ID, k)

@@ -19,6 +19,7 @@ type follower struct {
 	ids    *sink.IDs
 	src    *sink.Gate
 	client *source.Client
+	batch  feed.Limits
 	cursor feed.Cursor
 	got    []feed.Entity
 }
@@ -40,26 +41,32 @@ func (s *site) follow(t tester) *follower {
 
 func (f *follower) all(t *testing.T) {
 	t.Helper()
-	for more := true; more; {
-		batch, err := f.src.Next(t.Context(), f.cursor, feed.Limits{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.cursor, more = batch.Cursor, batch.More
-		for _, e := range batch.Entities {
-			e.Body = bytes.Clone(e.Body)
-			f.got = append(f.got, e)
-		}
-		f.ids.Commit(batch.Entities)
-		for _, v := range batch.Violations {
-			// Archives have older versions of an entry.
-			switch v.Kind {
-			case syndication.StaleDropped, syndication.ArchiveTooNew:
-			default:
-				t.Errorf("the reader sees %v", v)
-			}
+	for f.step(t) {
+	}
+}
+
+// step reads a batch, and reports whether there are more.
+func (f *follower) step(t *testing.T) bool {
+	t.Helper()
+	batch, err := f.src.Next(t.Context(), f.cursor, f.batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.cursor = batch.Cursor
+	for _, e := range batch.Entities {
+		e.Body = bytes.Clone(e.Body)
+		f.got = append(f.got, e)
+	}
+	f.ids.Commit(batch.Entities)
+	for _, v := range batch.Violations {
+		// Archives have older versions of an entry.
+		switch v.Kind {
+		case syndication.StaleDropped, syndication.ArchiveTooNew:
+		default:
+			t.Errorf("the reader sees %v", v)
 		}
 	}
+	return batch.More
 }
 
 func TestSyndicationRoundTrip(t *testing.T) {
