@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/snappy"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
@@ -322,6 +323,25 @@ func TestEntities(t *testing.T) {
 	}
 	if got := len(sample.Sized(1234)(99_999_999).Body); got != 1234 {
 		t.Errorf("a body has %d bytes, want 1234", got)
+	}
+}
+
+// A body that is the one before it, shifted, would compress to nothing on a bus that compresses batches.
+func TestSizedBodiesCompressToHalf(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1 << 10, 10 << 10} {
+		entity := sample.Sized(n)
+		var batch []byte
+		for i := range 1_000_000 / n {
+			e := entity(i)
+			batch = append(batch, e.Body...)
+			if alone := len(snappy.Encode(nil, e.Body)); alone < n*45/100 || alone > n*60/100 {
+				t.Fatalf("body %d of %d bytes is compressed to %d", i, n, alone)
+			}
+		}
+		if together := len(snappy.Encode(nil, batch)); together < len(batch)*45/100 || together > len(batch)*55/100 {
+			t.Errorf("%d bytes in bodies of %d are compressed to %d", len(batch), n, together)
+		}
 	}
 }
 
