@@ -14,12 +14,18 @@ type commit struct {
 }
 
 // joinPages joins the entities of pages to commits within these limits. A commit takes what
-// has been read, and does not wait for more.
+// has been read, and does not wait for more. The memory of its entities is used again for other pages
+// when the next one is requested.
 func joinPages(pages <-chan page, maxEntities, maxBytes int) func() (commit, error) {
 	var p page
 	open := true
+	var c commit
+	var used []*pageMemory
 	return func() (commit, error) {
-		var c commit
+		for _, m := range used {
+			spareMemory.Put(m)
+		}
+		c, used = commit{c.entities[:0], c.pages[:0]}, used[:0]
 		for size := 0; ; {
 			for len(p.entities) > 0 {
 				e := p.entities[0]
@@ -28,6 +34,9 @@ func joinPages(pages <-chan page, maxEntities, maxBytes int) func() (commit, err
 				}
 				c.entities, c.pages = append(c.entities, e), append(c.pages, p.url)
 				p.entities = p.entities[1:]
+			}
+			if p.memory != nil {
+				used, p.memory = append(used, p.memory), nil
 			}
 			if !open {
 				return c, nil

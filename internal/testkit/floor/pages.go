@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // entity is one part of a page. Its slices belong to the page.
@@ -26,7 +27,17 @@ type page struct {
 	url      string
 	entities []entity
 	err      error
+	memory   *pageMemory // of the entities
 }
+
+// pageMemory is memory for one page after the other.
+type pageMemory struct {
+	body     []byte
+	entities []entity
+}
+
+// spareMemory has the memory of pages that are published.
+var spareMemory = sync.Pool{New: func() any { return new(pageMemory) }}
 
 // readPages requests the pages of a feed from its first on, ahead pages before they are used. It
 // closes the channel behind the last page or the first error.
@@ -95,8 +106,9 @@ func readPage(url string) (p page) {
 		return p
 	}
 	defer resp.Body.Close()
-	body := make([]byte, max(0, resp.ContentLength))
-	if _, p.err = io.ReadFull(resp.Body, body); p.err != nil {
+	p.memory = spareMemory.Get().(*pageMemory)
+	p.memory.body = slices.Grow(p.memory.body[:0], max(0, int(resp.ContentLength)))[:max(0, resp.ContentLength)]
+	if _, p.err = io.ReadFull(resp.Body, p.memory.body); p.err != nil {
 		return p
 	}
 	_, params, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
@@ -104,14 +116,15 @@ func readPage(url string) (p page) {
 		p.err = err
 		return p
 	}
-	p.entities, p.err = splitPage(body, params["boundary"])
+	p.memory.entities, p.err = splitPage(p.memory.entities[:0], p.memory.body, params["boundary"])
+	p.entities = p.memory.entities
 	return p
 }
 
 var errUnknownPage = errors.New("the page is not as the sample feed writes it")
 
-// splitPage splits the body of a page of the sample feed.
-func splitPage(body []byte, boundary string) (entities []entity, err error) {
+// splitPage splits the body of a page of the sample feed, and appends its entities.
+func splitPage(entities []entity, body []byte, boundary string) ([]entity, error) {
 	open, length := []byte("--"+boundary+"\r\n"), []byte("Content-Length: ")
 	for {
 		rest, ok := bytes.CutPrefix(body, open)
