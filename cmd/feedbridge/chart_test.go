@@ -6,6 +6,7 @@ import (
 	"html"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -88,14 +89,61 @@ func groupDigits(n int) string {
 	return digits
 }
 
-// writeChart writes a chart to a file of the directory BENCH_CHARTS, if it is set.
-func writeChart(b *testing.B, file string, c chart) {
-	dir := os.Getenv("BENCH_CHARTS")
-	if dir == "" || len(c.groups) == 0 {
+// copyResults are the results of a benchmark that copies feeds to a bus.
+type copyResults struct {
+	bus, versions string
+	sizes         []string // of the entities
+	medians       []copyMedians
+}
+
+func (r *copyResults) add(size string, m copyMedians) {
+	r.sizes, r.medians = append(r.sizes, size), append(r.medians, m)
+}
+
+// table returns the results as a table of the documents.
+func (r *copyResults) table(date string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %s, %s; medians of %d pairs.\n\n", date, r.versions, runtime.Version(), r.medians[0].pairs)
+	b.WriteString("| Entities (snappy compresses their bodies to) | Rate, of the floor program's (entities a second) | Processor time, of the floor program's (for 100,000 entities) | Resident memory, at most (the floor program's) | Entities in a commit (the floor program's) |\n|---|---|---|---|---|\n")
+	for i, m := range r.medians {
+		commits := "not counted"
+		if m.bridged.commits > 0 {
+			commits = fmt.Sprintf("%s (%s)", groupDigits(int(m.bridged.commits)), groupDigits(int(m.floor.commits)))
+		}
+		fmt.Fprintf(&b, "| %s (%.0f%%) | %.0f%% (%s and %s) | %.2f times (%.2f and %.2f s) | %.0f MiB (%.0f MiB) | %s |\n", r.sizes[i], m.compressed, 100*m.rate, groupDigits(int(m.bridged.rate)),
+			groupDigits(int(m.floor.rate)), m.cpu, m.bridged.cpu, m.floor.cpu, m.bridged.peak, m.floor.peak, commits)
+	}
+	return b.String()
+}
+
+// write writes the results to the documents in the directory BENCH_DOCS, if it is set: the rates as a
+// chart, and the table into benchmarks.md.
+func (r *copyResults) write(b *testing.B) {
+	dir := os.Getenv("BENCH_DOCS")
+	if dir == "" || os.Getenv("BENCH_AGAINST") != "" || len(r.medians) < len(copySizes) {
 		return
 	}
-	c.subtitle = fmt.Sprintf("entities per second, medians, %s", time.Now().UTC().Format(time.DateOnly))
-	if err := os.WriteFile(filepath.Join(dir, file), c.svg(), 0o644); err != nil {
+	date := time.Now().UTC().Format("2 January 2006")
+	rates := chart{title: "Feed to " + r.bus, subtitle: "entities per second, medians, " + date, series: []string{"floor", "feedbridge"}}
+	for i, m := range r.medians {
+		rates.groups = append(rates.groups, chartGroup{r.sizes[i], []float64{m.floor.rate, m.bridged.rate}})
+	}
+	err := os.WriteFile(filepath.Join(dir, "copy-to-"+strings.ToLower(r.bus)+".svg"), rates.svg(), 0o644)
+	if err != nil {
+		b.Fatal(err)
+	}
+	file := filepath.Join(dir, "benchmarks.md")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), "#### Copies to "+r.bus+"\n")
+	_, after, foundEnd := strings.Cut(rest, "\n![")
+	if !found || !foundEnd {
+		b.Fatalf("%s has no table of copies to %s", file, r.bus)
+	}
+	whole := before + "#### Copies to " + r.bus + "\n\n" + r.table(date) + "\n![" + after
+	if err := os.WriteFile(file, []byte(whole), 0o644); err != nil {
 		b.Fatal(err)
 	}
 }

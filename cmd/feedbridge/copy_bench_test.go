@@ -8,6 +8,11 @@ import (
 	"os/exec"
 	"strconv"
 	"testing"
+
+	"github.com/klauspost/compress/snappy"
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
 // copySizes are the sizes of the entities that the copies of a benchmark have, in bytes, with
@@ -26,56 +31,67 @@ var copySizes = []struct {
 // the floor program (internal/testkit/floor) and with feedbridge. Each copy, the server and the
 // upstream are processes of their own. See [streamRate] for the rate. It reports the medians of the
 // rates, of the processor time for 100,000 entities, of the ratios of the two copies that ran one
-// after the other, and of the peaks of resident memory.
+// after the other, and of the peaks of resident memory, and what snappy leaves of the bodies.
 //
-// BENCH_READ_AHEAD sets read_ahead.feed, in bytes. BENCH_CHARTS is a directory in which the rates
-// are written as a chart.
+// BENCH_READ_AHEAD sets read_ahead.feed, in bytes. BENCH_AGAINST is the path of another build of
+// feedbridge, which then runs in place of the floor program. BENCH_DOCS is the directory of the
+// documents, whose tables and charts get the results.
 //
-//	BENCH_CHARTS=$PWD/docs go test -run '^$' -bench CopyToNATS -benchtime 9x ./cmd/feedbridge
+//	BENCH_DOCS=$PWD/docs go test -tags integration -run '^$' -bench CopyTo -benchtime 9x ./cmd/feedbridge
 func BenchmarkCopyToNATS(b *testing.B) {
-	rates := chart{title: "Feed to NATS", series: []string{"floor", "feedbridge"}}
+	results := copyResults{bus: "NATS", versions: "nats-server " + server.VERSION}
 	for _, size := range copySizes {
 		b.Run(size.name, func(b *testing.B) {
 			natsURL, _ := startServer(b, "nats", b.TempDir(), "-1")
-			feedURL, _ := startServer(b, "upstream", "127.0.0.1:0", "500", strconv.Itoa(size.length), strconv.Itoa(size.body))
 			_, js := openJetStream(b, natsURL)
-			rate := func(topic string) float64 { return streamRate(b, js, topic, size.length) }
-			medians := compareCopies(b, copyComparison{
-				feedURL: feedURL, length: size.length, kind: "nats", bus: natsURL,
-				env: map[string]string{"BUSES_MAIN_NATS_URL": natsURL}, rate: rate,
+			results.add(size.name, compareCopies(b, copyComparison{
+				body: size.body, length: size.length, kind: "nats", bus: natsURL,
+				env:     map[string]string{"BUSES_MAIN_NATS_URL": natsURL},
+				rate:    func(topic string) float64 { return streamRate(b, js, topic, size.length) },
 				arrived: func(topic string) int { return streamLength(b, js, topic) },
-			})
-			rates.groups = append(rates.groups, chartGroup{size.name, medians})
+			}))
 		})
 	}
-	writeChart(b, "copy-to-nats.svg", rates)
+	results.write(b)
 }
 
 // copyComparison is a feed and a bus.
 type copyComparison struct {
-	feedURL string
-	length  int
-	kind    string // of the bus: nats or kafka
-	bus     string // its URL or broker
-	env     map[string]string
+	body, length int    // of the feed: the size of a body in bytes, and the number of entities
+	kind         string // of the bus: nats or kafka
+	bus          string // its URL or broker
+	env          map[string]string
 	// newTopic creates a topic and returns its name; nil if the programs create it.
 	newTopic func() string
 	// arrived returns the number of messages in a topic, checkpoints and markers included; 0 if there is
 	// no such topic yet.
 	arrived func(topic string) int
+	// commits returns the number of commits that a topic has; nil if it is not counted.
+	commits func(topic, feed string) int
 	rate    func(topic string) float64 // also deletes the topic
+
+	feedURL string // set by compareCopies
 }
 
-// copyResult is the result of one copy.
+// copyResult is the result of one copy, or the medians of several.
 type copyResult struct {
-	rate float64 // entities per second
-	cpu  float64 // seconds of processor time for 100,000 entities
-	peak float64 // resident memory, MiB
+	rate    float64 // entities per second
+	cpu     float64 // seconds of processor time for 100,000 entities
+	peak    float64 // resident memory, MiB
+	commits float64 // entities for each commit; 0 if unknown
+}
+
+// copyMedians are the medians of copies by two programs.
+type copyMedians struct {
+	floor, bridged copyResult
+	rate, cpu      float64 // of the ratios of copies that ran one after the other
+	compressed     float64 // percent of the bodies that snappy leaves
+	pairs          int
 }
 
 // compareCopies copies the feed in turn with the floor program and with feedbridge, and reports
-// the medians. It returns those of the rates.
-func compareCopies(b *testing.B, c copyComparison) (rates []float64) {
+// the medians.
+func compareCopies(b *testing.B, c copyComparison) copyMedians {
 	var floor, bridged []copyResult
 	topics, newTopic := 0, c.newTopic
 	if newTopic == nil {
@@ -84,23 +100,58 @@ func compareCopies(b *testing.B, c copyComparison) (rates []float64) {
 			return fmt.Sprintf("bench-%d", topics)
 		}
 	}
-	for b.Loop() {
-		floor = append(floor, c.runFloor(b, newTopic()))
-		bridged = append(bridged, c.runFeedbridge(b, newTopic()))
+	c.feedURL, _ = startServer(b, "upstream", "127.0.0.1:0", "500", strconv.Itoa(c.length), strconv.Itoa(c.body))
+	runFloor, name := c.runFloor, "floor"
+	if program := os.Getenv("BENCH_AGAINST"); program != "" {
+		runFloor, name = func(b *testing.B, topic string) copyResult { return c.runFeedbridge(b, program, topic) }, "other"
 	}
-	rate := func(r copyResult) float64 { return r.rate }
-	cpu := func(r copyResult) float64 { return r.cpu }
-	b.ReportMetric(medianOf(floor, rate), "floor/s")
-	b.ReportMetric(medianOf(bridged, rate), "feedbridge/s")
-	b.ReportMetric(medianRatio(bridged, floor, rate), "of-floor")
-	b.ReportMetric(medianOf(floor, cpu), "floor-cpu-s/100k")
-	b.ReportMetric(medianOf(bridged, cpu), "feedbridge-cpu-s/100k")
-	b.ReportMetric(medianRatio(bridged, floor, cpu), "cpu-of-floor")
-	peak := func(r copyResult) float64 { return r.peak }
-	b.ReportMetric(medianOf(floor, peak), "floor-MiB-peak")
-	b.ReportMetric(medianOf(bridged, peak), "feedbridge-MiB-peak")
+	if c.kind == "kafka" {
+		// The broker's JIT compiler needs some load to optimize the hot code, and feedbridge
+		// creates the topic of the checkpoints.
+		c.runFeedbridge(b, "", newTopic())
+	}
+	for b.Loop() {
+		floor = append(floor, runFloor(b, newTopic()))
+		bridged = append(bridged, c.runFeedbridge(b, "", newTopic()))
+	}
+	m := copyMedians{
+		floor: medianResult(floor), bridged: medianResult(bridged), compressed: compressedBodies(c.body), pairs: len(floor),
+		rate: medianRatio(bridged, floor, func(r copyResult) float64 { return r.rate }),
+		cpu:  medianRatio(bridged, floor, func(r copyResult) float64 { return r.cpu }),
+	}
+	for name, r := range map[string]copyResult{name: m.floor, "feedbridge": m.bridged} {
+		b.ReportMetric(r.rate, name+"/s")
+		b.ReportMetric(r.cpu, name+"-cpu-s/100k")
+		b.ReportMetric(r.peak, name+"-MiB-peak")
+		if c.commits != nil {
+			b.ReportMetric(r.commits, name+"-entities/commit")
+		}
+	}
+	b.ReportMetric(m.rate, "of-"+name)
+	b.ReportMetric(m.cpu, "cpu-of-"+name)
+	b.ReportMetric(m.compressed, "snappy-%")
 	b.ReportMetric(0, "ns/op")
-	return []float64{medianOf(floor, rate), medianOf(bridged, rate)}
+	return m
+}
+
+// compressedBodies returns the percentage to which snappy compresses a megabyte of bodies of this size.
+func compressedBodies(size int) float64 {
+	entity := sample.Sized(size)
+	var bodies []byte
+	for i := 0; len(bodies) < 1_000_000; i++ {
+		bodies = append(bodies, entity(i).Body...)
+	}
+	return 100 * float64(len(snappy.Encode(nil, bodies))) / float64(len(bodies))
+}
+
+// medianResult returns the medians of each field.
+func medianResult(of []copyResult) copyResult {
+	return copyResult{
+		rate:    medianOf(of, func(r copyResult) float64 { return r.rate }),
+		cpu:     medianOf(of, func(r copyResult) float64 { return r.cpu }),
+		peak:    medianOf(of, func(r copyResult) float64 { return r.peak }),
+		commits: medianOf(of, func(r copyResult) float64 { return r.commits }),
+	}
 }
 
 func medianOf(of []copyResult, field func(copyResult) float64) float64 {
@@ -127,7 +178,7 @@ func (c copyComparison) runFloor(b *testing.B, topic string) copyResult {
 	if err := errors.Join(cmd.Wait(), scanErr); err != nil {
 		b.Fatalf("the floor program: %v", err)
 	}
-	return copyResult{rate: c.rate(topic), cpu: c.cpuTime(cmd), peak: peak / 1024}
+	return c.result(cmd, topic, "floor", peak/1024)
 }
 
 // startFloor starts the floor program.
@@ -136,7 +187,8 @@ func startFloor(tb testing.TB, kind, bus, feedURL, topic string) (*exec.Cmd, io.
 	return startBuilt(tb, "../../internal/testkit/floor", nil, kind, bus, feedURL, topic)
 }
 
-func (c copyComparison) runFeedbridge(b *testing.B, topic string) copyResult {
+// runFeedbridge runs a program; "" is that of this source.
+func (c copyComparison) runFeedbridge(b *testing.B, program, topic string) copyResult {
 	env := map[string]string{
 		"FEEDS_BENCH_URL":         c.feedURL,
 		"FEEDS_BENCH_TO_TOPIC":    topic,
@@ -145,20 +197,24 @@ func (c copyComparison) runFeedbridge(b *testing.B, topic string) copyResult {
 	for name, value := range c.env {
 		env[name] = value
 	}
-	cmd, status := startProgram(b, readingAhead(env))
+	cmd, status := startBuild(b, program, readingAhead(env))
 	// The bus is asked first: each answer of feedbridge would count as processor time of the copy.
 	waitUntil(b, func() bool { return c.arrived(topic) >= c.length && published(b, status) >= c.length })
 	peak := memory(b, cmd.Process.Pid, "VmHWM")
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	return copyResult{rate: c.rate(topic), cpu: c.cpuTime(cmd), peak: peak}
+	return c.result(cmd, topic, "bench", peak)
 }
 
-// cpuTime returns the seconds of processor time that a process took for 100,000 entities, with
-// its start.
-func (c copyComparison) cpuTime(cmd *exec.Cmd) float64 {
-	total := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	return total.Seconds() * 100_000 / float64(c.length)
+// result returns the result of a process that has ended. Its processor time includes its start.
+func (c copyComparison) result(cmd *exec.Cmd, topic, feed string, peak float64) copyResult {
+	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	r := copyResult{cpu: cpu.Seconds() * 100_000 / float64(c.length), peak: peak}
+	if c.commits != nil {
+		r.commits = float64(c.length) / float64(c.commits(topic, feed))
+	}
+	r.rate = c.rate(topic)
+	return r
 }
 
 // readingAhead adds read_ahead.feed to the variables of the program, if BENCH_READ_AHEAD has a value.

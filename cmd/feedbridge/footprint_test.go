@@ -46,10 +46,21 @@ func reportMemory(b *testing.B, cmd *exec.Cmd, status string, length int) {
 // returns its process and the URL of its status. A benchmark runs the program itself. A test runs
 // the test's binary, which takes part in race detection.
 func startProgram(tb testing.TB, variables map[string]string) (cmd *exec.Cmd, status string) {
+	return startBuild(tb, "", variables)
+}
+
+// startBuild is startProgram for the program with a path; "" is that of this source.
+func startBuild(tb testing.TB, path string, variables map[string]string) (cmd *exec.Cmd, status string) {
 	admin := freeAddress(tb)
 	env := []string{"FEEDBRIDGE_ADMIN_LISTEN=" + admin, "FEEDBRIDGE_LOG_LEVEL=error"}
 	for name, value := range variables {
 		env = append(env, "FEEDBRIDGE_"+name+"="+value)
+	}
+	if path != "" {
+		cmd = exec.Command(path, "run")
+		cmd.Env = append(os.Environ(), env...)
+		startCommand(tb, path, cmd)
+		return cmd, "http://" + admin + "/status"
 	}
 	if _, ok := tb.(*testing.B); !ok {
 		cmd, _ = spawn(tb, "feedbridge", env, "run")

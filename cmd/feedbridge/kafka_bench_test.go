@@ -3,21 +3,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
 	"fmt"
-	"math/rand/v2"
 	"net/http/httptest"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
@@ -28,63 +23,25 @@ const (
 	kafkaBenchBody   = 1 << 10
 )
 
-// BenchmarkFeedToKafka copies a feed of 1 KiB entities, 500 a page, to a real
-// Kafka with the real program, and in turn with a bare franz-go producer that
-// sends the same records in the same transactions, with a checkpoint each, without
-// any feed. A rate is that of the topic: from its first record to its last, by
-// the broker's clock. It reports the medians, and what part of the bare rate the
-// copy has.
-//
-// The variable BENCH_READ_AHEAD sets read_ahead.feed, in bytes.
-//
-//	go test -tags integration -run '^$' -bench FeedToKafka -benchtime 11x ./cmd/feedbridge
-func BenchmarkFeedToKafka(b *testing.B) {
-	bench := newKafkaBench(b)
-	bare := newBareProducer(b, bench)
-	// The broker's JIT compiler needs some load to optimize the hot code.
-	bare.rate(bench.bridged("snappy").transactions)
-
-	var rates, bareRates, sizes, peaks []float64
-	for b.Loop() {
-		r := bench.bridged("snappy")
-		peaks = append(peaks, r.peak)
-		rates = append(rates, r.rate)
-		sizes = append(sizes, float64(kafkaBenchLength)/float64(len(r.transactions)))
-		bareRates = append(bareRates, bare.rate(r.transactions))
-	}
-	b.ReportMetric(median(bareRates), "bare/s")
-	b.ReportMetric(median(rates), "feedbridge/s")
-	b.ReportMetric(100*median(rates)/median(bareRates), "%-of-bare")
-	b.ReportMetric(median(sizes), "entities/transaction")
-	b.ReportMetric(median(peaks), "MiB-peak")
-}
-
 // BenchmarkCopyToKafka is BenchmarkCopyToNATS with a real Kafka. The broker's processor time is not
-// counted.
-//
-//	BENCH_CHARTS=$PWD/docs go test -tags integration -run '^$' -bench CopyToKafka -benchtime 9x ./cmd/feedbridge
+// counted. It also reports the entities in a transaction.
 func BenchmarkCopyToKafka(b *testing.B) {
-	rates := chart{title: "Feed to Kafka", series: []string{"floor", "feedbridge"}}
+	results := copyResults{bus: "Kafka", versions: "Kafka " + kafkatest.Version()}
 	for _, size := range copySizes {
 		b.Run(size.name, func(b *testing.B) {
 			bench := newKafkaBench(b)
-			feedURL, _ := startServer(b, "upstream", "127.0.0.1:0", "500", strconv.Itoa(size.length), strconv.Itoa(size.body))
-			c := copyComparison{
-				feedURL: feedURL, length: size.length, kind: "kafka", bus: bench.broker,
+			results.add(size.name, compareCopies(b, copyComparison{
+				body: size.body, length: size.length, kind: "kafka", bus: bench.broker,
 				env: map[string]string{"BUSES_LAKE_KAFKA_BROKERS": bench.broker}, newTopic: bench.newTopic,
-				arrived: bench.countOffsets,
+				arrived: bench.countOffsets, commits: bench.transactions,
 				rate: func(topic string) float64 {
 					defer bench.deleteTopic(topic)
-					return bench.rateOf(topic, size.length)
+					return bench.rate(topic, size.length)
 				},
-			}
-			// The broker's JIT compiler needs some load to optimize the hot code, and feedbridge
-			// creates the topic of the checkpoints.
-			c.runFeedbridge(b, bench.newTopic())
-			rates.groups = append(rates.groups, chartGroup{size.name, compareCopies(b, c)})
+			}))
 		})
 	}
-	writeChart(b, "copy-to-kafka.svg", rates)
+	results.write(b)
 }
 
 // countOffsets returns the number of offsets of a topic that are committed.
@@ -159,7 +116,7 @@ type kafkaBench struct {
 
 func newKafkaBench(b *testing.B) *kafkaBench {
 	broker := kafkatest.Start(b, kafkatest.Java("-XX:TieredStopAtLevel=4"))
-	feed := sample.New(sample.Options{PageSize: kafkaBenchPage, Entity: benchEntity})
+	feed := sample.New(sample.Options{PageSize: kafkaBenchPage, Entity: sample.Sized(kafkaBenchBody)})
 	feed.SetLen(kafkaBenchLength)
 	upstream := httptest.NewServer(feed)
 	b.Cleanup(upstream.Close)
@@ -169,52 +126,10 @@ func newKafkaBench(b *testing.B) *kafkaBench {
 	}
 }
 
-// benchHeaders returns all of entity i but its body.
-var benchHeaders = sample.Sized(0)
-
-// benchEntity returns entity i. Its body is ready, so that the upstream takes no
-// longer than one that sends files.
-func benchEntity(i int) feed.Entity {
-	bodies := benchBodies()
-	e := benchHeaders(i)
-	e.Body = bodies[i%len(bodies)]
-	return e
-}
-
-var benchBodies = sync.OnceValue(func() [][]byte {
-	bodies := make([][]byte, 20_000)
-	for i := range bodies {
-		bodies[i] = benchBody(i)
-	}
-	return bodies
-})
-
-// benchBody returns a body, half of which is much like that of others, and half
-// random letters: batches are compressed as a whole.
-func benchBody(i int) []byte {
-	var noise [kafkaBenchBody * 3 / 8]byte
-	dice := rand.New(rand.NewPCG(uint64(i), 0))
-	for at := 0; at < len(noise); at += 8 {
-		v := dice.Uint64()
-		for k := range 8 {
-			noise[at+k] = byte(v >> (8 * k))
-		}
-	}
-	body := bytes.NewBuffer(make([]byte, 0, kafkaBenchBody))
-	fmt.Fprintf(body, `{"id":%d,"token":"`, i)
-	body.WriteString(base64.StdEncoding.EncodeToString(noise[:]))
-	for line := 0; body.Len() < kafkaBenchBody; line++ {
-		fmt.Fprintf(body, `","line %d":"article %d, in its usual package`, line, i%97)
-	}
-	return body.Bytes()[:kafkaBenchBody:kafkaBenchBody]
-}
-
 // copied is the result of a copy.
 type copied struct {
-	rate         float64
-	bytes        int64
-	peak         float64 // resident memory of the program, in MiB
-	transactions []int   // how many entities each has
+	rate  float64
+	bytes int64
 }
 
 // bridged copies the feed with the real program into a topic of its own.
@@ -229,10 +144,9 @@ func (k *kafkaBench) bridged(compression string) copied {
 		"FEEDS_BENCH_LIMITS_RATE":      "100000",
 	}))
 	waitUntil(k.b, func() bool { return published(k.b, status) >= kafkaBenchLength })
-	peak := memory(k.b, cmd.Process.Pid, "VmHWM")
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	return copied{peak: peak, rate: k.rate(topic), bytes: k.size(topic), transactions: k.transactions(topic)}
+	return copied{rate: k.rate(topic, kafkaBenchLength), bytes: k.size(topic)}
 }
 
 // newTopic creates a topic whose times are the broker's.
@@ -247,11 +161,8 @@ func (k *kafkaBench) newTopic() string {
 	return topic
 }
 
-// rate returns the entities per second that the topic has received.
-func (k *kafkaBench) rate(topic string) float64 { return k.rateOf(topic, kafkaBenchLength) }
-
-// rateOf is rate for a topic of so many entities.
-func (k *kafkaBench) rateOf(topic string, length int) float64 {
+// rate returns the entities per second that the topic has received, which has so many.
+func (k *kafkaBench) rate(topic string, length int) float64 {
 	k.b.Helper()
 	ends, err := k.admin.ListCommittedOffsets(k.b.Context(), topic)
 	if err != nil {
@@ -290,19 +201,15 @@ func (k *kafkaBench) size(topic string) int64 {
 	return sum
 }
 
-// transactions reads from the checkpoints how many entities each transaction had.
-func (k *kafkaBench) transactions(topic string) []int {
+// transactions returns the number of transactions in which a feed has filled the topic.
+func (k *kafkaBench) transactions(topic, feed string) (n int) {
 	k.b.Helper()
-	var sizes []int
 	before := 0
-	for _, n := range checkpointCounts(k.b, k.broker, topic, "bench") {
-		if n > before {
-			sizes = append(sizes, n-before)
+	for _, count := range checkpointCounts(k.b, k.broker, topic, feed) {
+		if count > before {
+			n++
 		}
-		before = n
+		before = count
 	}
-	if before != kafkaBenchLength {
-		k.b.Fatalf("the checkpoints of %s count %d entities", topic, before)
-	}
-	return sizes
+	return n
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	codec "github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
 // BenchmarkCommit compares the sink with a bare publisher that sends the same
@@ -24,9 +25,9 @@ import (
 // kind of connection.
 func BenchmarkCommit(b *testing.B) {
 	for _, n := range []int{1, 100, 500, nats.MaxEntities} {
-		entities := sinktest.Entities(0, n)
+		entities, body := sinktest.Entities(0, n), sample.Sized(1<<10)
 		for i := range entities {
-			entities[i].Body = bytes.Repeat([]byte("x"), 1024)
+			entities[i].Body = body(i).Body
 		}
 		b.Run(fmt.Sprintf("sink/%d", n), func(b *testing.B) {
 			server := runServer(b, &server.Options{JetStream: true})

@@ -32,6 +32,9 @@ var versionInPOM = regexp.MustCompile(`<kafka\.version>(.*)</`)
 // version is the version of Kafka, except for a [Node] with another one.
 var version = string(versionInPOM.FindSubmatch(pom)[1])
 
+// Version returns the version of Kafka that tests run.
+func Version() string { return version }
+
 // kit has the files that a broker is started with.
 type kit struct {
 	java      string // the command
