@@ -139,6 +139,7 @@ func newRecord() feedRecord {
 // explanation as long as the document is like that.
 var remarks = []struct{ kind, text string }{
 	{"not_well_formed", "the document is not well-formed and was repaired, and entries may be left out: ask the provider to fix it"},
+	{"always_changing", "most entries change at every poll and are published each time: the detail of this violation has the setting that ignores it"},
 	{"shared_ids", "several items of the feed have one ID, so the IDs of all but one are extended: ask the provider to give each item its own"},
 }
 

@@ -131,7 +131,7 @@ var options = map[string]option{
 	"feeds.*.older_rel":               {text: "Link relation of the next older document.", preset: "the dialect's"},
 	"feeds.*.newer_rel":               {text: "Link relation of the next newer document.", preset: "the dialect's"},
 	"feeds.*.mode":                    {text: "`poll` requests the newest document and reads back from there. `tail` reads forwards by `newer_rel` and requests the last page again, for feeds whose pages only grow."},
-	"feeds.*.ignore_changes_in":       {text: "Child elements of an entry, such as counters, whose change does not count as a change of the entry: `comments`, or `{namespace}comments`."},
+	"feeds.*.ignore_changes_in":       {text: "Elements of an entry, at any depth, whose change does not count as a change of the entry: `viewers`, or `{namespace}viewers`. The counters media:statistics, media:starRating, slash:comments and thr:total never count."},
 	"feeds.*.max_delete_ratio":        {text: "Part of a complete feed of 20 entries or more that may vanish at once (0 to 1, where 1 disables the check); see [Held deletes](atom-and-rss.md#held-deletes)."},
 	"feeds.*.tombstone_unknown":       {text: "What to do with a tombstone of an entry that the topic does not have."},
 	"feeds.*.full_every":              {text: "How long \"not modified\" is trusted, and how often all pages of a paged feed are read."},

@@ -63,9 +63,9 @@ type Settings struct {
 	// "tail", which follows NewerRel forwards and requests the page at the end. Mode
 	// tail requires pages that only change by growing.
 	Mode Mode `yaml:"mode"`
-	// IgnoreChangesIn names children of entries that do not count as changes of the
-	// entry, such as counters: "comments", or "{namespace}comments" for the one of that
-	// namespace.
+	// IgnoreChangesIn names elements of entries, at any depth, that do not count as changes
+	// of the entry: "viewers", or "{namespace}viewers" for the one of that namespace. The
+	// usual counters of views, ratings and comments never count.
 	IgnoreChangesIn []string `yaml:"ignore_changes_in"`
 	// MaxDeleteRatio is the part of a complete feed of 20 entries or more that may
 	// vanish at once. More than that is held back until the same entries are missing

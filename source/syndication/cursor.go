@@ -221,13 +221,13 @@ func (cur *cursor) addArchive(url string) {
 }
 
 // sawEntry reports whether the feed had the entry when reading started.
-func (cur *cursor) sawEntry(id string, hash [16]byte) bool {
+func (cur *cursor) sawEntry(it *item) bool {
 	if len(cur.Seen) == 0 {
 		return false
 	}
-	k := seenKey(id, hash)
+	k, before := seenKey(it.own, it.hash), seenKey(it.own, it.before)
 	for i := 0; i < len(cur.Seen); i += seenBytes {
-		if bytes.Equal(cur.Seen[i:i+seenBytes], k) {
+		if seen := cur.Seen[i : i+seenBytes]; bytes.Equal(seen, k) || bytes.Equal(seen, before) {
 			return true
 		}
 	}

@@ -46,7 +46,7 @@ func (s *decider) mayWant(cur *cursor, it *item) bool {
 	case it.Deleted:
 		return !m.deleted
 	}
-	return m.deleted || m.hash != it.hash
+	return m.deleted || !it.hasHash(m.hash)
 }
 
 // isSkipped reports whether the start position excludes an entry that the topic does
@@ -61,7 +61,7 @@ func (s *decider) isSkipped(cur *cursor, it *item) bool {
 			return true
 		}
 	}
-	return cur.sawEntry(it.own, it.hash)
+	return cur.sawEntry(it)
 }
 
 // publishDecision returns the operation to publish for an entry of a document (RFC
@@ -83,7 +83,7 @@ func (s *decider) publishDecision(cur *cursor, d *document, it *item) feed.Opera
 		return feed.Put
 	case m.deleted:
 		return s.decideRevival(d, it, m)
-	case m.hash == it.hash:
+	case it.hasHash(m.hash):
 		return ""
 	}
 	return s.decideChange(d, it, m)

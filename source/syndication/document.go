@@ -158,7 +158,14 @@ type item struct {
 	own  string
 	rank publishOrder
 	hash [16]byte
-	at   int // in the heap
+	// before is the hash of earlier versions; 0 if that is the same.
+	before [16]byte
+	at     int // in the heap
+}
+
+// hasHash reports whether a stored hash is that of the item.
+func (it *item) hasHash(hash [16]byte) bool {
+	return hash == it.hash || it.before != [16]byte{} && hash == it.before
 }
 
 // memorySize returns the estimated memory of an item, in bytes.

@@ -13,6 +13,7 @@ import (
 type feedState struct {
 	documentReader
 	newest instant
+	churn  churn
 	// limits are those of the present call of Next.
 	limits feed.Limits
 	// unread counts the consecutive polls whose subscription document could not be

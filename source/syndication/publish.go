@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -188,6 +189,9 @@ func (p publisher) publishPart(d *document) (entities []feed.Entity, more bool) 
 			if full() {
 				break
 			}
+			if _, known := s.topic.Mark(it.ID); known && op == feed.Put && !d.archive {
+				s.churn.addChange(it)
+			}
 			e := d.newEntity(it, op, s.cfg.Redact)
 			entities, size = append(entities, e), size+e.Size()
 		}
@@ -241,6 +245,10 @@ func (p publisher) finishSubscription(d *document) time.Duration {
 	cur.Doc, cur.Walk, cur.Rewalk = nil, 0, false
 	if pending.dialect != Paged {
 		cur.Awaited = nil // it is a gap, or nothing leads to it any more
+	}
+	if names := p.s.churn.endPoll(d.entries); names != nil {
+		ignore := slices.Compact(slices.Sorted(slices.Values(append(names, p.s.cfg.IgnoreChangesIn...))))
+		p.seen.addViolation(AlwaysChanging, d.url, "most entries have changed at each of the last %d polls, in: %s; to ignore that, set ignore_changes_in: [%s]", churnPolls, strings.Join(names, ", "), strings.Join(ignore, ", "))
 	}
 	cur.recordValidators(d)
 	cur.TitleHashes = nil

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,8 +26,10 @@ type documentReader struct {
 	ahead *source.PagesAhead
 	log   *slog.Logger
 	share share
-	// ignored are the children of entries that are not compared.
-	ignored []xml.Name
+	// ignored are the elements of entries that are not compared, and unmatched are the names of
+	// ignore_changes_in that no entry had so far.
+	ignored   []xml.Name
+	unmatched []string
 	// notFeed counts the consecutive answers of a URL that were no feed.
 	notFeed map[hashedKey]int
 	// torn counts the consecutive polls with a document that breaks off and is waited for.
@@ -121,6 +124,7 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (
 		return nil, s.explainDocumentError(cur, d, err)
 	}
 	delete(s.notFeed, hashKey(q.url))
+	s.reportUnmatched(r.Unmatched(), d)
 	if d.copying != nil {
 		d.copy, d.copying = d.copying.finish(resp, d.now), nil
 	}
@@ -151,6 +155,15 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (
 		s.brokenBy = ""
 	}
 	return d, nil
+}
+
+// reportUnmatched reports the names of ignore_changes_in that no entry had so far. unmatched are the names that the
+// entries of a document lack.
+func (s *documentReader) reportUnmatched(unmatched []xml.Name, d *document) {
+	s.unmatched = slices.DeleteFunc(s.unmatched, func(name string) bool { return !slices.Contains(unmatched, childName(name)) })
+	if len(s.unmatched) > 0 && d.entries > 0 && !d.archive {
+		d.seen.addViolation(IgnoredNothing, d.url, "no entry has had an element %s (ignore_changes_in)", strings.Join(s.unmatched, " or "))
+	}
 }
 
 // baseURL returns the base of the relative references in a document.
@@ -354,8 +367,8 @@ func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wa
 	if updated == 0 && instantOf(e.Updated.Time) != 0 {
 		d.seen.addViolation(FutureDate, d.url, "entry %s is of %s, which is not compared with other dates (trust_ahead)", feedxml.Excerpt(e.ID), e.Updated.Raw)
 	}
-	it := &item{Entry: e, own: e.ID, hash: [16]byte(e.Hash[:16])}
-	id, t := s.identify(cur, d, &e, updated)
+	it := &item{Entry: e, own: e.ID, hash: [16]byte(e.Hash[:16]), before: [16]byte(e.HashBefore[:16])}
+	id, t := s.identify(cur, d, it, updated)
 	if !e.Deleted {
 		if d.lastKnown = t.inTopic || s.isSkipped(cur, it); d.lastKnown {
 			d.known++
@@ -365,15 +378,14 @@ func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wa
 	}
 	d.newest = max(d.newest, updated)
 	d.titleHashes.addEntry(&e)
-	e.ID = id
-	counts, instead := d.versions.addEntry(t.key, &e, updated)
+	it.ID = id
+	counts, instead := d.versions.addEntry(t.key, &it.Entry, updated)
 	if instead >= 0 {
 		d.buffer.removeItem(instead)
 	}
 	if !counts {
 		return
 	}
-	it.Entry = e
 	d.versions.recordTopic(t.key, t.known, t.same)
 	if d.from != nil && rankOf(&it.Entry, d.request.order).compareOrder(d.from.Key) <= 0 {
 		return

@@ -122,60 +122,60 @@ type topicEntry struct {
 	inTopic, known, same bool
 }
 
-func (s *decider) topicEntry(id string, deleted bool, hash [16]byte) topicEntry {
+func (s *decider) topicEntry(id string, it *item) topicEntry {
 	raw, inTopic := s.topic.Mark(id)
 	m, ok := parseFingerprint(raw)
 	t := topicEntry{fingerprint: m, key: hashKey(id), inTopic: inTopic, known: inTopic && ok}
-	t.same = t.known && m.deleted == deleted && (deleted || m.hash == hash)
+	t.same = t.known && m.deleted == it.Deleted && (it.Deleted || it.hasHash(m.hash))
 	return t
 }
 
 // identify returns the ID under which an entry of a document is published, and what the topic has
 // under that ID. It records in the cursor that an ID is shared.
-func (s *decider) identify(cur *cursor, d *document, e *feedxml.Entry, updated instant) (id string, t topicEntry) {
-	id = e.ID
-	t = s.topicEntry(id, e.Deleted, [16]byte(e.Hash[:16]))
-	for range e.Traits {
+func (s *decider) identify(cur *cursor, d *document, it *item, updated instant) (id string, t topicEntry) {
+	id = it.own
+	t = s.topicEntry(id, it)
+	for range it.Traits {
 		trait := -1
-		if !e.Deleted {
-			trait = s.findTrait(cur, d, e, id, &t, updated)
+		if !it.Deleted {
+			trait = s.findTrait(cur, d, it, id, &t, updated)
 		}
 		if trait < 0 {
 			break
 		}
-		id = extendID(id, trait, e.Traits[trait])
-		t = s.topicEntry(id, e.Deleted, [16]byte(e.Hash[:16]))
+		id = extendID(id, trait, it.Traits[trait])
+		t = s.topicEntry(id, it)
 	}
-	if id != e.ID {
-		d.countShared(e.ID)
+	if id != it.own {
+		d.countShared(it.own)
 	}
 	return id, t
 }
 
 // findTrait returns the trait by which an ID of an entry has to be extended; -1 for none.
-func (s *decider) findTrait(cur *cursor, d *document, e *feedxml.Entry, id string, t *topicEntry, updated instant) int {
+func (s *decider) findTrait(cur *cursor, d *document, it *item, id string, t *topicEntry, updated instant) int {
 	had := d.versions.ids[t.key] // its traits are 0 if there is none
 	if t.same {
-		cur.Shared.adoptHolder(t.key, e.Traits)
+		cur.Shared.adoptHolder(t.key, it.Traits)
 	} else {
-		trait := s.publishedTrait(id, e, t, true)
+		trait := s.publishedTrait(id, it, t, true)
 		if trait < 0 {
-			trait = cur.Shared.findTrait(t.key, e.Traits)
+			trait = cur.Shared.findTrait(t.key, it.Traits)
 		}
 		if trait < 0 {
-			trait = s.publishedTrait(id, e, t, false)
+			trait = s.publishedTrait(id, it, t, false)
 		}
 		if trait >= 0 {
 			cur.Shared.setHolder(t.key, trait, had.traits[trait])
 			return trait
 		}
 	}
-	for trait, value := range e.Traits {
+	for trait, value := range it.Traits {
 		other := had.traits[trait]
 		if value == 0 || other == 0 || value == other || trait == feedxml.TitleTrait && compareKnown(updated, had.updated) != 0 {
 			continue
 		}
-		if !s.isHolder(d, e, &had, t, updated) {
+		if !s.isHolder(d, it, &had, t, updated) {
 			cur.Shared.setHolder(t.key, trait, other)
 			return trait
 		}
@@ -189,17 +189,17 @@ func (s *decider) findTrait(cur *cursor, d *document, e *feedxml.Entry, id strin
 // publishedTrait returns the trait by which an ID is extended under which the topic has an entry:
 // this version of it, perhaps under an ID that is extended further, or any version; -1 if there
 // is none.
-func (s *decider) publishedTrait(id string, e *feedxml.Entry, t *topicEntry, same bool) int {
+func (s *decider) publishedTrait(id string, it *item, t *topicEntry, same bool) int {
 	if !t.known {
 		return -1
 	}
-	for trait, value := range e.Traits {
+	for trait, value := range it.Traits {
 		if value == 0 {
 			continue
 		}
 		extended := extendID(id, trait, value)
-		x := s.topicEntry(extended, false, [16]byte(e.Hash[:16]))
-		if x.inTopic && (!same || x.same || s.publishedTrait(extended, e, &x, true) >= 0) {
+		x := s.topicEntry(extended, it)
+		if x.inTopic && (!same || x.same || s.publishedTrait(extended, it, &x, true) >= 0) {
 			return trait
 		}
 	}
@@ -207,8 +207,8 @@ func (s *decider) publishedTrait(id string, e *feedxml.Entry, t *topicEntry, sam
 }
 
 // isHolder reports whether an entry keeps its ID in place of an earlier one of the document.
-func (s *decider) isHolder(d *document, e *feedxml.Entry, had *version, t *topicEntry, updated instant) bool {
-	published, other := e.Traits[feedxml.DateTrait], had.traits[feedxml.DateTrait]
+func (s *decider) isHolder(d *document, it *item, had *version, t *topicEntry, updated instant) bool {
+	published, other := it.Traits[feedxml.DateTrait], had.traits[feedxml.DateTrait]
 	switch {
 	case had.same || t.same:
 		return !had.same
@@ -246,7 +246,7 @@ func (s *decider) extendKnown(cur *cursor, b *entryBuffer, it *item) {
 		return
 	}
 	for range it.Traits {
-		t := s.topicEntry(it.ID, false, it.hash)
+		t := s.topicEntry(it.ID, it)
 		trait := cur.Shared.findTrait(t.key, it.Traits)
 		if t.same || trait < 0 {
 			return

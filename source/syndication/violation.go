@@ -32,6 +32,8 @@ const (
 	DuplicateID      = "duplicate_ids"
 	SharedID         = "shared_ids"
 	UpdatedRegressed = "updated_regressed"
+	AlwaysChanging   = "always_changing" // most entries change at every poll
+	IgnoredNothing   = "ignored_nothing" // ignore_changes_in names an element that no entry has
 	FutureDate       = "future_date"
 	Loop             = "loop"
 	LinkToArchive    = "subscribed_to_archive"

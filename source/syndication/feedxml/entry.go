@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/xml"
 	"slices"
 	"strings"
 
@@ -45,8 +44,10 @@ type Entry struct {
 	// the namespaces, xml:base and xml:lang which the entry inherits too, so
 	// that it can be read by itself. It is UTF-8.
 	Body []byte
-	// Hash is the SHA-256 of Body without the children in [Options.HashWithout].
-	Hash [sha256.Size]byte
+	// Hash is the SHA-256 of Body without the elements of [Options.HashWithout] and the counters.
+	// HashBefore is the one that earlier versions have computed, which excluded only children of the
+	// entry, and no counters; zero if it is the same.
+	Hash, HashBefore [sha256.Size]byte
 	// Undefined is the first entity that the entry refers to and that XML does
 	// not define. Strict parsers refuse such a body.
 	Undefined string
@@ -93,10 +94,10 @@ func (s IDSource) Weak() bool { return s == FromAttribute || s == FromLink || s 
 // entryReader reads entries, items and tombstones.
 type entryReader struct {
 	*vocabulary
-	identity    Identity
-	hashWithout []xml.Name
-	dates       dateOrder
-	count       int // of entries that were read
+	identity   Identity
+	exclusions *exclusions
+	dates      dateOrder
+	count      int // of entries that were read
 }
 
 // readEntry returns the Entry of an element of b, which begins at an offset of the
@@ -116,8 +117,12 @@ func (r *entryReader) readEntry(b []byte, el *element, inherit *inheritance, s *
 		}
 		own.about, _ = r.attribute(s, rdf, "about")
 	}
-	without := r.readChildren(&e, &own, b, el, s)
+	r.readChildren(&e, &own, b, el, s)
+	without, before := r.exclusions.find(b, el, s)
 	e.Hash = contentHash(e.Body, without)
+	if len(without) != len(before) {
+		e.HashBefore = contentHash(e.Body, before)
+	}
 	if !deleted {
 		r.setID(&e, &own)
 		if e.Index < MaxTitleHashes {
@@ -249,9 +254,8 @@ func (r *entryReader) shortID(id string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// readChildren reads the children of an entry that have a meaning. It returns the parts
-// of the body that do not count in the hash.
-func (r *entryReader) readChildren(e *Entry, p *entryParts, b []byte, el *element, outer *scope) (without []span) {
+// readChildren reads the children of an entry that have a meaning.
+func (r *entryReader) readChildren(e *Entry, p *entryParts, b []byte, el *element, outer *scope) {
 	for i := range el.children {
 		c := &el.children[i]
 		s := outer
@@ -261,15 +265,8 @@ func (r *entryReader) readChildren(e *Entry, p *entryParts, b []byte, el *elemen
 			s = &inner
 		}
 		in, local, _ := s.resolveName(b[c.start+1 : c.nameEnd])
-		content := b[c.tagEnd:c.close]
-		r.readChild(e, p, s, in.space, local, content)
-		if len(r.hashWithout) > 0 && slices.ContainsFunc(r.hashWithout, func(n xml.Name) bool {
-			return n.Local == string(local) && (n.Space == "*" || trimSpace(n.Space) == trimSpace(in.uri))
-		}) {
-			without = append(without, span{len(b) - c.start, len(b) - c.end})
-		}
+		r.readChild(e, p, s, in.space, local, b[c.tagEnd:c.close])
 	}
-	return without
 }
 
 // readChild reads one child of an entry. Of several with the same meaning, the first

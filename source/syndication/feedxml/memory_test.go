@@ -94,6 +94,7 @@ func TestMemoryIsBoundedByWhatInputBecomes(t *testing.T) {
 		"nested bases":                                atom("", many(`<entry xml:base="`+within[:4000]+`/">`+many(`<link xml:base="`+within[:4000]+`/" href="a"/>`, 100)+`</entry>`, 3)),
 		"many children":                               rss(`<item>` + many(`<link/>`, mostChildren) + `</item>`),
 		"many references":                             rss(`<item><guid>` + many(`&amp;`, 100_000) + `</guid></item>`),
+		"counters in many elements":                   atom(`xmlns:m="http://search.yahoo.com/mrss/"`, many(`<entry>`+many(`<x xmlns:y="`+far+`">`, 200)+many(`<m:statistics/>`, 20_000)+many(`</x>`, 200)+`</entry>`, 5)),
 		"many channels' links":                        rss(many(`<link>`+within[:1000]+`</link>`, 900)),
 		"one entry of the largest size":               rss(`<item><description>` + many("x", 1<<20-100) + `</description></item>`),
 		"many titles":                                 rss(many(`<title>x</title>`, 60_000)),

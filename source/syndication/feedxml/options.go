@@ -30,8 +30,10 @@ type Options struct {
 	Redact *safetext.Redactor
 	// Identity is the preferred source of IDs.
 	Identity Identity
-	// HashWithout are children of entries that are not part of [Entry.Hash], such as
-	// those that change with every request. The namespace * matches any.
+	// HashWithout are elements of entries, at any depth, that are not part of [Entry.Hash], such as
+	// those that change with every request. The namespace * matches any. Counters of views, ratings
+	// and comments are never part of it: media:statistics, media:starRating, slash:comments and
+	// thr:total.
 	HashWithout []xml.Name
 }
 

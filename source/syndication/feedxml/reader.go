@@ -1,6 +1,7 @@
 package feedxml
 
 import (
+	"encoding/xml"
 	"io"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -51,8 +52,10 @@ func NewReader(r io.Reader, opts Options) *Reader {
 		tokenizer:  tokenizer{opts: opts, in: input{r: r, repair: opts.Lenient}, scan: scanner{maxAttributes: opts.Limits.Attributes}},
 		vocabulary: words,
 		about:      metaReader{vocabulary: words, meta: Meta{URL: opts.URL}},
-		entries:    entryReader{vocabulary: words, identity: opts.Identity, hashWithout: opts.HashWithout},
+		entries:    entryReader{vocabulary: words, identity: opts.Identity},
 	}
+	reader.exclusions = newExclusions(opts.HashWithout)
+	reader.entries.exclusions = &reader.exclusions
 	reader.at = &reader.tokenizer
 	reader.in.report = reader.recordCharacter
 	reader.in.reportMore = func(n int) { reader.faults.Count += n }
@@ -65,6 +68,16 @@ func (r *Reader) Meta() *Meta { return &r.about.meta }
 
 // Faults returns the repairs so far, if the reader is lenient.
 func (r *Reader) Faults() *Faults { return &r.faults }
+
+// Unmatched returns the names of [Options.HashWithout] that no element of an entry had so far.
+func (r *Reader) Unmatched() (names []xml.Name) {
+	for i, matched := range r.exclusions.matched {
+		if !matched {
+			names = append(names, r.opts.HashWithout[i])
+		}
+	}
+	return names
+}
 
 // Violations returns the violations since its last call. They do not stop the reading.
 // It keeps the first hundred.

@@ -116,8 +116,8 @@ func TestHashWithout(t *testing.T) {
 	if hash(a, xml.Name{Local: "updated"}) != hash(a) || hash(a, xml.Name{Space: "urn:y", Local: "count"}) != hash(a) {
 		t.Error("a name of another namespace counts")
 	}
-	if hash("<x><updated>1</updated></x>", updated) == hash("<x><updated>2</updated></x>", updated) {
-		t.Error("an element further within does not count")
+	if hash("<x><updated>1</updated></x>", updated) != hash("<x><updated>2</updated></x>", updated) {
+		t.Error("an element further within makes a difference")
 	}
 	if hash("", updated) != hash("") {
 		t.Error("what is not there makes a difference")

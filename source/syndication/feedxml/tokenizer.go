@@ -3,24 +3,24 @@ package feedxml
 import (
 	"bytes"
 	"cmp"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"unicode/utf8"
 )
 
 // tokenizer reads the tokens and elements of a document, within limits. Its errors have
 // the line, the column and an excerpt.
 type tokenizer struct {
-	opts    Options
-	in      input
-	charset string
-	scan    scanner
-	element element // the last that was read
-	names   []span  // of the open elements in it
-	outer   int     // the number of open elements around it
+	opts Options
+	// exclusions has the elements that have no part in the hash.
+	exclusions exclusions
+	in         input
+	charset    string
+	scan       scanner
+	element    element // the last that was read
+	names      []span  // of the open elements in it
+	outer      int     // the number of open elements around it
 }
 
 // mostChildren is the maximum number of children of an element that have a meaning. It
@@ -34,6 +34,11 @@ type element struct {
 	close    int // start of the end tag; the end, if the element is empty
 	end      int
 	children []child
+	// excluded are the elements at any depth that may have no part in the hash. open are the indexes
+	// of those that have not ended, and nested counts those that are not children.
+	excluded []excluded
+	open     []int
+	nested   int
 }
 
 // child is a child of an element that may have a meaning.
@@ -275,7 +280,7 @@ const mostJunk = 64 << 10
 func (r *tokenizer) readElement(t tag, limit, outer int) error {
 	r.outer = outer
 	el := &r.element
-	*el = element{tag: t, close: t.end, end: t.end, children: el.children[:0]}
+	*el = element{tag: t, close: t.end, end: t.end, children: el.children[:0], excluded: el.excluded[:0], open: el.open[:0]}
 	if t.end > limit {
 		return r.tooLargeError(limit)
 	}
@@ -336,6 +341,7 @@ func (r *tokenizer) readTag(b []byte, i int) (end int, done bool, err *syntaxErr
 				return 0, false, err
 			}
 		}
+		r.rememberExcluded(b, i, t)
 		if t.empty {
 			return t.end, false, nil
 		}
@@ -351,6 +357,7 @@ func (r *tokenizer) readTag(b []byte, i int) (end int, done bool, err *syntaxErr
 			return 0, false, err
 		}
 		r.names = r.names[:depth-1]
+		r.element.closeExcluded(name.start-1, end)
 		if children := r.element.children; depth == 2 && len(children) > 0 {
 			if last := &children[len(children)-1]; last.end == 0 && last.start == name.start-1 {
 				last.close, last.end = i, end
@@ -366,7 +373,7 @@ func (r *tokenizer) readTag(b []byte, i int) (end int, done bool, err *syntaxErr
 
 // rememberChild records the child at b[i:] if it may have a meaning.
 func (r *tokenizer) rememberChild(b []byte, i int, t tag) *syntaxError {
-	if _, local := cutPrefix(b[i+1 : t.nameEnd]); !isMeaningful(local) && !r.isExcluded(local) {
+	if _, local := cutPrefix(b[i+1 : t.nameEnd]); !isMeaningful(local) {
 		return nil
 	}
 	if len(r.element.children) == mostChildren {
@@ -380,7 +387,33 @@ func (r *tokenizer) rememberChild(b []byte, i int, t tag) *syntaxError {
 	return nil
 }
 
-// isExcluded reports whether HashWithout may have children of that local name.
-func (r *tokenizer) isExcluded(local []byte) bool {
-	return slices.ContainsFunc(r.opts.HashWithout, func(n xml.Name) bool { return n.Local == string(local) })
+// rememberExcluded records the element at b[i:] if it may have no part in the hash. Elements that
+// exceed the limits have one.
+func (r *tokenizer) rememberExcluded(b []byte, i int, t tag) {
+	el := &r.element
+	around := r.names[1:]
+	if !r.exclusions.mayExclude(b[i+1:t.nameEnd]) || len(el.excluded) == mostChildren || len(around) > 0 && el.nested == mostNested {
+		return
+	}
+	x := excluded{start: i, nameEnd: t.nameEnd, depth: len(around)}
+	if len(around) > 0 {
+		el.nested++
+		for i, name := range around[max(0, len(around)-mostAround):] {
+			x.around[i] = name.start - 1
+		}
+	}
+	if t.empty {
+		x.end = t.end
+	} else {
+		el.open = append(el.open, len(el.excluded))
+	}
+	el.excluded = append(el.excluded, x)
+}
+
+// closeExcluded records the end of an element that begins at start, if it was recorded.
+func (el *element) closeExcluded(start, end int) {
+	if n := len(el.open) - 1; n >= 0 && el.excluded[el.open[n]].start == start {
+		el.excluded[el.open[n]].end = end
+		el.open = el.open[:n]
+	}
 }

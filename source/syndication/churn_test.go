@@ -1,0 +1,180 @@
+package syndication_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/syndication"
+)
+
+// videos is a channel of YouTube with 15 videos. views is how often each was seen, and title is the
+// title of the newest.
+func videos(views int, title string) string {
+	var b strings.Builder
+	b.WriteString(`<feed xmlns:yt="http://www.youtube.com/xml/schemas/2015" xmlns:media="http://search.yahoo.com/mrss/" xmlns="http://www.w3.org/2005/Atom">`)
+	for i := 15; i > 0; i-- {
+		fmt.Fprintf(&b, `<entry><id>yt:video:%d</id><title>%s</title><link rel="alternate" href="https://x/%[1]d"/><published>2026-01-%02[1]dT00:00:00Z</published>
+<media:group><media:title>T</media:title><media:community><media:starRating count="%[3]d" average="5.00" min="1" max="5"/><media:statistics views="%[3]d"/></media:community></media:group></entry>`, i, title, views+i)
+	}
+	return b.String() + "</feed>"
+}
+
+// 17 polls of a channel of 15 videos published 255 messages.
+func TestCountersAreNoChanges(t *testing.T) {
+	t.Parallel()
+	r := newUpstream().read(t)
+	for poll := range 17 {
+		r.u.set("/feed", videos(poll, "T"))
+		if err := r.poll(); err != nil || len(r.last) != map[bool]int{true: 15}[poll == 0] {
+			t.Fatalf("poll %d published %d messages, %v", poll, len(r.last), err)
+		}
+		r.wantViolations()
+		r.restart()
+	}
+	r.u.set("/feed", videos(100, "U"))
+	if err := r.poll(); err != nil || len(r.last) != 15 || !strings.Contains(string(r.last[0].Body), `views="101"`) {
+		t.Errorf("a changed title published %d messages, %v", len(r.last), err)
+	}
+	for name, counter := range map[string]string{
+		"slash:comments": `<x:comments xmlns:x="http://purl.org/rss/1.0/modules/slash/">%d</x:comments>`,
+		"thr:total":      `<y><total xmlns="http://purl.org/syndication/thread/1.0">%d</total></y>`,
+		"a prefix that an element between declares": `<z xmlns:m="http://search.yahoo.com/mrss/"><y><m:statistics views="%d"></m:statistics></y></z>`,
+		"many elements around it":                   strings.Repeat("<y>", 20) + `<z xmlns:m="http://search.yahoo.com/mrss/"><m:starRating count="%d"/></z>` + strings.Repeat("</y>", 20),
+	} {
+		doc := func(n int) string {
+			return strings.Replace(rss("", "a:x"), "</item>", fmt.Sprintf(counter, n)+"</item>", 1)
+		}
+		r := newUpstream("/feed", doc(1)).read(t)
+		r.want("a:x")
+		r.u.set("/feed", doc(2))
+		if r.want(""); t.Failed() {
+			t.Error(name)
+		}
+	}
+	doc := strings.Replace(rss("", "a:x"), "</item>", `<comments xmlns="urn:other">1</comments></item>`, 1)
+	r = newUpstream("/feed", doc).read(t)
+	r.want("a:x")
+	r.u.set("/feed", strings.Replace(doc, ">1<", ">2<", 1))
+	r.want("a:x")
+}
+
+// Messages of earlier versions have the hash of the whole entry.
+func TestHashesOfEarlierVersions(t *testing.T) {
+	t.Parallel()
+	for _, ignored := range [][]string{nil, {"published"}} {
+		r := newUpstream("/feed", videos(1, "T")).read(t, func(c *syndication.Config) { c.IgnoreChangesIn = ignored })
+		if err := r.poll(); err != nil {
+			t.Fatal(err)
+		}
+		for i, e := range r.messages {
+			body := string(e.Body)
+			if start := strings.Index(body, "<published>"); ignored != nil {
+				body = body[:start] + body[strings.Index(body, "</published>")+len("</published>"):]
+			}
+			hash := sha256.Sum256([]byte(body))
+			mark := strings.Split(e.Mark, ";")
+			mark[4] = hex.EncodeToString(hash[:16])
+			r.messages[i].Mark = strings.Join(mark, ";")
+		}
+		r.cursor = nil
+		r.restart()
+		r.want("")
+		r.u.set("/feed", videos(2, "T"))
+		r.want("")
+	}
+}
+
+func TestIgnoredElements(t *testing.T) {
+	t.Parallel()
+	doc := func(n int) string {
+		counter := fmt.Sprintf(`<thr:total xmlns:thr="http://purl.org/syndication/thread/1.0">%d</thr:total>`, n)
+		return strings.ReplaceAll(rss("", "c:x b:x a:x"), "</item>", fmt.Sprintf(`<y><n at="%d"/><m>%[1]d</m></y>%s</item>`, n, counter))
+	}
+	ignore := func(names ...string) edit { return func(c *syndication.Config) { c.IgnoreChangesIn = names } }
+	t.Run("at any depth", func(t *testing.T) {
+		t.Parallel()
+		r := newUpstream("/feed", doc(1)).read(t, ignore("n", "m"))
+		r.want("a:x b:x c:x")
+		r.u.set("/feed", doc(2))
+		r.want("")
+	})
+	t.Run("a name that no element has", func(t *testing.T) {
+		t.Parallel()
+		r := newUpstream("/feed", doc(1)).read(t, ignore("n", "{urn:x}m", "y"))
+		r.want("a:x b:x c:x", syndication.IgnoredNothing)
+		if !strings.Contains(r.details[0].Detail, "no entry has had an element {urn:x}m (") {
+			t.Error(r.details)
+		}
+		r.u.set("/feed", strings.ReplaceAll(doc(1), "<m>", `<m xmlns="urn:x">`))
+		r.want("")
+		r.u.set("/feed", doc(2)) // without one, and it is known
+		r.want("")
+	})
+	t.Run("a name that no element of several documents has", func(t *testing.T) {
+		t.Parallel()
+		r := newUpstream("/feed", atom("", "")).read(t, ignore("m"))
+		r.want("")
+		r.u.set("/feed", atom(prev("/1"), "b:x"))
+		r.u.set("/1", atom(archive, "a:x"))
+		r.want("a:x b:x", syndication.DialectChanged, syndication.IgnoredNothing)
+	})
+	t.Run("changes at every poll", func(t *testing.T) {
+		t.Parallel()
+		r := newUpstream("/feed", doc(0)).read(t, ignore("m"))
+		r.want("a:x b:x c:x")
+		for poll := 1; poll < 3; poll++ {
+			r.u.set("/feed", doc(poll))
+			r.want("a:x b:x c:x")
+			r.want("") // an unchanged document between
+		}
+		r.u.set("/feed", doc(3))
+		r.want("a:x b:x c:x", syndication.AlwaysChanging)
+		if !strings.HasSuffix(r.details[0].Detail, "in: m, n; to ignore that, set ignore_changes_in: [m, n]") {
+			t.Error(r.details)
+		}
+		r.cfg.IgnoreChangesIn = []string{"m", "n"}
+		r.restart()
+		r.u.set("/feed", doc(4))
+		r.want("a:x b:x c:x") // once more, with the new hash
+		r.u.set("/feed", doc(5))
+		r.want("")
+	})
+	t.Run("changes of some entries", func(t *testing.T) {
+		t.Parallel()
+		r := newUpstream().read(t)
+		for poll := range 8 {
+			r.u.set("/feed", rss("", fmt.Sprintf("c:x b:x a:%d", poll)))
+			if err := r.poll(); err != nil || len(r.violations) > 0 {
+				t.Error(r.details, err)
+			}
+		}
+	})
+	t.Run("changes of entries of an older page", func(t *testing.T) {
+		t.Parallel()
+		r := newUpstream().read(t)
+		for poll := range 8 {
+			r.u.set("/feed", atom(link("next", "/2"), fmt.Sprintf("f:x e:x d:%d", poll)))
+			r.u.set("/2", atom("", fmt.Sprintf("c:%d b:%[1]d a:%[1]d", poll)))
+			if err := r.poll(); err != nil || len(r.last) < 4 || poll > 0 && len(r.violations) > 0 {
+				t.Error(texts(r.last), r.details, err)
+			}
+		}
+	})
+	t.Run("changes of most entries, in parts", func(t *testing.T) {
+		t.Parallel()
+		r := newUpstream().read(t, func(c *syndication.Config) { c.Bounds.Memory = 1 }).inBatches(feed.Limits{Entities: 1})
+		for poll := range 4 {
+			r.u.set("/feed", rss("", fmt.Sprintf("d:x c:%d b:%[1]d a:%[1]d", poll)))
+			if err := r.poll(); err != nil || len(r.violations) > 0 != (poll == 3) {
+				t.Error(poll, r.details, err)
+			}
+		}
+		if !strings.Contains(r.details[0].Detail, "[description]") {
+			t.Error(r.details)
+		}
+	})
+}

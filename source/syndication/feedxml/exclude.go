@@ -1,0 +1,115 @@
+package feedxml
+
+import (
+	"bytes"
+	"encoding/xml"
+	"slices"
+)
+
+// counters are elements that many servers change whenever an entry is read or answered. They are
+// not part of the hash of an entry.
+var counters = []xml.Name{
+	{Space: "http://search.yahoo.com/mrss/", Local: "statistics"},
+	{Space: "http://search.yahoo.com/mrss/", Local: "starRating"},
+	{Space: "http://purl.org/rss/1.0/modules/slash/", Local: "comments"},
+	{Space: "http://purl.org/syndication/thread/1.0", Local: "total"},
+}
+
+// IsCounter reports whether a name is one of the counters that never count as a change of an entry.
+func IsCounter(name xml.Name) bool { return slices.Contains(counters, name) }
+
+// exclusions has the names of the elements that are not part of the hash of an entry: those of
+// [Options.HashWithout], and then the counters.
+type exclusions struct {
+	names   []xml.Name
+	ends    [256]bool // the last bytes of the names
+	matched []bool    // those of the options that an entry had
+}
+
+func newExclusions(own []xml.Name) exclusions {
+	x := exclusions{names: append(slices.Clip(own), counters...), matched: make([]bool, len(own))}
+	for _, n := range x.names {
+		x.ends[n.Local[len(n.Local)-1]] = true
+	}
+	return x
+}
+
+// mayExclude reports whether elements with that tag name may be excluded. It is called for each
+// element, so it looks at the last byte first.
+func (x *exclusions) mayExclude(name []byte) bool {
+	if !x.ends[name[len(name)-1]] {
+		return false
+	}
+	_, local := cutPrefix(name)
+	return slices.ContainsFunc(x.names, func(n xml.Name) bool { return n.Local == string(local) })
+}
+
+// excluded is an element within an entry that may be excluded. Its positions count from the first
+// byte of the entry.
+type excluded struct {
+	start, nameEnd int
+	end            int // 0 while it is open
+	// around are the positions of the innermost elements around it, without the entry: of depth, or
+	// of as many as are kept.
+	around [mostAround]int
+	depth  int
+}
+
+const (
+	// mostAround is the number of elements around an excluded one that can declare its namespace, and
+	// mostNested the number of excluded elements of an entry that are not its children. They bound the
+	// time for elements that nobody counts.
+	mostAround = 8
+	mostNested = 100
+)
+
+// find returns the parts of the entry b that are not part of its hash, and those that earlier
+// versions excluded: children of the entry only, and no counters. outer is the scope of the entry.
+func (x *exclusions) find(b []byte, el *element, outer *scope) (parts, before []span) {
+	covered := 0
+	for _, e := range el.excluded {
+		around := e.around[:min(e.depth, mostAround)]
+		prefix, local := cutPrefix(b[e.start+1 : e.nameEnd])
+		uri := trimSpace(namespaceOf(b, prefix, append(around[:len(around):len(around)], e.start), outer))
+		matches, own := false, false
+		for i, n := range x.names {
+			if n.Local == string(local) && (n.Space == "*" || trimSpace(n.Space) == uri) {
+				matches = true
+				if i < len(x.matched) {
+					x.matched[i], own = true, true
+				}
+			}
+		}
+		part := span{len(b) - e.start, len(b) - e.end}
+		if matches && e.start >= covered {
+			parts, covered = append(parts, part), e.end
+		}
+		if own && e.depth == 0 {
+			before = append(before, part)
+		}
+	}
+	return parts, before
+}
+
+// namespaceOf returns the namespace of a prefix in the innermost of the elements at the given
+// positions of b.
+func namespaceOf(b, prefix []byte, elements []int, outer *scope) string {
+	name := "xmlns"
+	if len(prefix) > 0 {
+		name = "xmlns:" + string(prefix)
+	}
+	s := scanner{maxAttributes: len(b)}
+	for _, at := range slices.Backward(elements) {
+		t, err := s.scanTag(b, at)
+		if err != nil {
+			continue
+		}
+		for _, a := range attributes(nil, b, t) {
+			if bytes.Equal(a.name, []byte(name)) {
+				return attrValue(a.value)
+			}
+		}
+	}
+	in, _ := outer.lookupPrefix(prefix)
+	return in.uri
+}
