@@ -141,10 +141,13 @@ func (c *Config) isLinked() bool { return c.Format == Atom || c.Format == RSS }
 // cacheControl returns the Cache-Control of a page. closed is whether the page does not
 // change any more, except that its prev link goes when older pages do. Links that have the host of
 // the request are only for the client that sent it: the key of a cache may lack the Host.
+//
+// A shared cache stores other pages too, and asks once a second whether they have changed. With
+// no-cache many, such as nginx, would store nothing, and request the whole page for each client.
 func (c *Config) cacheControl(closed bool) string {
-	reach, age := "public", "no-cache"
+	reach, age := "public", "max-age=0, s-maxage=1, must-revalidate"
 	if c.isProtected() || !c.isLinked() && c.PublicURL == "" {
-		reach = "private"
+		reach, age = "private", "no-cache"
 	}
 	switch {
 	case closed && c.isLinked():

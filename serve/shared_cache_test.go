@@ -79,6 +79,20 @@ func pathCache(next http.Handler) http.Handler {
 	})
 }
 
+// readAll returns the entities that our own source reads.
+func (s *site) readAll(t *testing.T, format Format) []feed.Entity {
+	t.Helper()
+	if format == DataReplication {
+		c := s.crawl(t)
+		c.all(t)
+		return c.got
+	}
+	f := s.follow(t)
+	defer f.client.CloseIdle()
+	f.all(t)
+	return f.got
+}
+
 // Requests with a foreign Host do not lead other clients of a cache to a stranger.
 func TestForeignHostBehindASharedCache(t *testing.T) {
 	t.Parallel()
@@ -97,19 +111,8 @@ func TestForeignHostBehindASharedCache(t *testing.T) {
 					site.Config.Handler.ServeHTTP(httptest.NewRecorder(), r)
 				}
 			}
-			var got []feed.Entity
-			if format == DataReplication {
-				c := site.crawl(t)
-				c.all(t)
-				got = c.got
-			} else {
-				f := site.follow(t)
-				defer f.client.CloseIdle()
-				f.all(t)
-				got = f.got
-			}
-			if len(got) != 10 {
-				t.Errorf("got %d of 10 entities", len(got))
+			if n := len(site.readAll(t, format)); n != 10 {
+				t.Errorf("got %d of 10 entities", n)
 			}
 		})
 	}
