@@ -115,7 +115,6 @@ func sendHTML(w http.ResponseWriter, r *http.Request, page *template.Template, d
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
 	h.Set("Vary", "Accept")
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b.Bytes()))
 	return nil

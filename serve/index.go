@@ -89,7 +89,6 @@ func (s *Server) serveIndex(w http.ResponseWriter, r *http.Request) {
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
 	h.Set("Cache-Control", "no-cache")
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b.Bytes()))
 }

@@ -174,6 +174,28 @@ func TestListForClientsWithCredentials(t *testing.T) {
 	}
 }
 
+// No answer lets a browser execute or load what is in it: an entry of Atom may have a script of XHTML.
+func TestBrowsersExecuteNothing(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	topic.numbered(4)
+	named := func(name string, format Format) *Feed {
+		return serveTopic(t, topic, as(format), func(c *Config) { c.Name = name }).Feed
+	}
+	s := NewServer(ServerOptions{}, named("pages", DataReplication), named("atom", Atom), named("rss", RSS))
+	for _, path := range []string{"/", "/no", "/feeds/pages/latest", "/feeds/pages/no", "/feeds/atom/latest", "/feeds/rss/pages/e0-3-0"} {
+		for _, accept := range []string{"", browser} {
+			r, w := httptest.NewRequest("GET", path, nil), httptest.NewRecorder()
+			r.Header.Set("Accept", accept)
+			s.ServeHTTP(w, r)
+			h := w.Result().Header
+			if h.Get("Content-Security-Policy") != "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" || h.Get("X-Content-Type-Options") != "nosniff" {
+				t.Errorf("%s: got %v", path, h)
+			}
+		}
+	}
+}
+
 // A topic that cannot be read is logged when the server starts, not at the first request.
 func TestServerLooksAtTheStart(t *testing.T) {
 	t.Parallel()
