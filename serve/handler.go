@@ -197,10 +197,10 @@ func (f *handler) sendPage(w http.ResponseWriter, r *http.Request, p *page) erro
 		h.Set("Date", modified)
 	}
 	// A page that may get entities, or a next page, must not be taken for the same
-	// because it was changed in the same second.
+	// because it was changed in the same second. Times may run back, so a later time is no proof.
 	since := p.modified
 	entry := strings.HasSuffix(r.URL.Path, "/latest")
-	if !p.after.ok || entry {
+	if entry && (!p.dated || r.Header.Get("If-Modified-Since") != modified) || !entry && !p.after.ok {
 		since = time.Time{}
 	}
 	h.Set("Cache-Control", f.cfg.cacheControl(p.after.ok && !entry))

@@ -72,6 +72,9 @@ type page struct {
 	entities int
 	// modified is the time of the last entity.
 	modified time.Time
+	// dated reports whether all entities of a document before the newest are of earlier seconds, so
+	// that no earlier version of the document has the same time.
+	dated    bool
 	boundary string // of a multipart page
 	// linked reports whether the links are in the body.
 	linked bool

@@ -190,7 +190,7 @@ func (pb *pageBuilder) buildAt(ctx context.Context, key pageKey, span feed.Span,
 		return nil, err
 	}
 	p.contentType = pb.format.contentType(p)
-	p.sum, p.entities, p.modified = r.own.own, r.entities, r.modified
+	p.sum, p.entities, p.modified, p.dated = r.own.own, r.entities, r.modified, r.dated
 	pb.setSummary(b, &p.sum)
 	if err := pb.neighbours(ctx, p, r); err != nil {
 		return nil, err

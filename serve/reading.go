@@ -30,6 +30,7 @@ type reading struct {
 	// The result of reading so far.
 	entities int
 	modified time.Time
+	dated    bool // see [page.dated]
 
 	// The written entities, all of them unless they are too large to be held. ends has
 	// the end of each entity, in a format that has the newest first.
@@ -69,11 +70,13 @@ func (r *reading) readEntities(ctx context.Context) iter.Seq2[*entity, error] {
 				continue
 			}
 			r.entities++
-			switch {
-			case !r.p.linked:
-				r.modified = e.modified
-			case r.modified.Before(e.updateTime()):
-				r.modified = e.updateTime()
+			at := e.modified
+			if r.p.linked {
+				at = e.updateTime()
+				r.dated = at.Unix() > r.modified.Unix()
+			}
+			if !r.p.linked || r.modified.Before(at) {
+				r.modified = at
 			}
 			if !yield(&e, nil) {
 				return
