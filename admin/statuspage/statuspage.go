@@ -57,8 +57,8 @@ type Options struct {
 
 	Version, Writer string
 	Started         time.Time
-	// Streams limits the number of live pages that are open at a time. One more gets the
-	// status 503. Default 16.
+	// Streams limits the number of live pages that are open at a time, half of them for one client
+	// address. One more gets the status 503. Default 16.
 	Streams int
 	// Every is the shortest time between two updates of a live page. Default 2s.
 	Every time.Duration
@@ -71,7 +71,7 @@ type Options struct {
 // Pages serves the status pages.
 type Pages struct {
 	opts    Options
-	streams chan struct{} // has a value for each stream
+	streams *streams
 	render  chan struct{} // has a value while a live page is rendered; see stream
 	closing context.Context
 	close   context.CancelFunc
@@ -91,7 +91,7 @@ func New(opts Options) *Pages {
 	closing, cancel := context.WithCancel(context.Background())
 	return &Pages{
 		opts:    opts,
-		streams: make(chan struct{}, opts.Streams), render: make(chan struct{}, 1),
+		streams: &streams{most: opts.Streams, byClient: map[string]int{}}, render: make(chan struct{}, 1),
 		closing: closing, close: cancel,
 	}
 }
