@@ -26,8 +26,8 @@ const (
 const noSpace = "rss"
 
 // extraSpace is the namespace of attributes for the values that an element of RSS cannot hold:
-// the label of a category, and the mail address and URI of a person. Other readers
-// ignore it.
+// the label of a category, and the mail address and URI of a person; and for an ID that is no IRI,
+// which an element of Atom cannot hold. Package feedxml reads that. Other readers ignore it.
 const extraSpace = "https://github.com/feedbridge/feedbridge/extra"
 
 // article is an entry of Atom 1.0 or 0.3 or an item of any RSS, as far as the other

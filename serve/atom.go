@@ -41,7 +41,7 @@ func atomHeadAndTail(c *Config, p *page) (head, tail []byte) {
 // A message of any other type becomes the content of an entry.
 func appendAtomEntry(b []byte, e *entity) []byte {
 	if e.op == "DELETE" {
-		return tombstone(b, e, toIRI(e.entryID))
+		return tombstone(b, e, toIRI(e.entryID), e.entryID)
 	}
 	if out, ok := atomFromAtom(b, e); ok {
 		return out
@@ -79,8 +79,22 @@ func appendContent(b []byte, e *entity) []byte {
 
 // atomEntry begins an entry that we make.
 func atomEntry(b []byte, e *entity, title, updated string) []byte {
-	b = fmt.Appendf(b, "<entry><id>%s</id><title>%s</title><updated>%s</updated>", escaped(toIRI(e.entryID)), escaped(title), updated)
+	b = appendID(append(b, "<entry>"...), "", e.entryID)
+	b = fmt.Appendf(b, "<title>%s</title><updated>%s</updated>", escaped(title), updated)
+	if !e.published.IsZero() {
+		b = fmt.Appendf(b, "<published>%s</published>", rfc3339(e.published))
+	}
 	return e.appendOperation(b, "")
+}
+
+// appendID appends the ID of an entry. prefix is that of Atom.
+func appendID(b []byte, prefix, id string) []byte {
+	iri := toIRI(id)
+	b = appendName(append(b, '<'), prefix, "id")
+	if iri != id {
+		b = appendExtra(b, [2]string{"id", id})
+	}
+	return appendEnd(appendText(append(b, '>'), iri), prefix, "id")
 }
 
 // operationScheme is the scheme of the category that marks the entry of a PATCH.
@@ -215,7 +229,7 @@ func (e *entity) appendMissing(b []byte, prefix string, has map[string]bool) []b
 		return appendEnd(appendText(b, text), prefix, local)
 	}
 	if !has["id"] {
-		b = element("id", toIRI(e.entryID))
+		b = appendID(b, prefix, e.entryID)
 	}
 	if !has["title"] {
 		b = element("title", e.entryID)
@@ -287,7 +301,7 @@ func (a *article) appendAtom(b []byte, e *entity) []byte {
 		updated = at
 	}
 	b = appendStart(b, &tag{local: "entry"}, nil, withBase(nil, a.base))
-	b = fmt.Appendf(b, "<id>%s</id>", escaped(toIRI(firstOf(a.id, e.entryID))))
+	b = appendID(b, "", firstOf(a.id, e.entryID))
 	if a.title.hasNoText() {
 		b = fmt.Appendf(b, "<title>%s</title>", escaped(title))
 	} else {
@@ -297,6 +311,8 @@ func (a *article) appendAtom(b []byte, e *entity) []byte {
 	b = e.appendOperation(b, "")
 	if at, ok := parseTime(a.published); ok {
 		b = fmt.Appendf(b, "<published>%s</published>", at)
+	} else if !e.published.IsZero() {
+		b = fmt.Appendf(b, "<published>%s</published>", rfc3339(e.published))
 	}
 	for _, l := range a.links {
 		b = l.appendAtom(b, "")
@@ -358,10 +374,14 @@ func (l link) appendAtom(b []byte, prefix string) []byte {
 	return append(b, "/>"...)
 }
 
-// tombstone appends a deleted-entry element (RFC 6721).
-func tombstone(b []byte, e *entity, id string) []byte {
+// tombstone appends a deleted-entry element (RFC 6721) for the entry that the feed has under ref.
+func tombstone(b []byte, e *entity, ref, id string) []byte {
 	if el, root, ok := standaloneXML(e.body); ok && root == (xml.Name{Space: tombstoneSpace, Local: "deleted-entry"}) {
 		return append(append(b, el...), '\n')
 	}
-	return fmt.Appendf(b, `<at:deleted-entry xmlns:at="%s" ref="%s" when="%s"/>`+"\n", tombstoneSpace, escaped(id), rfc3339(e.updateTime()))
+	b = fmt.Appendf(b, `<at:deleted-entry xmlns:at="%s" ref="%s" when="%s"`, tombstoneSpace, escaped(ref), rfc3339(e.updateTime()))
+	if ref != id {
+		b = appendExtra(b, [2]string{"id", id})
+	}
+	return append(b, "/>\n"...)
 }

@@ -90,7 +90,7 @@ func TestDocumentsAreReadByOtherParsers(t *testing.T) {
 			`<content type="text">no headers</content>`,
 			`<content type="html">&lt;p&gt;html</content>`,
 			`<content type="application/xml"><a xmlns:b="urn:b" xmlns=""><b:c/></a></content>`,
-			"<id>cid:5%20%C3%A9@x</id>",
+			`extra:id="5 é@x">cid:5%20%C3%A9@x</id>`,
 			"\n" + entryOf("urn:x:13", noon, "13") + "\n",
 			`<title type="text">atom: 14</title>`, `<link rel="alternate" href="http://x.example/14"/>`,
 		} {

@@ -41,8 +41,11 @@ type entity struct {
 	op      feed.Operation
 	// modified is the entity's Last-Modified, and taken when the bus took it.
 	modified, taken time.Time
-	contentType     string
-	untyped         bool // the message has no Content-Type
+	// published is the Last-Modified that the message has, unless that is later than taken; zero for
+	// entries of Atom and RSS, which have dates of their own.
+	published   time.Time
+	contentType string
+	untyped     bool // the message has no Content-Type
 	// header has the fields that a feed can carry, the standard fields as the message
 	// has them.
 	header feed.Header
@@ -90,10 +93,13 @@ func (d decoder) decodeRecord(epoch string, r feed.Record, header feed.Header) e
 	// Entries of Atom and RSS come in any order of their times. And no entity was
 	// modified later than the bus had it.
 	e.modified = e.taken
-	if !e.changes && !d.busTime {
+	if !e.changes {
 		own, _, _ := message.ParseDate(modified)
 		if isServedTime(own) && (own.Before(e.taken) || r.Time.IsZero()) {
-			e.modified = own
+			e.published = own
+			if !d.busTime {
+				e.modified = own
+			}
 		}
 	}
 	e.modified = e.modified.Truncate(time.Second)

@@ -37,7 +37,7 @@ func rssHeadAndTail(c *Config, p *page) (head, tail []byte) {
 // message of any other type becomes the description of an item.
 func appendRSSItem(b []byte, e *entity) []byte {
 	if e.op == "DELETE" {
-		return tombstone(b, e, e.entryID)
+		return tombstone(b, e, e.entryID, e.entryID)
 	}
 	if out, ok := rssFromRSS(b, e); ok {
 		return out
@@ -158,6 +158,9 @@ func (a *article) appendRSS(b []byte, e *entity) []byte {
 	b = appendElement(b, "title", title)
 	b = appendGUID(b, firstOf(a.id, e.entryID))
 	published, updated := e.taken, e.updateTime()
+	if !e.published.IsZero() {
+		published = e.published
+	}
 	at, _, known := message.ParseDate(a.updated)
 	if known && inRange(at) {
 		published, updated = at, at

@@ -7,8 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication"
@@ -133,6 +137,7 @@ func TestSyndicationRoundTrip(t *testing.T) {
 func TestEntriesWithoutAnID(t *testing.T) {
 	t.Parallel()
 	const head, guid = `<entry xmlns="http://www.w3.org/2005/Atom">`, `<guid isPermaLink="false">a &amp; b</guid>`
+	const extra = ` xmlns:extra="https://github.com/feedbridge/feedbridge/extra" extra:id="a &amp; b"`
 	for _, test := range []struct {
 		format     Format
 		body, want string
@@ -146,8 +151,8 @@ func TestEntriesWithoutAnID(t *testing.T) {
 		// One that has one keeps it, and has it once.
 		{RSS, "<item><title>1</title><guid/><guid><![CDATA[1]]></guid><guid>2</guid></item>", "<item><title>1</title><guid>1</guid></item>"},
 		{RSS, `<item xmlns=''><guid>1</guid><title><![CDATA[<a xmlns="">]]></title></item>`, `<item xmlns=""><guid>1</guid><title>&lt;a xmlns=""&gt;</title></item>`},
-		{Atom, head + "<title>1</title></entry>", head + `<title>1</title><id>cid:a%20&amp;%20b</id><updated>2026-03-01T12:00:00Z</updated><content></content></entry>`},
-		{Atom, "<a:entry xmlns:a='http://www.w3.org/2005/Atom'/>", `<a:entry xmlns:a="http://www.w3.org/2005/Atom"><a:id>cid:a%20&amp;%20b</a:id><a:title>a &amp; b</a:title><a:updated>2026-03-01T12:00:00Z</a:updated><a:content></a:content></a:entry>`},
+		{Atom, head + "<title>1</title></entry>", head + `<title>1</title><id` + extra + `>cid:a%20&amp;%20b</id><updated>2026-03-01T12:00:00Z</updated><content></content></entry>`},
+		{Atom, "<a:entry xmlns:a='http://www.w3.org/2005/Atom'/>", `<a:entry xmlns:a="http://www.w3.org/2005/Atom"><a:id` + extra + `>cid:a%20&amp;%20b</a:id><a:title>a &amp; b</a:title><a:updated>2026-03-01T12:00:00Z</a:updated><a:content></a:content></a:entry>`},
 		{Atom, head + "<title>1</title><id>1</id><updated>2026-01-01T00:00:00Z</updated><link href='/x'/></entry>", head + `<title>1</title><id>1</id><updated>2026-01-01T00:00:00Z</updated><link href="/x"/></entry>`},
 	} {
 		topic := newTopic()
@@ -179,4 +184,79 @@ func TestEntriesWithoutAnID(t *testing.T) {
 	if !slices.Equal(got, ids) {
 		t.Errorf("read %q, want %q", got, ids)
 	}
+}
+
+// TestIDsComeBack reads the IDs of a served topic back. Those that are no IRI have another form in Atom.
+func TestIDsComeBack(t *testing.T) {
+	t.Parallel()
+	ids := []string{"2", "<4711@shop>", "4711@shop", `a & "b" é`, "cid:7", "http://x.example/1", "%41"}
+	for _, format := range []Format{Atom, RSS} {
+		for name, put := range map[string]func(id string) feed.Record{
+			"items": func(id string) feed.Record { return syndicated(id, feed.Put, noon, itemOf(escaped(id), "1"), isRSS...) },
+			"entries": func(id string) feed.Record {
+				return syndicated(id, feed.Put, noon, entryOf(escaped(id), noon, "1"), isAtom)
+			},
+			"entities": func(id string) feed.Record { return entityMessage(noon, "text", id, noon) },
+		} {
+			t.Run(name+" as "+string(format), func(t *testing.T) {
+				t.Parallel()
+				site, topic := newSite(t), newTopic()
+				var want, got []string
+				for _, id := range ids {
+					topic.add(put(id))
+					want = append(want, "PUT "+id)
+				}
+				site.feed.Store(serveTopic(t, topic, as(format)).Feed)
+				f := site.follow(t)
+				defer f.client.CloseIdle()
+				f.all(t)
+				for _, id := range ids {
+					topic.add(syndicated(id, feed.Delete, later(1), ""))
+					want = append(want, "DELETE "+id)
+				}
+				f.all(t)
+				for _, e := range f.got {
+					got = append(got, string(e.Op)+" "+e.ID)
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("-want +got:\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// TestEntitiesAreDated checks that an entity is published at its own time, and updated when the bus took it.
+func TestEntitiesAreDated(t *testing.T) {
+	t.Parallel()
+	own := noon.Add(-48 * time.Hour)
+	for _, tt := range []struct {
+		format   Format
+		body     string
+		modified time.Time
+		want     []string
+	}{
+		{Atom, "text", own, []string{"<updated>2026-03-01T12:00:00Z</updated><published>2026-02-27T12:00:00Z</published>"}},
+		{Atom, itemOf("a", "1"), own, []string{"<updated>2026-03-01T12:00:00Z</updated><published>2026-02-27T12:00:00Z</published>"}},
+		{Atom, "text", time.Time{}, []string{"<updated>2026-03-01T12:00:00Z</updated><content"}},
+		{Atom, "text", noon.Add(time.Hour), []string{"<updated>2026-03-01T12:00:00Z</updated><content"}},
+		{RSS, "text", own, []string{"<pubDate>Fri, 27 Feb 2026 12:00:00 GMT</pubDate>", ">2026-03-01T12:00:00Z</atom:updated>"}},
+		{RSS, "text", time.Time{}, []string{"<pubDate>Sun, 01 Mar 2026 12:00:00 GMT</pubDate>", ">2026-03-01T12:00:00Z</atom:updated>"}},
+		{RSS, "text", noon.Add(time.Hour), []string{"<pubDate>Sun, 01 Mar 2026 12:00:00 GMT</pubDate>"}},
+	} {
+		topic := newTopic()
+		topic.add(entityMessage(noon, tt.body, "a", tt.modified))
+		g := serveTopic(t, topic, as(tt.format)).get(t, "/latest").want(t, 200)
+		for _, want := range tt.want {
+			if !strings.Contains(g.body, want) {
+				t.Errorf("%s of %v: got %s, want %s in it", tt.format, tt.modified, g.body, want)
+			}
+		}
+	}
+}
+
+// entityMessage returns the message of an entity of a datareplication feed.
+func entityMessage(taken time.Time, body, id string, modified time.Time) feed.Record {
+	e := feed.Entity{ID: id, Op: feed.Put, Modified: modified, Body: []byte(body), Header: feed.Header{{Name: "Content-Type", Value: "text/plain"}}}
+	return feed.Record{Time: taken, Body: e.Body, Header: message.Header("shop", e)}
 }

@@ -141,6 +141,7 @@ func (r *entryReader) readEntry(b []byte, el *element, inherit *inheritance, s *
 // tombstone reads the attributes of an at:deleted-entry (RFC 6721, section 3).
 func (r *entryReader) tombstone(e *Entry, s *scope) {
 	ref, _ := r.attribute(s, noSpace, "ref")
+	ref = r.ownID(s, ref)
 	e.ID, e.IDFrom = r.shortID(trimSpace(ref)), FromID
 	if e.ID == "" {
 		r.violationf(MissingRef, "the tombstone at byte %d has no ref, so it deletes nothing", e.Offset)
@@ -318,7 +319,10 @@ func (r *entryReader) readEntryLink(p *entryParts, s *scope, in space, isOwn boo
 func (r *entryReader) readPart(p *entryParts, s *scope, in space, isOwn bool, name string, content []byte) {
 	switch {
 	case in == atom && name == "id":
-		keepFirst(&p.id, content)
+		if p.id == "" {
+			keepFirst(&p.id, content)
+			p.id = r.ownID(s, p.id)
+		}
 	case isOwn && name == "guid":
 		keepFirst(&p.guid, content)
 	case (isOwn || in == atom) && name == "title":
@@ -332,6 +336,15 @@ func (r *entryReader) readPart(p *entryParts, s *scope, in space, isOwn bool, na
 	case isOwn && name == "description", in == atom && (name == "summary" || name == "content"):
 		keepContent(&p.description, content)
 	}
+}
+
+// ownID returns the ID of an entry that Atom has as id, in the element whose attributes are r.attrs.
+// Feeds that feedbridge serves have an attribute for an ID that is no IRI, as Atom demands.
+func (r *entryReader) ownID(s *scope, id string) string {
+	if own, ok := r.attribute(s, extra, "id"); ok && trimSpace(own) != "" {
+		return trimSpace(own)
+	}
+	return id
 }
 
 func keepContent(at *[]byte, content []byte) {

@@ -22,6 +22,7 @@ const (
 	syndication
 	admin
 	contentModule
+	extra // of the feeds that feedbridge serves
 )
 
 // The namespaces of Atom 1.0 and 0.3.
@@ -45,14 +46,15 @@ var spaces = map[string]space{
 	AtomNamespace:   atom,
 	Atom03Namespace: atom,
 	rss10URI:        rss, rss090URI: rss, rss090URI2: rss,
-	"http://www.w3.org/1999/02/22-rdf-syntax-ns#":  rdf,
-	"http://purl.org/syndication/history/1.0":      history,
-	"http://purl.org/atompub/tombstones/1.0":       tombstones,
-	"http://purl.org/dc/elements/1.1/":             dc,
-	"http://purl.org/dc/terms/":                    dcterms,
-	"http://purl.org/rss/1.0/modules/syndication/": syndication,
-	"http://webns.net/mvcb/":                       admin,
-	"http://purl.org/rss/1.0/modules/content/":     contentModule,
+	"http://www.w3.org/1999/02/22-rdf-syntax-ns#":    rdf,
+	"http://purl.org/syndication/history/1.0":        history,
+	"http://purl.org/atompub/tombstones/1.0":         tombstones,
+	"http://purl.org/dc/elements/1.1/":               dc,
+	"http://purl.org/dc/terms/":                      dcterms,
+	"http://purl.org/rss/1.0/modules/syndication/":   syndication,
+	"http://webns.net/mvcb/":                         admin,
+	"http://purl.org/rss/1.0/modules/content/":       contentModule,
+	"https://github.com/feedbridge/feedbridge/extra": extra,
 }
 
 func spaceOf(uri string) space {
