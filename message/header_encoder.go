@@ -26,7 +26,7 @@ func NewHeaderEncoder(feedName string) *HeaderEncoder { return &HeaderEncoder{fe
 // Encode returns what [Header] does. The slice is valid until the next call, and its fields must not
 // be changed. sameNames reports that the message before had the same names in the same order.
 func (h *HeaderEncoder) Encode(e *feed.Entity) (header feed.Header, sameNames bool) {
-	isUnmarked := h.feedName != "" && e.Page != "" && e.Mark == "" && e.Trace == ""
+	isUnmarked := h.feedName != "" && e.Page != "" && e.Mark == "" && e.Made == "" && e.Trace == ""
 	if isUnmarked && h.own != nil && haveSameNames(h.own, e.Header) && ID(e.Header) != "" {
 		for i := range e.Header {
 			h.fields[i].Value = e.Header[i].Value

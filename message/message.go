@@ -31,6 +31,9 @@ const (
 	FeedName = "Feedbridge-Feed"
 	Page     = "Feedbridge-Page"
 	Mark     = "Feedbridge-Mark"
+	// Made has the names of the entity's headers whose values feedbridge made, separated by
+	// blanks: the feed has none. A message has it only if there are such headers.
+	Made = "Feedbridge-Made"
 	// Trace marks a message whose Traceparent is that of feedbridge and not of the entity. Its
 	// value is 1.
 	Trace = "Feedbridge-Trace"
@@ -60,7 +63,7 @@ const (
 // Header returns the headers of the message that carries e: the headers of the
 // entity, in their order and with all their values, then [ContentID],
 // [LastModified] and [OperationType] as far as they are missing, then
-// [FeedName], [Page], [Mark], [Traceparent] and [Names] unless they are empty.
+// [FeedName], [Page], [Mark], [Made], [Traceparent] and [Names] unless they are empty.
 func Header(feedName string, e feed.Entity) feed.Header {
 	return AppendHeader(make(feed.Header, 0, len(e.Header)+6), feedName, e)
 }
@@ -108,6 +111,9 @@ func appendHeader(h feed.Header, feedName string, e *feed.Entity) (_ feed.Header
 	}
 	if e.Mark != "" {
 		add(Mark, e.Mark)
+	}
+	if e.Made != "" {
+		add(Made, e.Made)
 	}
 	if e.Trace != "" {
 		add(Traceparent, e.Trace)
@@ -187,8 +193,8 @@ type Decoded struct {
 	// Operation and Modified are the values of the Operation-Type and of the
 	// Last-Modified as written, "" if there are none.
 	Operation, Modified string
-	// Feed, Page and Mark are the values of [FeedName], [Page] and [Mark].
-	Feed, Page, Mark string
+	// Feed, Page, Mark and Made are the values of [FeedName], [Page], [Mark] and [Made].
+	Feed, Page, Mark, Made string
 	// Foreign reports that no header of feedbridge is there, so that the message
 	// was written by another program.
 	Foreign bool
@@ -216,6 +222,8 @@ func Decode(h feed.Header, into feed.Header) Decoded {
 				d.Page = f.Value
 			case equalFold(f.Name, Mark):
 				d.Mark = f.Value
+			case equalFold(f.Name, Made):
+				d.Made = f.Value
 			case equalFold(f.Name, Names):
 				names = f.Value
 			case equalFold(f.Name, Trace):
@@ -287,7 +295,7 @@ func restoreNames(h feed.Header, list string) {
 // Modified has whole seconds. It is an error if a value cannot be read.
 func Entity(h feed.Header, body []byte) (feed.Entity, error) {
 	d := Decode(h, make(feed.Header, 0, len(h)))
-	e := feed.Entity{ID: d.ID, Header: d.Header, Body: body, Page: d.Page, Mark: d.Mark}
+	e := feed.Entity{ID: d.ID, Header: d.Header, Body: body, Page: d.Page, Mark: d.Mark, Made: d.Made}
 	if d.Operation != "" {
 		var ok bool
 		if e.Op, ok = ParseOperation(d.Operation); !ok {

@@ -104,6 +104,7 @@ func TestEntityComesBackFromItsMessage(t *testing.T) {
 			Modified: modified,
 			Page:     rapid.SampledFrom([]string{"", "http://x/1"}).Draw(t, "page"),
 			Body:     rapid.SliceOf(rapid.Byte()).Draw(t, "body"),
+			Made:     rapid.SampledFrom([]string{"", "Last-Modified"}).Draw(t, "made"),
 		}
 		for range rapid.IntRange(0, 5).Draw(t, "fields") {
 			name := names.Draw(t, "name")

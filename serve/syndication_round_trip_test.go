@@ -243,9 +243,14 @@ func TestEntitiesAreDated(t *testing.T) {
 		{RSS, "text", own, []string{"<pubDate>Fri, 27 Feb 2026 12:00:00 GMT</pubDate>", ">2026-03-01T12:00:00Z</atom:updated>"}},
 		{RSS, "text", time.Time{}, []string{"<pubDate>Sun, 01 Mar 2026 12:00:00 GMT</pubDate>", ">2026-03-01T12:00:00Z</atom:updated>"}},
 		{RSS, "text", noon.Add(time.Hour), []string{"<pubDate>Sun, 01 Mar 2026 12:00:00 GMT</pubDate>"}},
+		{Atom, "", own, []string{"<updated>2026-03-01T12:00:00Z</updated><link"}}, // an item of RSS without a date
 	} {
 		topic := newTopic()
-		topic.add(entityMessage(noon, tt.body, "a", tt.modified))
+		if tt.body == "" {
+			topic.add(syndicated("a", feed.Put, noon, itemOf("a", "1"), isRSS...))
+		} else {
+			topic.add(entityMessage(noon, tt.body, "a", tt.modified))
+		}
 		g := serveTopic(t, topic, as(tt.format)).get(t, "/latest").want(t, 200)
 		for _, want := range tt.want {
 			if !strings.Contains(g.body, want) {

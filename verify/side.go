@@ -94,6 +94,8 @@ type item struct {
 	settled  bool
 	op       feed.Operation
 	modified time.Time // in whole seconds, as messages have it
+	// timeMade reports that feedbridge made the time, because the feed has none.
+	timeMade bool
 
 	headers []header // by name
 	body    sum
@@ -116,7 +118,7 @@ var seed = maphash.MakeSeed()
 func newItem(e *feed.Entity, number int) *item {
 	it := &item{
 		number: number, id: strings.Clone(e.ID), op: feed.Operation(strings.Clone(string(e.Op))), modified: e.Modified.Truncate(time.Second),
-		body: sum{len(e.Body), maphash.Bytes(seed, e.Body)},
+		timeMade: slices.Contains(strings.Fields(e.Made), message.LastModified), body: sum{len(e.Body), maphash.Bytes(seed, e.Body)},
 	}
 	fields := slices.Clone(e.Header)
 	for i := range fields {
@@ -157,8 +159,14 @@ func canonicalValue(f feed.Field) string {
 	return f.Value
 }
 
-// compare names the parts that differ in two entities with the same ID.
+// compare names the parts that differ in two entities with the same ID. A time that feedbridge made for
+// one of them is not compared.
 func (it *item) compare(other *item) (parts []string) {
+	if it.timeMade || other.timeMade {
+		defer func() {
+			parts = slices.DeleteFunc(parts, func(part string) bool { return part == "time" || part == "header "+message.LastModified })
+		}()
+	}
 	if it.op != other.op {
 		parts = append(parts, "operation")
 	}

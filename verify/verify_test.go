@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/http"
 	"runtime"
 	"slices"
 	"strings"
@@ -124,6 +125,27 @@ func TestTimesAreComparedInWholeSeconds(t *testing.T) {
 	}
 	if found, _ := compare(t, one(at.Add(time.Second)), one(at), 0); len(found) != 1 {
 		t.Errorf("a whole second: got %v", found)
+	}
+}
+
+func TestTimesThatFeedbridgeMadeAreNotCompared(t *testing.T) {
+	t.Parallel()
+	dated := func(at int, body, made string) iter.Seq2[feed.Entity, error] {
+		e := entity("a", at)
+		e.Header = append(e.Header, feed.Field{Name: "Last-Modified", Value: e.Modified.Format(http.TimeFormat)})
+		e.Body, e.Made = []byte(body), made
+		return of([]feed.Entity{e})
+	}
+	for _, made := range [][2]string{{"Last-Modified", "Last-Modified"}, {"", "Content-ID Last-Modified"}, {"Last-Modified", ""}} {
+		if found, _ := compare(t, dated(1, "a", made[0]), dated(2, "a", made[1]), 0); len(found) > 0 {
+			t.Errorf("%q: got %v", made, found)
+		}
+		if found, _ := compare(t, dated(1, "a", made[0]), dated(2, "b", made[1]), 0); len(found) != 1 {
+			t.Errorf("%q, and another body: got %v", made, found)
+		}
+	}
+	if found, _ := compare(t, dated(1, "a", "Content-ID"), dated(2, "a", ""), 0); len(found) != 1 {
+		t.Errorf("times of the feed: got %v", found)
 	}
 }
 

@@ -51,6 +51,7 @@ type entityLine struct {
 	ID       string         `json:"id,omitempty"`
 	Op       feed.Operation `json:"operation,omitempty"`
 	Modified time.Time      `json:"modified,omitzero"`
+	Made     string         `json:"made,omitempty"` // headers whose values feedbridge made
 	Headers  [][2]string    `json:"headers"`
 	Body     *string        `json:"body,omitempty"`
 	Base64   []byte         `json:"body_base64,omitempty"`
@@ -58,7 +59,7 @@ type entityLine struct {
 }
 
 func newEntityLine(e *feed.Entity) entityLine {
-	l := entityLine{ID: e.ID, Op: e.Op, Modified: e.Modified, Headers: make([][2]string, len(e.Header)), Page: e.Page}
+	l := entityLine{ID: e.ID, Op: e.Op, Modified: e.Modified, Made: e.Made, Headers: make([][2]string, len(e.Header)), Page: e.Page}
 	for i, f := range e.Header {
 		l.Headers[i] = [2]string{f.Name, f.Value}
 	}

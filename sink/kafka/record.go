@@ -37,7 +37,7 @@ const (
 
 // addedHeaders is an upper bound of the size of the headers that are added to those of an entity, in
 // bytes, without the values that the entity and the feed have.
-const addedHeaders = 350
+const addedHeaders = 400
 
 // largestRequest is the largest batch that kgo makes, in bytes.
 const largestRequest = 64 << 20
@@ -55,7 +55,7 @@ func (m *recordMaker) checkEntity(e feed.Entity) error {
 	}
 	// most is an upper bound of the size of the message.
 	most := batchOverhead + recordOverhead + len(key) + len(e.Body) +
-		addedHeaders + len(m.topic.Feed) + len(e.ID) + len(e.Page) + len(e.Mark) + len(e.Trace)
+		addedHeaders + len(m.topic.Feed) + len(e.ID) + len(e.Page) + len(e.Mark) + len(e.Made) + len(e.Trace)
 	for i := range e.Header {
 		f := &e.Header[i]
 		// Header names are strings in Kafka, and its Java clients replace invalid UTF-8.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
@@ -269,7 +270,9 @@ func (w *snapshotWalk) nextEntity(ctx context.Context, p *openPage, wait bool) (
 	f := page.ReadFields(part)
 	whole = f.ID != "" && f.Modified != ""
 	var seen sightings
+	made := ""
 	if f.Modified == "" {
+		made = message.LastModified
 		f.Modified = w.sn.Created.UTC().Format(http.TimeFormat)
 		if !p.undated {
 			p.undated = true
@@ -280,5 +283,6 @@ func (w *snapshotWalk) nextEntity(ctx context.Context, p *openPage, wait bool) (
 	f.Operation = cmp.Or(f.Operation, string(feed.Put))
 	e, violations, err = f.Entity(part, p.Self, p.parsed)
 	p.parsed++
+	e.Made = made
 	return e, whole, append(seen, violations...), err
 }

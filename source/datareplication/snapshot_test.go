@@ -196,7 +196,7 @@ func TestSnapshot(t *testing.T) {
 			r.want(t, "a c s1/1/1 e f g")
 			r.wantViolations(t, page.MissingEntityTime)
 			b, err := s.source(t, fromSnapshot(t)).Next(t.Context(), r.cursors[2], feed.Limits{})
-			if err != nil || !b.Entities[0].Modified.Equal(second(290)) {
+			if err != nil || !b.Entities[0].Modified.Equal(second(290)) || b.Entities[0].Made != "Last-Modified" {
 				t.Errorf("got %v, %v: it has the time of the snapshot", b, err)
 			}
 		}

@@ -39,7 +39,8 @@ func (d *document) newEntity(it *item, op feed.Operation, redact *safetext.Redac
 		deleted: op == feed.Delete, updated: instantOf(it.Updated.Time), document: d.updated,
 		hash: it.hash, page: hashKey(d.url).pageNumber(),
 	}
-	e := feed.Entity{ID: it.ID, Op: op, Modified: d.modifiedTime(it.Updated.Time, it.Published.Time), Body: it.Body, Page: d.url, Mark: m.String()}
+	e := feed.Entity{ID: it.ID, Op: op, Body: it.Body, Page: d.url, Mark: m.String()}
+	d.setModified(&e, it.Updated.Time, it.Published.Time)
 	if it.Undefined != "" && d.repair {
 		// The hash is that of the original entry, as in the mark in the topic.
 		e.Body = feedxml.ReplaceUndefined(e.Body)
@@ -74,7 +75,8 @@ func (d *document) newEntity(it *item, op feed.Operation, redact *safetext.Redac
 // vanishedEntity returns the DELETE of an entry that is no longer in a complete feed.
 func (d *document) vanishedEntity(id string) feed.Entity {
 	m := fingerprint{deleted: true, document: d.updated, page: hashKey(d.url).pageNumber()}
-	e := feed.Entity{ID: id, Op: feed.Delete, Modified: d.modifiedTime(time.Time{}, time.Time{}), Page: d.url, Mark: m.String()}
+	e := feed.Entity{ID: id, Op: feed.Delete, Page: d.url, Mark: m.String()}
+	d.setModified(&e, time.Time{}, time.Time{})
 	e.Header = entityHeader(e, "")
 	return e
 }
@@ -91,18 +93,20 @@ func entityHeader(e feed.Entity, contentType string) feed.Header {
 	)
 }
 
-// modifiedTime returns the time at which an entry was changed: its own update time,
-// else that of its document, else its date of publication, else the server's clock.
-func (d *document) modifiedTime(updated, published time.Time) time.Time {
+// setModified sets the time at which an entry was changed: its own update time, else that of its
+// document, else its date of publication, else the server's clock. The times of the document and of
+// the server are made for the entry, and differ at the next reading.
+func (d *document) setModified(e *feed.Entity, updated, published time.Time) {
 	switch {
 	case instantOf(updated) != 0:
-		return updated.UTC()
+		e.Modified = updated.UTC()
 	case d.updated != 0:
-		return time.Unix(0, int64(d.updated)).UTC()
+		e.Modified, e.Made = time.Unix(0, int64(d.updated)).UTC(), message.LastModified
 	case instantOf(published) != 0:
-		return published.UTC()
+		e.Modified = published.UTC()
+	default:
+		e.Modified, e.Made = d.response.Date.UTC(), message.LastModified
 	}
-	return d.response.Date.UTC()
 }
 
 // feedFormat returns the format of an entry's body; "" for Atom 1.0.

@@ -210,6 +210,9 @@ func TestEntities(t *testing.T) {
 		for _, f := range e.Header {
 			list = append(list, f.Name+": "+f.Value)
 		}
+		if e.Made != "" {
+			list = append(list, "made: "+e.Made)
+		}
 		return strings.Join(list, "\n")
 	}
 	tests := map[string]struct{ doc, header, body string }{
@@ -230,8 +233,13 @@ func TestEntities(t *testing.T) {
 		},
 		"RSS, the date is the document's": {
 			rss("@9", "~l:x"),
-			"Content-ID: http://feed.example/l\nContent-Type: application/xml\nLast-Modified: Tue, 05 Oct 1999 03:00:09 GMT\nOperation-Type: http-equiv=PUT\nFeed-Format: rss2\nId-Source: link",
+			"Content-ID: http://feed.example/l\nContent-Type: application/xml\nLast-Modified: Tue, 05 Oct 1999 03:00:09 GMT\nOperation-Type: http-equiv=PUT\nFeed-Format: rss2\nId-Source: link\nmade: Last-Modified",
 			`<item><guid/><link>http://feed.example/l</link><description>x</description></item>`,
+		},
+		"RSS, the date is that of publication": {
+			strings.Replace(rss("", "a:x"), "<guid>", "<pubDate>Tue, 05 Oct 1999 03:00:02 GMT</pubDate><guid>", 1),
+			"Content-ID: a\nContent-Type: application/xml\nLast-Modified: Tue, 05 Oct 1999 03:00:02 GMT\nOperation-Type: http-equiv=PUT\nFeed-Format: rss2",
+			`<item><pubDate>Tue, 05 Oct 1999 03:00:02 GMT</pubDate><guid>a</guid><description>x</description></item>`,
 		},
 		"an ID that no header can carry": {
 			strings.Replace(atom("", "a@1"), "<id>a", "<id>a&#10;b\tü", 1),
@@ -269,7 +277,7 @@ func TestEntities(t *testing.T) {
 		}
 		u.set("/feed", atom("@3"+complete, ""))
 		r.want("-b", syndication.DialectChanged)
-		if got := header(r.last[0]); got != "Content-ID: b\nLast-Modified: Tue, 05 Oct 1999 03:00:03 GMT\nOperation-Type: http-equiv=DELETE" {
+		if got := header(r.last[0]); got != "Content-ID: b\nLast-Modified: Tue, 05 Oct 1999 03:00:03 GMT\nOperation-Type: http-equiv=DELETE\nmade: Last-Modified" {
 			t.Error(got)
 		}
 	})
