@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -37,6 +38,16 @@ type app struct {
 	redact *safetext.Redactor
 	// log is that of a daemon whose log is JSON: its errors are lines of it, too.
 	log atomic.Pointer[slog.Logger]
+	// isDaemon is set by the commands that run a daemon, which ends by itself.
+	isDaemon atomic.Bool
+}
+
+// stopLimit returns how long the command may take to end after a signal; 0 for no limit.
+func (a *app) stopLimit() time.Duration {
+	if a.isDaemon.Load() {
+		return 0
+	}
+	return stopTime
 }
 
 // newLog returns a logger that writes to w, which writes to standard error.
@@ -82,12 +93,11 @@ func (a *app) reportError(cmd *cobra.Command, err error) int {
 	return exitFailed
 }
 
-// reportKilled reports that the process ends by a second signal.
-func (a *app) reportKilled() {
-	const text = "ended by the second signal, without waiting for commits in flight"
+// reportKilled reports that the process ends before its command has.
+func (a *app) reportKilled(reason string) {
 	if log := a.log.Load(); log != nil {
-		log.Error("feedbridge ended with an error", "error", errors.New(text))
+		log.Error("feedbridge ended with an error", "error", errors.New(reason))
 		return
 	}
-	fmt.Fprintln(a.err, "feedbridge: "+text)
+	fmt.Fprintln(a.err, "feedbridge: "+reason)
 }

@@ -78,6 +78,7 @@ func runDemo(ctx context.Context, a *app, dir string) error {
 		return nil
 	})
 	stop := status.showUntilStopped(progress.statusText)
+	a.isDaemon.Store(true)
 	err = daemon.Run(ctx, cfg, opts)
 	stop()
 	stopServing()

@@ -8,7 +8,7 @@
 //
 // It exits with 0 on success, with 1 on failure, and with 2 if the command line or the configuration is wrong. The
 // first SIGINT or SIGTERM lets the commits in flight finish, for as long as
-// grace says; another one, more than a second later, ends it at once. SIGHUP makes
+// grace says, and ends any other command within 5s; another one, more than a second later, ends it at once. SIGHUP makes
 // 'feedbridge run' read its configuration again.
 package main
 
@@ -35,7 +35,7 @@ func main() {
 // runProgram runs the program and returns its exit code.
 func runProgram(args, environ []string, in io.Reader, out, errw io.Writer) int {
 	a := &app{environ: environ, in: in, out: out, err: errw}
-	ctx, stop := untilSignal(a.reportKilled)
+	ctx, stop := untilSignal(a.stopLimit, a.reportKilled)
 	defer stop()
 	root := newRootCommand(a)
 	root.SetArgs(args)

@@ -65,6 +65,7 @@ a name made from the URL, or the name that --topic gives.`,
 			if status.width != nil {
 				opts.Observer = progress
 			}
+			a.isDaemon.Store(true)
 			return daemon.Run(cmd.Context(), cfg, opts)
 		},
 	})
