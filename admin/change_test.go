@@ -287,3 +287,39 @@ func TestChangeOutlivesItsClient(t *testing.T) {
 		t.Error("the context of the change ended with that of the request")
 	}
 }
+
+// Browsers say so when a page of another site makes a request. That is refused for all paths, also with the
+// token.
+func TestRequestsOfOtherSitesAreRefused(t *testing.T) {
+	t.Parallel()
+	s, changes := newChangeable(admin.Options{Token: constantToken(token, nil)})
+	for _, c := range []struct {
+		method, site, mode, dest string
+		refused                  bool
+	}{
+		{"GET", "cross-site", "", "", true},
+		{"HEAD", "cross-site", "no-cors", "image", true},
+		{"GET", "cross-site", "cors", "empty", true},
+		{"GET", "cross-site", "navigate", "iframe", true},
+		{"POST", "cross-site", "navigate", "document", true}, // a form
+		{"GET", "cross-site", "navigate", "document", false}, // a link
+		{"GET", "same-origin", "cors", "empty", false},
+		{"GET", "none", "navigate", "document", false},
+	} {
+		for _, path := range []string{"/", "/served", "/healthz", "/readyz", "/metrics", "/status", "/status/orders", "/feeds/orders/touch"} {
+			w := httptest.NewRecorder()
+			r := httptest.NewRequestWithContext(t.Context(), c.method, "http://127.0.0.1:9321"+path, nil)
+			r.Header.Set("Authorization", "Bearer "+token)
+			r.Header.Set("Sec-Fetch-Site", c.site)
+			r.Header.Set("Sec-Fetch-Mode", c.mode)
+			r.Header.Set("Sec-Fetch-Dest", c.dest)
+			s.Handler().ServeHTTP(w, r)
+			if refused := w.Code == http.StatusForbidden; refused != c.refused {
+				t.Errorf("%s %s from %s, %s of a %s: %d", c.method, path, c.site, c.mode, c.dest, w.Code)
+			}
+		}
+	}
+	if *changes > 0 {
+		t.Errorf("%d changes were made", *changes)
+	}
+}

@@ -25,10 +25,15 @@ type hosts []string
 // Probes may use any name: /healthz, which shows nothing, answers all requests, and /readyz
 // answers a foreign name with the status and without the reasons.
 //
+// A request that a page of another site makes gets 403 as well, whatever its path; see isCrossSite.
+//
 // Requests by the Unix socket are not checked, because a browser cannot connect to it.
 func (h hosts) checkHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
+		case isCrossSite(r):
+			http.Error(w, "a page of another site may not send requests to this server", http.StatusForbidden)
+			return
 		case h.contains(r.Host) || r.URL.Path == "/healthz":
 		case r.URL.Path == "/readyz":
 			next.ServeHTTP(statusOnly{w}, r)
@@ -40,6 +45,13 @@ func (h hosts) checkHost(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// isCrossSite reports whether a browser says that a page of another site makes the request. A link that a
+// person follows is none: the other page does not see the answer.
+func isCrossSite(r *http.Request) bool {
+	followed := r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+	return r.Header.Get("Sec-Fetch-Site") == "cross-site" && !followed
 }
 
 // statusOnly sends the status of an answer, and drops its body.

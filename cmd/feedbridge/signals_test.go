@@ -92,9 +92,9 @@ func TestACommandWhoseOutputIsNotReadEnds(t *testing.T) {
 	<-asked
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	select {
-	case <-ended:
+	case err := <-ended:
 		if code := cmd.ProcessState.ExitCode(); code != exitFailed {
-			t.Errorf("the exit code is %d", code)
+			t.Errorf("the exit code is %d: %v", code, err)
 		}
 	case <-time.After(patience):
 		_ = cmd.Process.Kill()
