@@ -108,7 +108,7 @@ func (q *commandQueue) withdraw(c *command) bool {
 // that have no result.
 func (q *commandQueue) beginTurn(ctx context.Context) {
 	t := &turn{}
-	t.ctx, t.end = context.WithCancel(ctx)
+	t.ctx, t.end = context.WithCancel(ctx) //nolint:gosec // G118: endTurn calls it, or ctx ends
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.turn != nil {

@@ -53,7 +53,7 @@ func (r *checkpointReader) checkNewestSubject(ctx context.Context, f fence) erro
 	if newest == nil || err != nil || newest.Sequence > f.committed || f.named == cmp.Or(newest.header().Get(commitID), newest.header().Get(batchID)) {
 		return err
 	}
-	return r.checkSubjects(ctx, int(f.committed-newest.Sequence)-1, f.committed) //nolint:gosec // a stream has fewer messages
+	return r.checkSubjects(ctx, int(f.committed-newest.Sequence)-1, f.committed)
 }
 
 // checkSubjects is checkSubject for the n messages in front of the checkpoint at a sequence.

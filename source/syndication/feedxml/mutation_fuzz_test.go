@@ -149,7 +149,7 @@ func FuzzMutatedDocument(f *testing.F) {
 // are the same each time.
 func TestMutatedDocuments(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a fixed seed on purpose
+	random := rand.New(rand.NewPCG(1, 2))
 	documents := 10_000
 	if underRace {
 		documents = 1000 // one goroutine reads each
