@@ -318,6 +318,18 @@ func TestValuesArriveInTheManifests(t *testing.T) {
 	}
 }
 
+// Without a value nobody but the nodes reaches the admin server, and the policy can be turned off.
+func TestTheAdminServerIsClosed(t *testing.T) {
+	t.Parallel()
+	rules := find[*networking.NetworkPolicy](t, decode(t, render(t, "testdata/minimal.yaml"))).Spec
+	if len(rules.Ingress) > 0 || !slices.Equal(rules.PolicyTypes, []networking.PolicyType{"Ingress"}) {
+		t.Errorf("the policy has %d rules, %v", len(rules.Ingress), rules.PolicyTypes)
+	}
+	if got := kinds(decode(t, render(t, "testdata/minimal.yaml", "--set", "networkPolicy.enabled=false"))); slices.Contains(got, "NetworkPolicy") {
+		t.Errorf("without a policy the chart renders %v", got)
+	}
+}
+
 // The schema refuses each wrong value, and its error names it.
 func TestWrongValuesAreRefused(t *testing.T) {
 	t.Parallel()
