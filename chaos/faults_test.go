@@ -73,6 +73,7 @@ var faults = []fault{
 		return s.pauseFeed(ctx, s.anyCopy(), s.anyFeed(), s.between(0, 3000))
 	}},
 	{name: "feed that does not end", inject: growWithoutEnd},
+	{name: "feed that does not yield", inject: holdFeed},
 	{name: "copies with different feeds", inject: differ},
 	{name: "account limit with live connections", bus: "nats", inject: limitAccount},
 	{name: "subject mapping of a topic", bus: "nats", inject: mapSubject},
@@ -527,6 +528,72 @@ func growWithoutEnd(ctx context.Context, s *scenario) error {
 	defer f.slowDown(0)
 	_ = pause(ctx, s.between(2000, 8000))
 	return nil
+}
+
+// holdFeed keeps a feed of a copy from yielding: its token is in a pipe that nobody fills, as on a file
+// system that does not answer. The copy must carry out a pause, a reload that removes the feed, one that
+// adds it again while the old one is left behind, and a stop.
+func holdFeed(ctx context.Context, s *scenario) error {
+	p, f := s.copies[1+s.random.IntN(len(s.copies)-1)], s.anyFeed() // the first has no socket
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fill, err := p.holdToken(ctx, f)
+	if err != nil {
+		return err
+	}
+	defer func() { fill() }()
+	s.burst()
+	if err := s.pauseFeed(ctx, p, f, s.between(0, 2000)); err != nil && !errors.Is(err, errNotInjected) {
+		return err
+	}
+	for _, lacks := range []map[*feed]bool{{f: true}, nil} {
+		p.lacks = lacks
+		if err := p.configure(s.bus, s.published()); err != nil {
+			return err
+		}
+		out, err := p.command(ctx, "reload", "--json", "-c", p.config)
+		if left := strings.Contains(string(out), `"feed": "`+f.name+`"`); err != nil || left != (lacks != nil) {
+			return fmt.Errorf("reload of %s while %s does not yield: %w: %s", p.name, f.name, err, out)
+		}
+	}
+	_ = pause(ctx, s.between(0, 2000))
+	fill()
+	if fill, err = p.holdToken(ctx, f); errors.Is(err, errNotInjected) {
+		return nil // another copy runs the feed now
+	} else if err != nil {
+		return err
+	}
+	p.up.Store(false)
+	p.run.signal(syscall.SIGTERM)
+	select {
+	case <-p.run.done:
+	case <-time.After(stopLimit):
+		return fmt.Errorf("%s does not stop within %v while %s does not yield", p.name, stopLimit, f.name)
+	}
+	return p.start()
+}
+
+// stopLimit is longer than a copy may take to stop: its grace time is 30 s.
+const stopLimit = 45 * time.Second
+
+// holdToken makes a copy read the token of a feed from a pipe, and returns when it does. fill fills the pipe.
+// The next request reads a file again.
+func (p *program) holdToken(ctx context.Context, f *feed) (fill func(), err error) {
+	path := p.token(f)
+	if err := errors.Join(syscall.Mkfifo(path+".pipe", 0o600), os.Rename(path+".pipe", path)); err != nil {
+		return nil, err
+	}
+	for range 50 {
+		// It can be opened like this while it is being read.
+		if pipe, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
+			return sync.OnceFunc(func() {
+				_, _ = pipe.WriteString(token)
+				_ = pipe.Close()
+			}), p.writeToken(f)
+		}
+		_ = pause(ctx, 100*time.Millisecond)
+	}
+	return nil, errors.Join(fmt.Errorf("%w: %s does not read %s", errNotInjected, p.name, f.name), p.writeToken(f))
 }
 
 // differ gives the copies different feeds, each of which some copy has. That lasts until the topics

@@ -5,6 +5,7 @@ package chaos
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -63,6 +64,12 @@ func (p *program) configure(b bus, feeds []*feed) error {
 			oversize, to = "dead-letter", limited
 		}
 		fmt.Fprintf(&text, "  %s:\n    url: %s\n    every: 200ms\n    oversize: %s\n    limits: {rate: 1000}\n    to: {%s}\n", f.name, f.url, oversize, to)
+		if _, err := os.Stat(p.token(f)); err != nil {
+			if err := p.writeToken(f); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintf(&text, "    auth: {bearer_file: %q}\n", p.token(f))
 		if f.repeats {
 			fmt.Fprintf(&text, "    dedupe_window: %d\n", smallWindow)
 		}
@@ -71,6 +78,16 @@ func (p *program) configure(b bus, feeds []*feed) error {
 		}
 	}
 	return os.WriteFile(p.config, []byte(text.String()), 0o600)
+}
+
+// token is the file with the token of a feed, which the copy reads for each request. Its content is token.
+func (p *program) token(f *feed) string { return p.config + "." + f.name + ".token" }
+
+const token = "any\n"
+
+func (p *program) writeToken(f *feed) error {
+	path := p.token(f)
+	return errors.Join(os.WriteFile(path+".new", []byte(token), 0o600), os.Rename(path+".new", path))
 }
 
 func (p *program) start() error {
