@@ -139,17 +139,18 @@ func declaredCharset(head []byte, lenient bool) string {
 // b begins with, or 1 if b begins with other text. Markup that does not end is as long as b.
 func skipMarkup(b []byte) int {
 	end := 0
+	var s *scanner
 	var err *syntaxError
 	switch {
 	case bytes.HasPrefix(b, openComment):
 		// A comment with -- in it ends at the same place, although it is malformed.
-		if n := bytes.Index(b[len(openComment):], []byte("-->")); n >= 0 {
-			end = len(openComment) + n + len("-->")
+		if n := s.find(b, len(openComment), endComment); n >= 0 {
+			end = n + len(endComment)
 		}
 	case bytes.HasPrefix(b, []byte("<?")):
-		end, err = scanInstruction(b, 0)
+		end, err = s.scanInstruction(b, 0)
 	case bytes.HasPrefix(b, openDoctype):
-		end, err = scanDoctype(b, 0)
+		end, err = s.scanDoctype(b, 0)
 	default:
 		return min(1, len(b))
 	}

@@ -24,14 +24,14 @@ func (r *Reader) readBetween() error {
 	in := &r.open[len(r.open)-1]
 	switch r.in.unreadBytes()[1] {
 	case '/':
-		end, err := r.readToken(limit, func(b []byte) (int, *syntaxError) { return scanEndTag(b, 0, []byte(in.name)) })
+		end, err := r.readToken(limit, func(b []byte) (int, *syntaxError) { return scanEndTag(b, 0, in.name) })
 		if err != nil {
 			return err
 		}
 		r.in.discardBytes(end)
 		r.open = r.open[:len(r.open)-1]
 	default:
-		end, err := r.readToken(limit, func(b []byte) (int, *syntaxError) { return scanMarkup(b, 0) })
+		end, err := r.readToken(limit, func(b []byte) (int, *syntaxError) { return r.scan.scanMarkup(b, 0) })
 		if err != nil {
 			return err
 		}
@@ -111,6 +111,7 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 	case r.isEntry(len(r.open), in.space, local):
 		deleted := in.space == tombstones
 		c.isEntry = true
+		r.expectNext(b[1:t.nameEnd], true)
 		if err := r.readElement(t, limits.Entry, len(r.open)); err != nil {
 			return Entry{}, false, err
 		}
@@ -120,8 +121,18 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 		e, err = r.finishEntry(outer, &scope, deleted)
 		return e, err == nil, err
 	}
+	r.expectNext(b[1:t.nameEnd], false)
 	*again, err = r.readMetaElement(t, outer, &scope)
 	return Entry{}, false, err
+}
+
+// expectNext has an element end where the next entry begins in it, once the reader no longer reads
+// ahead. A repair then ends the element there.
+func (r *Reader) expectNext(own []byte, entry bool) {
+	if r.beginsNext = nil; !r.readsAhead() {
+		own := bytes.Clone(own) // it is valid until the next read
+		r.beginsNext = func(name []byte) bool { return beginsNext(entry, own, name) }
+	}
 }
 
 // readMetaElement reads an element that is neither an entry nor a container. It reports

@@ -25,6 +25,7 @@ func (t *entityTable) readDoctype(doctype []byte) {
 	if !ok {
 		return
 	}
+	var s scanner
 	for i := 0; i < len(subset); {
 		n := bytes.IndexByte(subset[i:], '<')
 		if n < 0 {
@@ -33,8 +34,8 @@ func (t *entityTable) readDoctype(doctype []byte) {
 		i += n
 		switch rest := subset[i:]; {
 		case bytes.HasPrefix(rest, openComment) || bytes.HasPrefix(rest, []byte("<?")):
-			end, _ := scanMarkup(rest, 0)
-			i += max(end, 1)
+			end, _ := s.scanMarkup(subset, i)
+			i = max(end, i+1)
 		case bytes.HasPrefix(rest, []byte("<!ENTITY")):
 			i += t.readDeclaration(rest)
 		default:
@@ -210,7 +211,7 @@ func isContent(b []byte) bool {
 			end, err = scanEndTag(b, i, open[len(open)-1])
 			open = open[:len(open)-1]
 		case c == '!' || c == '?':
-			end, err = scanMarkup(b, i)
+			end, err = s.scanMarkup(b, i)
 		}
 		if end == 0 || err != nil {
 			return false

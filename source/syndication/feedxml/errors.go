@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unicode/utf8"
 
 	"github.com/feedbridge/feedbridge/safetext"
 )
@@ -71,6 +72,12 @@ func Excerpt[T string | []byte](text T) string {
 	return redact.Excerpt(string(text[:min(len(text), longestAddress)]), longestExcerpt)
 }
 
+// excerptName is [Excerpt] for a name of XML, in which no secret can be. It does not read all of a
+// long name, because a document may have one that many errors quote.
+func excerptName[T string | []byte](name T) string {
+	return Excerpt(name[:min(len(name), (longestExcerpt+1)*utf8.UTFMax)])
+}
+
 // quoteNames replaces each %s of a text by the excerpt of a name. Without names, the text
 // stays as it is.
 func quoteNames(text string, names []string) string {
@@ -79,7 +86,7 @@ func quoteNames(text string, names []string) string {
 	}
 	excerpts := make([]any, len(names))
 	for i, name := range names {
-		excerpts[i] = Excerpt(name)
+		excerpts[i] = excerptName(name)
 	}
 	return fmt.Sprintf(text, excerpts...)
 }

@@ -78,9 +78,9 @@ func (f *Faults) insertFault(one locatedFault) {
 
 // faultLog records the repairs of a lenient reader.
 type faultLog struct {
-	at         *tokenizer
-	faults     Faults
-	repairWork int64 // bytes that were scanned for repairs
+	at     *tokenizer
+	faults Faults
+	ahead  int64 // see mostAhead
 }
 
 // recordRepair records a fault at an unread byte. Each %s of detail quotes one of the names.

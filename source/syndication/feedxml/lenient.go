@@ -2,6 +2,7 @@ package feedxml
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"regexp"
 	"slices"
@@ -9,12 +10,16 @@ import (
 )
 
 const (
-	// The repair of a document stops with an error after it has scanned mostRepairWork
-	// bytes, and repairWorkPerByte more for each byte of the document. This bounds the
-	// time for a document in which no element has its end tag.
-	mostRepairWork    = 256 << 20
-	repairWorkPerByte = 32
+	// An element without an end tag ends where the next entry begins in it. To know that, the
+	// repairer reads ahead, and reads the same bytes again for the next entry. Once mostAhead
+	// bytes have been read in vain, and aheadPerByte more for each byte of the document, elements
+	// end at the next entry at once.
+	mostAhead    = 1 << 20
+	aheadPerByte = 4
 )
+
+// readsAhead reports whether an element in which an entry begins is read to its end.
+func (r *Reader) readsAhead() bool { return r.ahead <= mostAhead+aheadPerByte*r.in.offset }
 
 // repairChild replaces the child of the innermost container that could not be read by a
 // repaired one, so that it can be read again: only its start tag, or the whole child if
@@ -24,7 +29,7 @@ func (r *Reader) repairChild(c childState, cause error) error {
 	if !c.tagRead && errors.Is(cause, ErrTooLarge) {
 		return cause
 	}
-	p := repairer{entry: c.isEntry, maxDepth: r.opts.Limits.Depth, maxAttributes: r.opts.Limits.Attributes}
+	p := repairer{scan: &r.scan, entry: c.isEntry, cutAtOnce: !r.readsAhead(), maxDepth: r.opts.Limits.Depth, maxAttributes: r.opts.Limits.Attributes}
 	for _, open := range r.open {
 		p.outer = append(p.outer, open.name)
 	}
@@ -35,16 +40,15 @@ func (r *Reader) repairChild(c childState, cause error) error {
 		p.b = r.in.unreadBytes()
 		p.b = p.b[:min(len(p.b), limit)]
 		end := p.repairPart(c)
-		r.repairWork += p.work + int64(end)
-		if end == 0 {
-			r.repairWork += int64(len(p.b))
-		}
 		switch {
-		case r.repairWork > mostRepairWork+repairWorkPerByte*r.in.offset:
-			return cause
+		case r.scan.stopped != nil:
+			return r.scan.stopped
 		case end > 0:
 			if tooLarge && !p.cut {
 				return cause
+			}
+			if p.cut {
+				r.ahead += int64(max(p.reached, r.reached) - end)
 			}
 			r.faults.HeadLeftOut = r.faults.HeadLeftOut || c.tagRead && !c.isEntry && p.cut
 			r.recordRepairs(&p)
@@ -89,7 +93,9 @@ func (r *repairer) repairPart(c childState) (end int) {
 	if c.tagRead {
 		return r.repairElement()
 	}
-	return r.repairStartTag(0)
+	end = r.repairStartTag(0)
+	r.scan.charge(cmp.Or(end, len(r.b)))
+	return end
 }
 
 // skipTruncatedChild skips the n bytes of a child in which the document ends.
@@ -105,7 +111,7 @@ func (r *Reader) skipTruncatedChild(c childState, n int) {
 // newAttempt returns a repairer for the same element after more of it was read. whole
 // reports that there is no more.
 func (r *repairer) newAttempt(whole bool) repairer {
-	return repairer{entry: r.entry, maxDepth: r.maxDepth, maxAttributes: r.maxAttributes, outer: r.outer, whole: whole}
+	return repairer{scan: r.scan, entry: r.entry, cutAtOnce: r.cutAtOnce, maxDepth: r.maxDepth, maxAttributes: r.maxAttributes, outer: r.outer, whole: whole}
 }
 
 // repairBetween returns the error of reading between the children of the innermost
@@ -120,11 +126,7 @@ func (r *Reader) repairBetween(cause error) error {
 		return cause
 	}
 	b := r.in.unreadBytes()
-	if errors.Is(cause, ErrTruncated) && mayReopen(b, r.open[0].name) {
-		r.repairWork += int64(len(b))
-		if r.repairWork > mostRepairWork+repairWorkPerByte*r.in.offset {
-			return cause
-		}
+	if errors.Is(cause, ErrTruncated) && r.mayReopen(b) {
 		r.recordRepair(ErrMalformed, 0, unendedMarkup(b)+" does not end")
 		r.in.discardBytes(len("<!"))
 		return nil
@@ -139,7 +141,7 @@ func (r *Reader) repairBetween(cause error) error {
 	if len(b) == 0 {
 		return cause
 	}
-	p := repairer{b: b, whole: true}
+	p := repairer{scan: &r.scan, b: b, whole: true}
 	switch {
 	case b[0] != '<':
 		n := bytes.IndexByte(b, '<')
@@ -169,9 +171,17 @@ func (r *Reader) repairBetween(cause error) error {
 }
 
 // mayReopen reports whether the unread bytes are markup that does not end, such as a
-// comment, although the document does: the end tag of its root element follows.
-func mayReopen(b []byte, root string) bool {
-	return len(b) > 2 && (b[1] == '!' || b[1] == '?') && bytes.Contains(b, []byte("</"+root))
+// comment, although the document does: the end tag of its root element follows. The bytes are
+// the rest of the document.
+func (r *Reader) mayReopen(b []byte) bool {
+	if len(b) < 3 || b[1] != '!' && b[1] != '?' {
+		return false
+	}
+	if r.rootEnd == 0 {
+		r.scan.charge(len(b))
+		r.rootEnd = r.in.offsetOf(bytes.LastIndex(b, []byte("</"+r.open[0].name)))
+	}
+	return r.in.offset < r.rootEnd
 }
 
 // unendedMarkup names the markup that b begins with.

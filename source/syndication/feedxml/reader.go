@@ -27,6 +27,8 @@ type Reader struct {
 	// of HTML.
 	rootRepaired int64
 	htmlDoctype  bool
+	// rootEnd is the offset of the last end tag of the root, if the document ends within markup.
+	rootEnd int64
 }
 
 // container is an element whose children the reader reads one by one.
@@ -57,6 +59,10 @@ func NewReader(r io.Reader, opts Options) *Reader {
 	reader.exclusions = newExclusions(opts.HashWithout)
 	reader.entries.exclusions = &reader.exclusions
 	reader.at = &reader.tokenizer
+	reader.scan.in, reader.scan.interrupted = &reader.in, opts.Interrupted
+	if opts.Interrupted != nil {
+		reader.in.r = interruptedReader{r, opts.Interrupted}
+	}
 	reader.in.report = reader.recordCharacter
 	reader.in.reportMore = func(n int) { reader.faults.Count += n }
 	return reader
@@ -94,7 +100,23 @@ func (r *Reader) Next() (Entry, error) {
 	}
 	next, err := r.nextEntry()
 	r.err = r.describeError(err)
+	if r.scan.stopped != nil {
+		next, r.err = Entry{}, r.scan.stopped
+	}
 	return next, r.err
+}
+
+// interruptedReader returns an error instead of reading if interrupted does.
+type interruptedReader struct {
+	r           io.Reader
+	interrupted func() error
+}
+
+func (r interruptedReader) Read(p []byte) (int, error) {
+	if err := r.interrupted(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
 }
 
 func (r *Reader) nextEntry() (Entry, error) {
@@ -105,7 +127,7 @@ func (r *Reader) nextEntry() (Entry, error) {
 		}
 	}
 	for {
-		for len(r.open) > 0 {
+		for len(r.open) > 0 && r.scan.stopped == nil {
 			if e, found, err := r.readNext(); found || err != nil {
 				return e, err
 			}

@@ -12,20 +12,23 @@ import (
 // was not escaped, an end tag that was forgotten, a quote that is missing. The
 // [scanner] accepts its output, which does not depend on the text behind the element.
 type repairer struct {
-	b []byte // begins with the start tag of the element
+	scan *scanner
+	b    []byte // begins with the start tag of the element
 	// whole reports that nothing follows b.
 	whole bool
 	// outer has the names of the elements around this one, outermost first. An end tag
 	// of one of them ends this element too.
 	outer []string
-	// entry reports that the element is an entry or an item.
-	entry                   bool
+	// entry reports that the element is an entry or an item, and cutAtOnce that it ends where
+	// another one begins in it, even if its end tag follows.
+	entry, cutAtOnce        bool
 	maxDepth, maxAttributes int
 
 	// out is the repaired part of the element, and stack has the elements that are open
 	// in it.
 	out   []byte
 	stack []openTag
+	open  map[string]int // the number of elements in stack by their name in lower case
 	// next is the first entry that begins within it, and cut reports that the element
 	// ends there.
 	next *nextEntry
@@ -37,8 +40,7 @@ type repairer struct {
 	first   []fault
 	leftOut int // the number of entries that began in markup which was left out
 	scans   int // see mostScans
-	// work is the number of bytes that were scanned more than once.
-	work int64
+	reached int // the index behind the last byte that was looked at
 }
 
 // openTag is an element that has begun.
@@ -75,12 +77,14 @@ func (r *repairer) addFault(at int, detail string, names ...string) {
 // repairElement repairs the element that b starts with, and returns its end; 0 if b
 // ends before it.
 func (r *repairer) repairElement() (end int) {
-	i := 0
-	for {
+	for i := 0; r.scan.stopped == nil; {
 		n := bytes.IndexByte(r.b[i:], '<')
 		if n < 0 || i+n+1 == len(r.b) {
+			r.scan.charge(len(r.b) - i)
 			return r.repairAtEnd()
 		}
+		r.scan.charge(i + n + 1 - r.reached)
+		r.reached = i + n + 1
 		r.repairText(i, i+n)
 		i += n
 		at := i
@@ -109,11 +113,13 @@ func (r *repairer) repairElement() (end int) {
 			return r.finishElement(at)
 		}
 	}
+	return 0
 }
 
 // repairAtEnd is called if b ends before the element does.
 func (r *repairer) repairAtEnd() int {
 	if r.whole && r.next != nil {
+		r.reached = len(r.b)
 		return r.finishElement(len(r.b))
 	}
 	return 0
@@ -147,7 +153,9 @@ func (r *repairer) closeTag(name string) {
 // closeTo ends the innermost elements until only depth of them are open.
 func (r *repairer) closeTo(depth int) {
 	for len(r.stack) > depth {
-		r.closeTag(r.stack[len(r.stack)-1].name)
+		name := r.stack[len(r.stack)-1].name
+		r.closeTag(name)
+		r.open[strings.ToLower(name)]--
 		r.stack = r.stack[:len(r.stack)-1]
 	}
 }
@@ -155,7 +163,7 @@ func (r *repairer) closeTo(depth int) {
 // repairText copies b[i:end], which is text between tags.
 func (r *repairer) repairText(i, end int) {
 	for i < end {
-		n := bytes.Index(r.b[i:end], endCDATA)
+		n := bytes.Index(r.b[i:end], []byte(endCDATA))
 		if n < 0 {
 			break
 		}
@@ -226,12 +234,12 @@ func (r *repairer) repairEndTag(i int) (end int, ended bool) {
 	if end == 0 {
 		return 0, false
 	}
-	k := r.findOpen(func(open string) bool { return open == name })
+	k := r.findOpen(name, false)
 	if k < 0 && slices.Contains(r.outer, name) {
 		return end, true
 	}
 	if k < 0 {
-		k = r.findOpen(func(open string) bool { return strings.EqualFold(open, name) })
+		k = r.findOpen(name, true)
 		faulty = true
 	}
 	switch {
@@ -269,10 +277,14 @@ func (r *repairer) scanFaultyEndTag(i int) (name string, end int, faulty bool) {
 	return name, end + 1, faulty
 }
 
-// findOpen returns the index of the innermost open element whose name matches; -1 if none does.
-func (r *repairer) findOpen(matches func(name string) bool) int {
+// findOpen returns the index of the innermost open element of that name, in lower or upper case if
+// fold is set; -1 if there is none.
+func (r *repairer) findOpen(name string, fold bool) int {
+	if r.open[strings.ToLower(name)] == 0 {
+		return -1
+	}
 	k := len(r.stack) - 1
-	for k >= 0 && !matches(r.stack[k].name) {
+	for k >= 0 && r.stack[k].name != name && !(fold && strings.EqualFold(r.stack[k].name, name)) {
 		k--
 	}
 	return k
@@ -286,12 +298,12 @@ func (r *repairer) repairMarkup(i int) (end int) {
 	case !r.whole && len(rest) < len(openCDATA):
 		return 0
 	case bytes.HasPrefix(rest, openComment):
-		n := bytes.Index(rest[len(openComment):], []byte("-->"))
+		n := r.scan.find(r.b, i+len(openComment), endComment)
 		if n < 0 {
 			return r.repairUnended(i, "a comment")
 		}
-		end = i + len(openComment) + n + len("-->")
-		if text := rest[len(openComment):][:n]; bytes.Contains(text, dashes) || bytes.HasSuffix(text, dashes[:1]) {
+		end = n + len(endComment)
+		if text := r.b[i+len(openComment) : n]; bytes.Contains(text, []byte(dashes)) || bytes.HasSuffix(text, []byte("-")) {
 			r.addFault(i, "a comment has -- in it")
 			r.leftOut += countEntries(text)
 			return end
@@ -299,7 +311,7 @@ func (r *repairer) repairMarkup(i int) (end int) {
 		r.out = append(r.out, r.b[i:end]...)
 		return end
 	case bytes.HasPrefix(rest, openCDATA):
-		n := bytes.Index(rest, endCDATA)
+		n := r.scan.find(r.b, i, endCDATA)
 		if n < 0 {
 			if !r.whole {
 				return 0
@@ -307,15 +319,15 @@ func (r *repairer) repairMarkup(i int) (end int) {
 			r.addFault(i, "a CDATA section does not end")
 			return i + len(openCDATA)
 		}
-		end = i + n + len(endCDATA)
+		end = n + len(endCDATA)
 		r.out = append(r.out, r.b[i:end]...)
 		return end
 	case rest[1] == '?':
-		n := bytes.Index(rest, endPI)
+		n := r.scan.find(r.b, i, endPI)
 		if n < 0 {
 			return r.repairUnended(i, "a processing instruction")
 		}
-		end = i + n + len(endPI)
+		end = n + len(endPI)
 		if len(rest) < 3 || !isNameStart[rest[2]] || bytes.HasPrefix(rest, []byte("<?xml")) {
 			r.addFault(i, "there is a processing instruction where none may be")
 			return end
@@ -323,12 +335,12 @@ func (r *repairer) repairMarkup(i int) (end int) {
 		r.out = append(r.out, r.b[i:end]...)
 		return end
 	}
-	n := bytes.IndexByte(rest, '>')
+	n := r.scan.find(r.b, i, ">")
 	if n < 0 {
 		return r.repairUnended(i, "a declaration")
 	}
 	r.addFault(i, "there is a declaration where none may be")
-	return i + n + 1
+	return n + 1
 }
 
 // repairUnended is called if the markup at b[i:] does not end in b.

@@ -3,6 +3,7 @@ package feedxml
 import (
 	"bytes"
 	"slices"
+	"strings"
 )
 
 // repairStartTag repairs the start tag at b[i:], and returns its end; 0 if b ends
@@ -38,6 +39,10 @@ func (r *repairer) repairStartTag(i int) (end int) {
 	}
 	r.out = append(r.out, '>')
 	r.stack = append(r.stack, openTag{name: name})
+	if r.open == nil {
+		r.open = map[string]int{}
+	}
+	r.open[strings.ToLower(name)]++
 	return end
 }
 
@@ -45,14 +50,13 @@ func (r *repairer) repairStartTag(i int) (end int) {
 // whose end tag is missing. It returns false if b ends before that is known.
 func (r *repairer) placeTag(i int, name string) bool {
 	_, local := cutPrefix([]byte(name))
-	isEntry := string(local) == "item" || string(local) == "entry"
-	if r.next == nil && (r.entry && name == r.stack[0].name || !r.entry && isEntry) {
+	if r.next == nil && beginsNext(r.entry, []byte(r.stack[0].name), []byte(name)) {
 		open := make([]string, len(r.stack))
 		for k, tag := range r.stack {
 			open[k] = tag.name
 		}
 		r.next = &nextEntry{i, len(r.out), open, r.faults, len(r.first), r.leftOut}
-		r.ended = len(r.stack) == 1 // entries have no entries
+		r.ended = len(r.stack) == 1 || r.cutAtOnce // entries have no entries
 	}
 	if !r.entry || r.next != nil || len(r.stack) < 2 || !isEntryChild(local) {
 		return true
@@ -66,6 +70,14 @@ func (r *repairer) placeTag(i int, name string) bool {
 		r.closeTo(1)
 	}
 	return true
+}
+
+// beginsNext reports whether a start tag of that name in an element is most likely that of the next
+// entry, so that the element has no end tag. own is the name of the element, and entry reports that
+// it is an entry.
+func beginsNext(entry bool, own, name []byte) bool {
+	_, local := cutPrefix(name)
+	return entry && bytes.Equal(own, name) || !entry && (string(local) == "item" || string(local) == "entry")
 }
 
 // isEntryChild reports whether an element of that name is most likely a child of an
@@ -87,14 +99,17 @@ func (r *repairer) isClosed(i, k int) (closed, known bool) {
 	if tag.closed != 0 {
 		return tag.closed > 0, true
 	}
-	if r.scans++; r.scans > mostScans {
+	if r.scans++; r.scans > mostScans || r.scan.tired() {
 		return true, true
 	}
-	own := r.indexEndTag(i, tag.name)
-	outer := r.indexEndTag(i, r.stack[0].name)
-	r.work += 2 * int64(len(r.b)-i)
+	outer := r.indexEndTag(r.b, i, r.stack[0].name)
+	within := r.b
+	if outer >= 0 {
+		within = r.b[:outer]
+	}
+	own := r.indexEndTag(within, i, tag.name)
 	switch {
-	case own >= 0 && (outer < 0 || own < outer):
+	case own >= 0:
 		tag.closed = 1
 	case outer >= 0 || r.whole:
 		tag.closed = -1
@@ -104,24 +119,14 @@ func (r *repairer) isClosed(i, k int) (closed, known bool) {
 	return tag.closed > 0, true
 }
 
-// indexEndTag returns the start of the next end tag of that name; -1 if there is none, or if b ends
-// before that is known.
-func (r *repairer) indexEndTag(i int, name string) int {
-	tag := []byte("</" + name)
-	for {
-		n := bytes.Index(r.b[i:], tag)
-		if n < 0 {
-			return -1
-		}
-		i += n
-		switch after := i + len(tag); {
-		case after == len(r.b) && !r.whole:
-			return -1
-		case after == len(r.b) || !isName[r.b[after]]:
-			return i
-		}
-		i += len(tag)
+// indexEndTag returns the start of the next end tag of that name in b[i:]; -1 if there is none, or
+// if the repairer's part of the document ends before that is known.
+func (r *repairer) indexEndTag(b []byte, i int, name string) int {
+	n := r.scan.find(b, i, "</"+name)
+	if n+len("</"+name) == len(r.b) && !r.whole {
+		return -1
 	}
+	return n
 }
 
 // repairAttributes repairs the attributes of a tag, from b[j:] on. It returns the end
@@ -163,7 +168,7 @@ func (r *repairer) repairAttributes(j int) (end int, empty bool) {
 			return 0, false
 		}
 		j = next
-		if slices.Contains(names, name) || len(names) == r.maxAttributes {
+		if len(names) == r.maxAttributes || slices.Contains(names, name) {
 			r.addFault(start, "the attribute %s repeats, or there are too many", name)
 			continue
 		}
@@ -225,28 +230,28 @@ func (r *repairer) findUnquotedValue(k int) (from, to, next int, quote byte) {
 // findQuotedValue is findValue for a value that begins behind a quote, at start.
 func (r *repairer) findQuotedValue(start int, quote byte) (from, to, next int, _ byte) {
 	from = start
-	n := bytes.IndexByte(r.b[from:], quote)
-	if n < 0 && !r.whole {
+	end := r.scan.find(r.b, from, string(quote))
+	if end < 0 && !r.whole {
 		return 0, 0, 0, 0
 	}
 	value := r.b[from:]
-	if n >= 0 {
-		value = value[:n]
+	if end >= 0 {
+		value = r.b[from:end]
 	}
 	less := bytes.IndexByte(value, '<')
-	if n >= 0 && less < 0 {
-		return from, from + n, from + n + 1, quote
+	if end >= 0 && less < 0 {
+		return from, end, end + 1, quote
 	}
 	// The next quote may belong to another tag.
-	if greater := bytes.IndexByte(value, '>'); greater >= 0 && (n < 0 || greater < less) {
+	if greater := bytes.IndexByte(value, '>'); greater >= 0 && (end < 0 || greater < less) {
 		r.addFault(from-1, "an attribute has no quote at its end")
 		return from, from + greater, from + greater, quote
 	}
-	if n < 0 {
+	if end < 0 {
 		return 0, 0, 0, 0
 	}
 	r.addFault(from+less, "an attribute has a < in its value")
-	return from, from + n, from + n + 1, quote
+	return from, end, end + 1, quote
 }
 
 // copyValue copies a value.

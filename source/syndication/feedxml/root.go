@@ -148,9 +148,9 @@ func (r *Reader) readProlog() error {
 			case len(b) < len(openDoctype) && bytes.EqualFold(openDoctype[:len(b)], b):
 				return 0, nil
 			case len(b) >= len(openDoctype) && bytes.EqualFold(openDoctype, b[:len(openDoctype)]):
-				return scanDoctype(b, 0)
+				return r.scan.scanDoctype(b, 0)
 			}
-			return scanMarkup(b, 0)
+			return r.scan.scanMarkup(b, 0)
 		})
 		if htmlErr := r.checkHTMLDoctype(); htmlErr != nil {
 			return htmlErr

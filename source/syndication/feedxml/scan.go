@@ -3,6 +3,7 @@ package feedxml
 import (
 	"bytes"
 	"strconv"
+	"strings"
 )
 
 // A scanner finds the ends of XML tokens. Its functions scan b from i on. They return 0
@@ -13,6 +14,91 @@ type scanner struct {
 	// undefined is the first entity that XML does not define and that was referred to
 	// since this field was cleared.
 	undefined string
+	// in is the input whose unread bytes are scanned; nil if b is always the same text.
+	in *input
+	// gaps has the last part of the document without an end, by the end that was searched.
+	gaps map[string]gap
+	// looked is the number of bytes that were looked at.
+	looked int64
+	// interrupted is [Options.Interrupted], and stopped is its error.
+	interrupted func() error
+	stopped     error
+}
+
+// gap is a part of a document in which no occurrence of a text begins.
+type gap struct{ from, to int64 }
+
+// mostGaps is the maximum number of gaps in memory. Ends that a document may choose, such as
+// end tags, have any number.
+const mostGaps = 100
+
+// find returns the index of the first end in b[i:]; -1 if there is none. It searches no byte
+// twice for the same end, so markup that does not end takes no more time than other text. An end
+// tag, as in "</name", is not found in a longer name. A nil scanner searches without memory.
+func (s *scanner) find(b []byte, i int, end string) int {
+	from, at := i, int64(i)
+	var known gap
+	if s != nil {
+		if s.in != nil {
+			at = s.in.offsetOf(i)
+		}
+		if known = s.gaps[end]; at < known.from || at > known.to {
+			known = gap{at, at}
+		}
+		from += int(known.to - at)
+	}
+	n := -1
+	for next := from; n < 0 && next < len(b); {
+		k := bytes.Index(b[next:], []byte(end))
+		if k < 0 {
+			break
+		}
+		after := next + k + len(end)
+		if !strings.HasPrefix(end, "</") || after == len(b) || !isName[b[after]] {
+			n = next + k
+		}
+		next = after
+	}
+	if s == nil {
+		return n
+	}
+	to := n
+	if n < 0 {
+		to = max(from, len(b)-len(end)+1)
+	}
+	s.charge(to - from + 1)
+	if s.in != nil && i < s.in.replacedBytes {
+		return n // offsets of replaced bytes are not unique
+	}
+	if len(s.gaps) == mostGaps {
+		clear(s.gaps)
+	}
+	if s.gaps == nil {
+		s.gaps = map[string]gap{}
+	}
+	known.to = at + int64(to-i)
+	s.gaps[end] = known
+	return n
+}
+
+// tired reports whether more bytes were looked at than reading a document takes, even if all of it
+// has to be repaired.
+func (s *scanner) tired() bool {
+	const most, perByte = 8 << 20, 64
+	return s.looked > most+perByte*s.in.offset
+}
+
+// charge counts bytes that were looked at. From time to time, it asks whether to stop.
+func (s *scanner) charge(n int) {
+	const often = 1 << 18
+	if s == nil {
+		return
+	}
+	before := s.looked
+	s.looked += int64(n)
+	if s.interrupted != nil && s.stopped == nil && before/often != s.looked/often {
+		s.stopped = s.interrupted()
+	}
 }
 
 // tag is a start tag or an empty-element tag.
@@ -80,7 +166,7 @@ func (s *scanner) scanAttribute(b []byte, j int) (end int, err *syntaxError) {
 		return 0, nil
 	}
 	if b[j] != '=' {
-		return 0, syntaxErrorf(nameEnd, "the attribute %s has no value", Excerpt(b[name:nameEnd]))
+		return 0, syntaxErrorf(nameEnd, "the attribute %s has no value", excerptName(b[name:nameEnd]))
 	}
 	for j++; j < len(b) && isSpace[b[j]]; {
 		j++
@@ -90,7 +176,7 @@ func (s *scanner) scanAttribute(b []byte, j int) (end int, err *syntaxError) {
 	}
 	quote := b[j]
 	if quote != '"' && quote != '\'' {
-		return 0, syntaxErrorf(j, "the attribute %s has no quotes", Excerpt(b[name:nameEnd]))
+		return 0, syntaxErrorf(j, "the attribute %s has no quotes", excerptName(b[name:nameEnd]))
 	}
 	j++
 	n := bytes.IndexByte(b[j:], quote)
@@ -99,7 +185,7 @@ func (s *scanner) scanAttribute(b []byte, j int) (end int, err *syntaxError) {
 	}
 	value := b[j : j+n]
 	if k := bytes.IndexByte(value, '<'); k >= 0 {
-		return 0, syntaxErrorf(j+k, "the attribute %s has a < in its value", Excerpt(b[name:nameEnd]))
+		return 0, syntaxErrorf(j+k, "the attribute %s has a < in its value", excerptName(b[name:nameEnd]))
 	}
 	if err := s.scanReferences(b, j, j+n); err != nil {
 		return 0, err
@@ -108,7 +194,7 @@ func (s *scanner) scanAttribute(b []byte, j int) (end int, err *syntaxError) {
 }
 
 // scanEndTag reads the end tag of an element, which begins at i with "</".
-func scanEndTag(b []byte, i int, name []byte) (end int, err *syntaxError) {
+func scanEndTag[T string | []byte](b []byte, i int, name T) (end int, err *syntaxError) {
 	j := i + 2
 	if n := j + len(name); n < len(b) && b[n] == '>' && string(b[j:n]) == string(name) {
 		return n + 1, nil
@@ -124,9 +210,9 @@ func scanEndTag(b []byte, i int, name []byte) (end int, err *syntaxError) {
 	case j == len(b):
 		return 0, nil
 	case string(b[i+2:nameEnd]) != string(name):
-		return 0, syntaxErrorf(i, "the element %s ends with </%s", Excerpt(name), Excerpt(b[i+2:nameEnd]))
+		return 0, syntaxErrorf(i, "the element %s ends with </%s", excerptName(name), excerptName(b[i+2:nameEnd]))
 	case b[j] != '>':
-		return 0, syntaxErrorf(j, "the end tag of %s has more than its name", Excerpt(name))
+		return 0, syntaxErrorf(j, "the end tag of %s has more than its name", excerptName(name))
 	}
 	return j + 1, nil
 }
@@ -135,42 +221,47 @@ var (
 	openComment = []byte("<!--")
 	openCDATA   = []byte("<![CDATA[")
 	openDoctype = []byte("<!DOCTYPE")
-	endCDATA    = []byte("]]>")
-	dashes      = []byte("--")
-	endPI       = []byte("?>")
+)
+
+// The ends of markup.
+const (
+	dashes     = "--"
+	endComment = "-->"
+	endCDATA   = "]]>"
+	endPI      = "?>"
 )
 
 // scanMarkup reads the comment, CDATA section or processing instruction that begins at
 // i with "<!" or "<?". No other markup of this form is allowed in an element.
-func scanMarkup(b []byte, i int) (end int, err *syntaxError) {
+func (s *scanner) scanMarkup(b []byte, i int) (end int, err *syntaxError) {
 	rest := b[i:]
 	switch {
 	case len(rest) < 2:
 		return 0, nil
 	case rest[1] == '?':
-		return scanInstruction(b, i)
+		return s.scanInstruction(b, i)
 	case bytes.HasPrefix(rest, openComment):
-		n := bytes.Index(rest[4:], dashes)
-		if n < 0 || 4+n+2 >= len(rest) {
+		n := s.find(b, i+len(openComment), dashes)
+		if n < 0 || n+2 >= len(b) {
 			return 0, nil
 		}
-		if rest[4+n+2] != '>' {
-			return 0, syntaxErrorf(i+4+n, "a comment has -- in it")
+		if b[n+2] != '>' {
+			return 0, syntaxErrorf(n, "a comment has -- in it")
 		}
-		return i + 4 + n + 3, nil
+		return n + len(endComment), nil
 	case bytes.HasPrefix(rest, openCDATA):
-		n := bytes.Index(rest[len(openCDATA):], endCDATA)
+		n := s.find(b, i+len(openCDATA), endCDATA)
 		if n < 0 {
 			return 0, nil
 		}
-		return i + len(openCDATA) + n + 3, nil
+		return n + len(endCDATA), nil
 	case bytes.HasPrefix(openComment, rest), bytes.HasPrefix(openCDATA, rest):
 		return 0, nil
 	}
 	return 0, syntaxErrorf(i, "there is a declaration where none may be")
 }
 
-func scanInstruction(b []byte, i int) (end int, err *syntaxError) {
+func (s *scanner) scanInstruction(b []byte, i int) (end int, err *syntaxError) {
 	j := i + 2
 	if j == len(b) {
 		return 0, nil
@@ -178,15 +269,15 @@ func scanInstruction(b []byte, i int) (end int, err *syntaxError) {
 	if !isNameStart[b[j]] {
 		return 0, syntaxErrorf(i, "a processing instruction has no name")
 	}
-	n := bytes.Index(b[j:], endPI)
+	n := s.find(b, j, endPI)
 	if n < 0 {
 		return 0, nil
 	}
-	return j + n + 2, nil
+	return n + len(endPI), nil
 }
 
 // scanDoctype reads a document type declaration. External entities are never fetched.
-func scanDoctype(b []byte, i int) (end int, err *syntaxError) {
+func (s *scanner) scanDoctype(b []byte, i int) (end int, err *syntaxError) {
 	subset := false
 	for j := i + len(openDoctype); j < len(b); {
 		switch c := b[j]; {
@@ -199,7 +290,7 @@ func scanDoctype(b []byte, i int) (end int, err *syntaxError) {
 		case subset && c == '<' && j+1 == len(b):
 			return 0, nil
 		case subset && c == '<' && (b[j+1] == '?' || bytes.HasPrefix(b[j:], openComment) || bytes.HasPrefix(openComment, b[j:])):
-			n, err := scanMarkup(b, j)
+			n, err := s.scanMarkup(b, j)
 			if n == 0 || err != nil {
 				return 0, err
 			}

@@ -46,7 +46,7 @@ func skipToken(b []byte) int {
 	case '/':
 		return bytes.IndexByte(b, '>') + 1
 	case '!', '?':
-		n, _ := scanMarkup(b, 0)
+		n, _ := (*scanner)(nil).scanMarkup(b, 0)
 		return n
 	}
 	j := 1

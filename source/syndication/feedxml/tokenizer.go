@@ -21,6 +21,10 @@ type tokenizer struct {
 	element    element // the last that was read
 	names      []span  // of the open elements in it
 	outer      int     // the number of open elements around it
+	reached    int     // the index up to which it was read
+	// beginsNext reports whether an element ends, without an end tag, before a tag of that name;
+	// nil if it does not.
+	beginsNext func(name []byte) bool
 }
 
 // mostChildren is the maximum number of children of an element that have a meaning. It
@@ -58,15 +62,18 @@ func (r *tokenizer) readToken(limit int, scan func(b []byte) (end int, err *synt
 		end, err := scan(r.pieceBytes(limit))
 		switch {
 		case err != nil:
+			r.scan.charge(err.at + 1)
 			return 0, r.malformedError(err)
 		case end > limit:
 			return 0, r.tooLargeError(limit)
 		case end > 0:
+			r.scan.charge(end)
 			return end, nil
 		}
 		if err := r.readMore(0, limit); err != nil {
 			return 0, err
 		}
+		r.scan.charge(len(r.pieceBytes(limit))) // they are scanned again
 	}
 }
 
@@ -84,7 +91,7 @@ func (r *tokenizer) readTrailer() error {
 		switch {
 		case len(b) == 0, len(b) == 1 && b[0] == '<':
 		case b[0] == '<' && (b[1] == '!' || b[1] == '?'):
-			end, wrong = scanMarkup(r.pieceBytes(r.opts.Limits.Head), 0)
+			end, wrong = r.scan.scanMarkup(r.pieceBytes(r.opts.Limits.Head), 0)
 		default:
 			wrong = syntaxErrorf(0, "")
 		}
@@ -281,6 +288,7 @@ func (r *tokenizer) readElement(t tag, limit, outer int) error {
 	r.outer = outer
 	el := &r.element
 	*el = element{tag: t, close: t.end, end: t.end, children: el.children[:0], excluded: el.excluded[:0], open: el.open[:0]}
+	r.reached = t.end
 	if t.end > limit {
 		return r.tooLargeError(limit)
 	}
@@ -288,8 +296,16 @@ func (r *tokenizer) readElement(t tag, limit, outer int) error {
 		return nil
 	}
 	r.names = append(r.names[:0], span{1, t.nameEnd})
-	b, i := r.pieceBytes(limit), t.end
-	for {
+	err := r.readContent(t.end, limit)
+	r.scan.charge(r.reached)
+	return err
+}
+
+// readContent is [tokenizer.readElement] from the end of the start tag on.
+func (r *tokenizer) readContent(i, limit int) error {
+	el, b := &r.element, r.pieceBytes(limit)
+	for r.scan.stopped == nil {
+		r.reached = i
 		// Text up to the next tag.
 		n := bytes.IndexByte(b[i:], '<')
 		if n < 0 || i+n+1 == len(b) {
@@ -323,6 +339,7 @@ func (r *tokenizer) readElement(t tag, limit, outer int) error {
 			i = end
 		}
 	}
+	return r.scan.stopped
 }
 
 // readTag reads the tag or other markup at b[i:], which has two bytes at least.
@@ -335,6 +352,9 @@ func (r *tokenizer) readTag(b []byte, i int) (end int, done bool, err *syntaxErr
 		t, err := r.scan.scanTag(b, i)
 		if t.end == 0 || err != nil {
 			return 0, false, err
+		}
+		if r.beginsNext != nil && r.beginsNext(b[i+1:t.nameEnd]) {
+			return 0, false, syntaxErrorf(i, "an entry begins in an element")
 		}
 		if depth == 1 {
 			if err := r.rememberChild(b, i, t); err != nil {
@@ -365,7 +385,7 @@ func (r *tokenizer) readTag(b []byte, i int) (end int, done bool, err *syntaxErr
 		}
 		return end, depth == 1, nil
 	case c == '!' || c == '?':
-		end, err := scanMarkup(b, i)
+		end, err := r.scan.scanMarkup(b, i)
 		return end, false, err
 	}
 	return 0, false, syntaxErrorf(i, "there is a < that begins no tag")

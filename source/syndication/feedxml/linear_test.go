@@ -1,0 +1,92 @@
+package feedxml
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// openers begin markup that may not end, or elements that may not. Repeated, they make a reader
+// search the whole document again and again.
+var openers = []string{
+	"<!-- ", "<?x ", "<?", "<?1 ", "<![CDATA[", "<!x ", "<!DOCTYPE ", "<", "<<", "</", "</b", "</b>", "&", "&a", "&#", "]]>", "--", "\x01", "\xff",
+	"<a b='>", `<a b="'>`, "<a b=", "<a a a a ", "<a b='x' b='x' ", "<b a=b c=d ", "<b>", "<b/>", "<x:y>", "<b x:y='z'/>", "<title>", "<title>&x;</title>",
+	"<item>", "<item/>", "<item><b>", "<item><c><d></c>", "<c><item></c>", "<c><item></c><c><item></item></c>", "<x><y><item></y>",
+	"<item><title>x<guid>1", "<item>a & b</item>", "<item>a & b<![CDATA[", "<item>a & b<!--</item>", "<item>a & b<?x</item>", "<item>a<title>&x</items>",
+	"<item></channel><item>", "</item>", "</channel>", "</rss>", "</rss><item>", "<entry>", "<channel>", "<author>",
+}
+
+// places are documents with a piece where it is read in different ways.
+var places = map[string]func(piece string) string{
+	"in an item":            func(s string) string { return "<rss><channel><item>a & b" + s + "</item></channel></rss>" },
+	"in an item at the end": func(s string) string { return "<rss><channel><item>a & b" + s },
+	"in an element":         func(s string) string { return "<rss><channel><x>a & b" + s + "</x></channel></rss>" },
+	"between items":         func(s string) string { return "<rss><channel>" + s + "</channel></rss>" },
+	"before the root":       func(s string) string { return s + "<rss><channel/></rss>" },
+	"in a DOCTYPE": func(s string) string {
+		return `<!DOCTYPE a ["` + strings.ReplaceAll(s, `"`, "'") + `"]><rss><channel/></rss>`
+	},
+	"in an item of 255": func(s string) string { return "<rss><channel>" + strings.Repeat("<item>", 255) + s },
+	"in a root of long name": func(s string) string {
+		return "<" + longName + ":rss xmlns:" + longName + "='a'><" + longName + ":channel>" + s
+	},
+}
+
+var longName = strings.Repeat("x", 8000)
+
+// looked reads a document and returns how many bytes were looked at.
+func looked(t *testing.T, doc string, opts Options) int64 {
+	t.Helper()
+	r := NewReader(strings.NewReader(doc), opts)
+	_, _ = read(r)
+	return r.scan.looked
+}
+
+// The number of bytes that are looked at is bounded by the size of a document, not by its square, which
+// would be 500 million for each of the openers. Time would depend on the machine.
+func TestTimeIsLinear(t *testing.T) {
+	t.Parallel()
+	const size = 100_000
+	check := func(name, doc string, opts Options) {
+		if n := looked(t, doc, opts); n > int64(3*mostAhead+12*len(doc)) {
+			t.Errorf("%s, %+v: %d bytes were looked at in a document of %d", name, opts, n, len(doc))
+		}
+	}
+	for place, document := range places {
+		t.Run(place, func(t *testing.T) {
+			t.Parallel()
+			for i, piece := range openers {
+				doc := document(strings.Repeat(piece, size/len(piece)))
+				check(piece, doc, Options{Lenient: true})
+				if i%3 == 0 {
+					check(piece, doc, Options{Lenient: true, Limits: Limits{Entry: size / 4, Head: size / 4}})
+				}
+			}
+		})
+	}
+	t.Run("hostile documents", func(t *testing.T) {
+		t.Parallel()
+		for name, doc := range hostileDocuments(2) {
+			for _, opts := range []Options{{Lenient: true}, {}, {Check: true}} {
+				check(name, doc, opts)
+			}
+		}
+	})
+}
+
+// A long repair ends when it is interrupted, although nothing more is read.
+func TestRepairIsInterrupted(t *testing.T) {
+	t.Parallel()
+	stop := errors.New("stop")
+	doc := places["in an item"](strings.Repeat("<b>&</b>", 1<<20))
+	calls := 0
+	r := NewReader(strings.NewReader(doc), Options{Lenient: true, Interrupted: func() error {
+		if calls++; calls > 20 {
+			return stop
+		}
+		return nil
+	}})
+	if _, err := read(r); !errors.Is(err, stop) {
+		t.Errorf("got %v after %d calls", err, calls)
+	}
+}
