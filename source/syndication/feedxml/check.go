@@ -18,10 +18,7 @@ func (r *tokenizer) checkPiece(n int, outer *scope) error {
 	}
 	piece := r.in.unreadBytes()[:n]
 	d := xml.NewDecoder(bytes.NewReader(piece))
-	c := checker{uris: map[string][]string{"xml": {xmlURI}, "": {""}}}
-	for _, b := range outer.bindings {
-		c.uris[b.prefix] = append(c.uris[b.prefix], b.uri)
-	}
+	c := checker{outer: outer, uris: map[string][]string{}}
 	for {
 		at := int(d.InputOffset())
 		token, err := d.RawToken()
@@ -62,7 +59,8 @@ func (r *tokenizer) checkDoctype(n int) error {
 
 // checker tracks the namespaces in scope.
 type checker struct {
-	uris     map[string][]string // by prefix, inner ones last
+	outer    *scope
+	uris     map[string][]string // by prefix, inner ones last, without those of outer
 	declared [][]string          // prefixes, by element
 }
 
@@ -91,7 +89,7 @@ func (c *checker) startElement(t xml.StartElement) (detail string) {
 		prefixes = append(prefixes, prefix)
 	}
 	c.declared = append(c.declared, prefixes)
-	if !c.isDeclared(t.Name.Space) {
+	if _, ok := c.lookupPrefix(t.Name.Space); !ok {
 		return "the prefix " + Excerpt(t.Name.Space) + " is not declared"
 	}
 	seen := make(map[xml.Name]bool, len(t.Attr))
@@ -100,10 +98,11 @@ func (c *checker) startElement(t xml.StartElement) (detail string) {
 		if prefix, ok := declaredPrefix(name); ok {
 			name = xml.Name{Space: "xmlns", Local: prefix}
 		} else if name.Space != "" {
-			if !c.isDeclared(name.Space) {
+			uri, ok := c.lookupPrefix(name.Space)
+			if !ok {
 				return "the prefix " + Excerpt(name.Space) + " is not declared"
 			}
-			name.Space = "uri " + c.uris[name.Space][len(c.uris[name.Space])-1]
+			name.Space = "uri " + uri
 		}
 		if seen[name] {
 			return "the attribute " + Excerpt(a.Name.Local) + " repeats"
@@ -124,8 +123,15 @@ func (c *checker) endElement() {
 	c.declared = c.declared[:last]
 }
 
-func (c *checker) isDeclared(prefix string) bool {
-	return prefix == "" || len(c.uris[prefix]) > 0
+func (c *checker) lookupPrefix(prefix string) (uri string, declared bool) {
+	if inner := c.uris[prefix]; len(inner) > 0 {
+		return inner[len(inner)-1], true
+	}
+	if prefix == "xml" {
+		return xmlURI, true
+	}
+	b, declared := c.outer.lookupPrefix([]byte(prefix))
+	return b.uri, declared
 }
 
 // isQualified reports whether a colon in a name has a prefix before it and a name behind it.

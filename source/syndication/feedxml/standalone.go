@@ -161,7 +161,7 @@ func DeclarePrefixes(b []byte) (declared []byte, prefixes []string) {
 	if bytes.IndexByte(b, ':') < 0 {
 		return b, nil
 	}
-	var u undeclaredPrefixes
+	u := undeclaredPrefixes{known: map[string]int{"": 1, "xml": 1, "xmlns": 1}}
 	nameEnd, ok := u.scanElement(b)
 	if !ok || len(u.found) == 0 {
 		return b, nil
@@ -179,9 +179,9 @@ func DeclarePrefixes(b []byte) (declared []byte, prefixes []string) {
 
 // undeclaredPrefixes finds the prefixes that an element uses without a declaration.
 type undeclaredPrefixes struct {
-	found []string // in the order of their first use
-	known []string // declared by the elements that are open
-	marks []int    // the length of known before each of these elements
+	found []string       // in the order of their first use
+	known map[string]int // how often a prefix is declared by the elements that are open, or found
+	open  [][]string     // the prefixes that each of these elements declares
 	attrs []attr
 }
 
@@ -195,8 +195,9 @@ func (u *undeclaredPrefixes) scanElement(b []byte) (nameEnd int, ok bool) {
 			break
 		}
 		i += n
-		if b[i+1] == '/' && len(u.marks) > 0 {
-			u.known, u.marks = u.known[:u.marks[len(u.marks)-1]], u.marks[:len(u.marks)-1]
+		if last := len(u.open) - 1; b[i+1] == '/' && last >= 0 {
+			u.forget(u.open[last])
+			u.open = u.open[:last]
 		}
 		if !isNameStart[b[i+1]] {
 			i += skipToken(b[i:])
@@ -217,11 +218,12 @@ func (u *undeclaredPrefixes) scanElement(b []byte) (nameEnd int, ok bool) {
 
 // addTag notes the declarations and the uses of prefixes in the start tag at b[i:].
 func (u *undeclaredPrefixes) addTag(b []byte, i int, t tag) {
-	mark := len(u.known)
+	var declared []string
 	u.attrs = attributes(u.attrs[:0], b, t)
 	for _, a := range u.attrs {
 		if prefix, ok := bytes.CutPrefix(a.name, []byte("xmlns:")); ok {
-			u.known = append(u.known, string(prefix))
+			declared = append(declared, string(prefix))
+			u.known[string(prefix)]++
 		}
 	}
 	u.addUse(b[i+1 : t.nameEnd])
@@ -229,17 +231,25 @@ func (u *undeclaredPrefixes) addTag(b []byte, i int, t tag) {
 		u.addUse(a.name)
 	}
 	if t.empty {
-		u.known = u.known[:mark]
+		u.forget(declared)
 	} else {
-		u.marks = append(u.marks, mark)
+		u.open = append(u.open, declared)
+	}
+}
+
+// forget ends the scope of declarations.
+func (u *undeclaredPrefixes) forget(declared []string) {
+	for _, prefix := range declared {
+		u.known[prefix]--
 	}
 }
 
 // addUse notes the prefix of a name.
 func (u *undeclaredPrefixes) addUse(name []byte) {
 	prefix, _ := cutPrefix(name)
-	if prefix == nil || string(prefix) == "xml" || string(prefix) == "xmlns" || slices.Contains(u.known, string(prefix)) || slices.Contains(u.found, string(prefix)) {
+	if prefix == nil || u.known[string(prefix)] > 0 {
 		return
 	}
 	u.found = append(u.found, string(prefix))
+	u.known[string(prefix)]++
 }
