@@ -3,6 +3,7 @@ package syndication_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -497,6 +498,20 @@ func TestGaps(t *testing.T) {
 		r := archived().read(t)
 		ctx, stop := context.WithCancel(t.Context())
 		r.u.fault("/a1", func(_ http.ResponseWriter, req *http.Request) {
+			stop()
+			<-req.Context().Done()
+		})
+		if b, err := r.src.Next(ctx, nil, feed.Limits{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("batch %+v, error %v", b, err)
+		}
+	})
+	t.Run("a stop within a broken document is no fault of it", func(t *testing.T) {
+		t.Parallel()
+		r := archived().read(t)
+		ctx, stop := context.WithCancel(t.Context())
+		r.u.fault("/a1", func(w http.ResponseWriter, req *http.Request) {
+			_, _ = io.WriteString(w, `<feed xmlns="http://www.w3.org/2005/Atom"><entry><id>1</id><title>a & b</title></entry>`+strings.Repeat(" ", 1<<17))
+			w.(http.Flusher).Flush()
 			stop()
 			<-req.Context().Done()
 		})

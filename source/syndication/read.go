@@ -113,12 +113,12 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (
 	r := feedxml.NewReader(body, feedxml.Options{
 		URL: baseURL(resp), ContentType: resp.Header.Get("Content-Type"), Check: q.strict, Lenient: s.cfg.Lenient != "false" && !q.strict,
 		Identity: s.cfg.Identity, Redact: s.cfg.Redact,
-		Limits: feedxml.Limits{Entry: int(s.cfg.Limits.Entity), Depth: s.cfg.Bounds.Depth}, HashWithout: s.ignored,
+		Limits: feedxml.Limits{Entry: int(s.cfg.Limits.Entity), Depth: s.cfg.Bounds.Depth}, HashWithout: s.ignored, Interrupted: ctx.Err,
 	})
 	if err := s.readEntries(r, body, cur, d); errors.Is(err, errNoBudget) {
 		return nil, err
 	} else if err != nil {
-		if broken := r.Faults().Err(); broken != nil && !s.mayBeBroken(cur, d) {
+		if broken := r.Faults().Err(); broken != nil && ctx.Err() == nil && !s.mayBeBroken(cur, d) {
 			err = broken
 		}
 		return nil, s.explainDocumentError(cur, d, err)
