@@ -284,7 +284,7 @@ func (r *repairer) findOpen(name string, fold bool) int {
 		return -1
 	}
 	k := len(r.stack) - 1
-	for k >= 0 && r.stack[k].name != name && !(fold && strings.EqualFold(r.stack[k].name, name)) {
+	for k >= 0 && r.stack[k].name != name && (!fold || !strings.EqualFold(r.stack[k].name, name)) {
 		k--
 	}
 	return k
