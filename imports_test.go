@@ -49,6 +49,7 @@ var layers = map[string][]string{
 
 	"sink":                       {"feed", "checkpoint", "message", "safetext"},
 	"internal/testkit/sinktest":  {"sink", "feed", "checkpoint", "message"},
+	"internal/testkit/cputime":   {},
 	"internal/testkit/fleettest": {"fleet"},
 	"internal/testkit/freeport":  {},
 	"internal/testkit/httpfault": {},

@@ -94,14 +94,19 @@ func readIndex(ctx context.Context, client *source.Client, at string, seen *sigh
 	if resp.Status == http.StatusNoContent {
 		return nil, fmt.Errorf("the index of the snapshot: GET %s: %w; there may be no snapshot yet", at, errNoContent)
 	}
-	name := page.Name(resp.URL)
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxIndex+1))
 	if err != nil {
 		return nil, err
 	}
 	if len(data) > maxIndex {
-		return nil, newBreach(BadIndex, name, "the index of the snapshot has more than %d bytes", maxIndex)
+		return nil, newBreach(BadIndex, page.Name(resp.URL), "the index of the snapshot has more than %d bytes", maxIndex)
 	}
+	return decodeIndex(data, resp, seen)
+}
+
+// decodeIndex returns the index that is the body of a response.
+func decodeIndex(data []byte, resp *source.Response, seen *sightings) (*index, error) {
+	name := page.Name(resp.URL)
 	var doc struct {
 		ID      *string   `json:"id"`
 		Created *string   `json:"createdAt"`

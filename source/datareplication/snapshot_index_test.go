@@ -2,15 +2,22 @@ package datareplication
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/source"
 )
@@ -56,6 +63,41 @@ func TestBadSnapshotIndexes(t *testing.T) {
 			readOn(t, src, r.cursor).want(t, "a c e f g")
 		})
 	}
+}
+
+// FuzzSnapshotIndex reads its input as an index, and as the URL of a page. An index that is read has
+// everything, and no page twice.
+func FuzzSnapshotIndex(f *testing.F) {
+	f.Add(`{"id": "s1", "createdAt": "2023-10-05T03:04:50Z", "pages": ["0", "/1", "http://x.example/2"]}`, "a?b=%41#c")
+	f.Add(`{"id": "s1", "createdAt": "0000-12-31T23:59:59-23:59", "pages": null}`, "//é:80/../x")
+	f.Fuzz(func(t *testing.T, text, link string) {
+		pages, err := json.Marshal([]string{link, "./" + link, strings.Repeat(link, 3)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := func(text string) {
+			resp := &source.Response{URL: &url.URL{Scheme: "https", Host: "feed.example", Path: "/snapshot"}, Date: time.Unix(0, 0)}
+			ix, err := decodeIndex([]byte(text), resp, &sightings{})
+			if v := (*feed.Violation)(nil); err != nil && (!errors.As(err, &v) || v.Kind != BadIndex) {
+				t.Fatalf("%s: %v", text, err)
+			}
+			if err != nil {
+				return
+			}
+			_ = ix.feedStart()
+			urls := ix.following(0, len(ix.pages))
+			if slices.Sort(urls); ix.id == "" || len(urls) != len(ix.pages) || len(slices.Compact(urls)) != len(ix.pages) {
+				t.Fatalf("%s: %+v", text, ix)
+			}
+		}
+		for _, text := range []string{text, `{"id": "s1", "createdAt": "2023-10-05T03:04:50Z", "pages": ` + string(pages) + `}`} {
+			read(text)
+			cputime.CheckRepeated(t, text, read)
+		}
+		cputime.CheckRepeated(t, link, func(links string) {
+			read(`{"id": "s1", "createdAt": "2023-10-05T03:04:50Z", "pages": ["` + links + `"]}`)
+		})
+	})
 }
 
 // The URLs of the pages of an index are not held resolved: a small index behind a

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
+)
+
+// FuzzTail prints messages that others wrote. Each is one line of JSON without control characters, with the
+// body as it is.
+func FuzzTail(f *testing.F) {
+	f.Add("Content-ID", "1@x", "http-equiv=PUT", "Thu, 5 Oct 2023 03:00:13 GMT", []byte("key"), []byte("body"), false)
+	f.Add("Operation-Type", "\x1b[2J\n", "", "9999-12-31T23:59:60Z", []byte(nil), []byte("\u2028\xff\x00"), true)
+	f.Fuzz(func(t *testing.T, name, value, op, modified string, key, body []byte, tombstone bool) {
+		print := func(value string, body []byte) {
+			var out bytes.Buffer
+			w := &messageWriter{lines: newEntityWriter(&out)}
+			r := feed.Record{Position: 1, Time: time.Unix(0, 0).UTC(), Key: key, Body: body, Tombstone: tombstone, Header: feed.Header{
+				{Name: name, Value: value}, {Name: "Operation-Type", Value: op}, {Name: "Last-Modified", Value: modified},
+			}}
+			if err := w.write(newMessageLine(&r, 0)); err != nil {
+				t.Fatal(err)
+			}
+			line, isLine := bytes.CutSuffix(out.Bytes(), []byte("\n"))
+			var got messageLine
+			if err := json.Unmarshal(line, &got); err != nil || !isLine || bytes.ContainsFunc(line, unicode.IsControl) {
+				t.Fatalf("%q: %v", out.Bytes(), err)
+			}
+			switch {
+			case tombstone && got.Body == nil:
+			case got.Body != nil && *got.Body == string(body), got.Body == nil && bytes.Equal(got.Base64, body):
+			default:
+				t.Fatalf("the body %q is %s", body, line)
+			}
+		}
+		print(value, body)
+		cputime.CheckRepeated(t, value, func(text string) { print(text, body) })
+		cputime.CheckRepeated(t, string(body), func(text string) { print(value, []byte(text)) })
+	})
+}

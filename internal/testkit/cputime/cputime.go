@@ -1,0 +1,33 @@
+// Package cputime tests that a parser takes a time that grows with its input.
+package cputime
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	size    = 128 << 10 // of the repeated input
+	perByte = 15 * time.Microsecond
+)
+
+// CheckRepeated calls read with the text again and again, 128 KiB in all, and fails the test if it takes
+// more than 2 s of CPU: twenty times what a slow parser takes, and less than one takes whose time
+// grows with the square. The time is that of the thread, which other processes do not prolong by more than
+// they slow a processor down. Systems that do not count it are not checked.
+func CheckRepeated(t testing.TB, text string, read func(text string)) {
+	t.Helper()
+	if text == "" || len(text) > size {
+		return
+	}
+	long := strings.Repeat(text, size/len(text))
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before := threadTime()
+	read(long)
+	if took := threadTime() - before; took > size*perByte {
+		t.Fatalf("%q, %d bytes in all, took %v of CPU", text, len(long), took)
+	}
+}
