@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 )
 
 var update = flag.Bool("update", false, "write the golden file of the current version")
@@ -150,6 +151,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"version":1,"feed":"a","source":"b","at":"9999-12-31T23:59:59-01:00"}`))
 	f.Add([]byte(`{"version":1,"feed":"a","source":"b","moved":"0000-01-01T00:00:00+01:00"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		cputime.CheckRepeated(t, string(data), func(text string) { _, _ = Decode([]byte(text)) })
 		cp, err := Decode(data)
 		if err != nil {
 			if !errors.Is(err, ErrUnreadable) {

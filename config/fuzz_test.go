@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 )
 
 // FuzzLoad reads any bytes as a file. A configuration that loads can be printed, and
@@ -17,6 +19,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("feeds: {a: {url: \"x\\ny\", start: \"x\\ny\", every: \"x\\ny\", \"x\\ny\": 1}}"))
 	f.Add([]byte("feeds: {a: {url: http://0}}\nadmin: {token: 0000000000000000}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		cputime.CheckRepeated(t, string(data), func(text string) { newLoader(goodEnv).readYAML("fuzz.yaml", []byte(text)) })
 		l := newLoader(goodEnv)
 		l.readYAML("fuzz.yaml", data)
 		cfg, err := l.loadConfig(Options{})

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 )
 
 func TestParseDate(t *testing.T) {
@@ -106,6 +108,7 @@ func FuzzDate(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
+		cputime.CheckRepeated(t, s, func(s string) { ParseDate(s) })
 		got, wrongWeekday, ok := ParseDate(s)
 		if year := got.Year(); ok && year >= 0 && year <= 9999 {
 			// A date that was read can be written, and is the same again.

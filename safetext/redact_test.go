@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
@@ -122,6 +123,7 @@ func FuzzRedact(f *testing.F) {
 				t.Fatalf("%q\nis shown as %q", text, shown)
 			}
 		}
+		cputime.CheckRepeated(t, text, func(text string) { r.Text(text) })
 		if again := r.Text(got[0]); again != got[0] {
 			t.Fatalf("%q\nis redacted again to %q", got[0], again)
 		}

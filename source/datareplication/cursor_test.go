@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 )
 
 // storedCursors are cursors as they were stored. Cursors of released versions must stay
@@ -240,6 +241,7 @@ func FuzzCursor(f *testing.F) {
 	f.Add([]byte(`{"v":1,"search":{"now":true,"id":"a","from":0}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		_, _ = ParseCursor(string(data))
+		cputime.CheckRepeated(t, string(data), func(text string) { _, _ = ParseCursor(text) })
 		cur, err := decodeCursor(data)
 		if err != nil {
 			if !errors.Is(err, feed.ErrPermanent) {

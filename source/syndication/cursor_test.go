@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
@@ -138,6 +139,7 @@ func FuzzCursor(f *testing.F) {
 	f.Add([]byte(`{"v":1}`))
 	f.Add([]byte(`{"v":1,"archives":"AAAA"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		cputime.CheckRepeated(t, string(data), func(text string) { _, _ = decodeCursor([]byte(text), Start{}) })
 		cur, err := decodeCursor(data, Start{})
 		if err != nil {
 			return
@@ -233,6 +235,7 @@ func TestMark(t *testing.T) {
 func FuzzMark(f *testing.F) {
 	f.Add("1;p;1;2;0102030405060708090a0b0c0d0e0f10;00000007")
 	f.Fuzz(func(t *testing.T, text string) {
+		cputime.CheckRepeated(t, text, func(text string) { parseFingerprint(text) })
 		m, ok := parseFingerprint(text)
 		if !ok {
 			return

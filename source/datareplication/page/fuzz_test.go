@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 	"github.com/feedbridge/feedbridge/source/link"
 )
 
@@ -32,6 +33,7 @@ func FuzzLinks(f *testing.F) {
 		base := mustURL(t, "https://x.example/feed/latest")
 		// Whatever it is, it must not panic.
 		_, _, _ = ParseLinks([]string{path, title}, base)
+		cputime.CheckRepeated(t, path+title, func(field string) { _, _, _ = ParseLinks([]string{field}, base) })
 
 		path, title = keepBytes(path, isURLByte), keepBytes(title, isFieldByte)
 		next, ok := resolveLink(base, "/p"+path)
@@ -115,6 +117,7 @@ func FuzzMediaType(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
+		cputime.CheckRepeated(t, s, func(s string) { _, _ = ParseBoundary(s, "page") })
 		got, err := ParseBoundary(s, "page")
 		if (err == nil) != (got != "") || err != nil && !slices.Contains([]string{MissingContentType, BadContentType, MissingBoundary}, kindOf(err)) {
 			t.Fatalf("%q: got %q, %v", s, got, err)
@@ -144,6 +147,7 @@ func FuzzMultipart(f *testing.F) {
 		}
 		_, _ = readEveryWay(t, text, boundary, 1<<20)
 		_, _ = readEveryWay(t, text, boundary, 20)
+		cputime.CheckRepeated(t, text, func(text string) { _, _ = readParts(NewReader(strings.NewReader(text), boundary, "page", 1<<20)) })
 
 		page, want, ok := writePage(boundary, text, name, value)
 		if !ok {

@@ -71,6 +71,12 @@ func FuzzDocument(f *testing.F) {
 		if checkErr == nil && isPlainXML(doc) {
 			compareWithOracle(t, doc, checked)
 		}
+		if doc != "" {
+			long := strings.Repeat(doc, 40_000/len(doc))
+			for _, place := range []string{"in an item", "in an item of 255", "between items"} {
+				checkLooked(t, place, places[place](long), Options{Lenient: true})
+			}
+		}
 		if err == nil {
 			cutAnywhere(t, doc, opts, ids(entries), int(cut))
 		}

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 )
 
 func TestResolve(t *testing.T) {
@@ -77,6 +79,7 @@ func FuzzResolve(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, base, ref string) {
 		base, _ = resolveReference("", base) // as every base is
+		cputime.CheckRepeated(t, ref, func(ref string) { resolveReference(base, ref) })
 		got, ok := resolveReference(base, ref)
 		if strings.ContainsFunc(got, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 			t.Fatalf("resolve(%q, %q) = %q", base, ref, got)
