@@ -39,7 +39,7 @@ func TestHeaderEncoderReturnsWhatHeaderDoes(t *testing.T) {
 				Modified: rapid.SampledFrom([]time.Time{{}, modified}).Draw(t, "modified"),
 			}
 			if rapid.IntRange(0, 2).Draw(t, "is marked or traced") == 0 {
-				e.Mark, e.Trace = text.Draw(t, "mark"), text.Draw(t, "trace")
+				e.Mark, e.Made, e.Trace = text.Draw(t, "mark"), text.Draw(t, "made"), text.Draw(t, "trace")
 			}
 			own := usual
 			if rapid.IntRange(0, 3).Draw(t, "is another header") == 0 {
