@@ -123,7 +123,7 @@ var options = map[string]option{
 	"feeds.*.gap":                            {text: "Datareplication: what to do when the feed no longer has the position that was reached; see [Gaps](datareplication.md#gaps)."},
 	"feeds.*.dedupe_window":                  {text: "Datareplication: how many of the topic's newest Content-IDs are kept in memory to drop entities that the feed repeats, from 1 to 10000000. On NATS, entities that a torn commit would repeat are kept beside it. (For Atom and RSS all are kept.)", least: 1, most: 10_000_000},
 	"feeds.*.freshness":                      {text: "`/readyz` fails if the feed has not been copied for longer. If the feed asked for a longer wait than `every`, the time counts from the end of that wait.", preset: "5m, or 3 × `every` if longer"},
-	"feeds.*.oversize":                       {text: "For an entity that is too large for the bus: `stop` publishes all entities before it and halts, `skip` drops, counts and logs it, `dead-letter` publishes it to `TOPIC.dead`, where entities go, too, that have a header that the bus cannot carry."},
+	"feeds.*.oversize":                       {text: "For an entity that is too large for the bus, and for one of Atom or RSS above `limits.entity`: `stop` publishes all entities before it and halts, `skip` drops, counts and logs it, `dead-letter` publishes it to `TOPIC.dead`, where entities go, too, that have a header that the bus cannot carry."},
 	"feeds.*.key":                            {text: "Kafka: where the record key is in an entity, in its body (`/id`) or its headers (`header:NAME`); see [Keys and partitions](kafka.md#keys-and-partitions)."},
 
 	"feeds.*.dialect":                 {text: "How the feed links its older documents; see [Feed types](atom-and-rss.md#feed-types)."},

@@ -61,6 +61,10 @@ type Entity struct {
 	Header Header
 	// Body has the entity's bytes as received.
 	Body []byte
+	// Length is the length of the body in bytes if Body has only its beginning, because the source
+	// reads none that is so long; else 0. Such an entity is never in a topic, only in a dead-letter
+	// topic.
+	Length int64
 	// Page is the URL of the page that the entity was read from.
 	Page string
 	// Mark is stored with the entity and returned to the source with its ID, so that the source

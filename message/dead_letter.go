@@ -1,6 +1,7 @@
 package message
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -23,7 +24,7 @@ type Room struct {
 func DeadLetter(feedName string, e feed.Entity, room Room) (feed.Header, []byte) {
 	all := append(Header(feedName, e),
 		feed.Field{Name: DeadReason, Value: e.Dead.Text},
-		feed.Field{Name: DeadLength, Value: strconv.Itoa(len(e.Body))})
+		feed.Field{Name: DeadLength, Value: strconv.FormatInt(cmp.Or(e.Length, int64(len(e.Body))), 10)})
 	left := min(room.Header, room.Message)
 	keep := make([]bool, len(all))
 	reserve := func(i int) {

@@ -104,6 +104,12 @@ func TestDeadLetterClipsIDAndPage(t *testing.T) {
 // A consumer reads a dead letter like any message.
 func TestDeadLetterIsReadBack(t *testing.T) {
 	t.Parallel()
+	// Of an entity with a Length, Body is only the beginning.
+	of := dead()
+	of.Length = 9000
+	if h, _ := message.DeadLetter("orders", of, room(1<<20, 1<<20)); !slices.Contains(h, feed.Field{Name: message.DeadLength, Value: "9000"}) {
+		t.Errorf("headers %v", h)
+	}
 	h, body := message.DeadLetter("orders", dead(), room(1<<20, 1<<20))
 	e, err := message.Entity(h, body)
 	if err != nil || e.ID != "<1@x>" || e.Page != "http://x/1" || len(e.Body) != 1000 {

@@ -189,7 +189,7 @@ func (g *Gate) redactPages(entities []feed.Entity) []feed.Entity {
 // bus does not take, by index.
 func (g *Gate) checkEntities(entities []feed.Entity) (refused map[int]error, fit int, unfit error) {
 	for i := 0; i < len(entities); i++ {
-		n, err := g.Fits(entities[i:])
+		n, err := g.checkFit(entities[i:])
 		if err == nil {
 			break
 		}
@@ -210,6 +210,29 @@ func (g *Gate) checkEntities(entities []feed.Entity) (refused map[int]error, fit
 	}
 	return refused, len(entities), nil
 }
+
+// checkFit is Fits, and returns an error for an entity of which the source has read only the
+// beginning.
+func (g *Gate) checkFit(entities []feed.Entity) (n int, err error) {
+	cut := slices.IndexFunc(entities, func(e feed.Entity) bool { return e.Length > 0 })
+	if cut < 0 {
+		return g.Fits(entities)
+	}
+	if n, err = g.Fits(entities[:cut]); err == nil {
+		n, err = cut, cutError(entities[cut].Length)
+	}
+	return n, err
+}
+
+// cutError is the error about an entity of that length, of which the source has read only the
+// beginning.
+type cutError int64
+
+func (e cutError) Error() string {
+	return fmt.Sprintf("it has %d bytes, which is more than limits.entity: raise that", int64(e))
+}
+
+func (e cutError) Is(target error) bool { return target == ErrTooLarge }
 
 // longestReason is the largest number of characters of the reason in a dead letter.
 const longestReason = 500
@@ -239,7 +262,7 @@ func (g *Gate) deadReason(err error) *feed.DeadReason {
 func (g *Gate) admitEntity(e *feed.Entity, dead *feed.DeadReason, refused error, isRepeated bool, b *feed.Batch) bool {
 	if refused != nil && dead == nil {
 		b.Oversized++
-		g.Log.Warn("left out an entity that is too large for the bus", "id", e.ID, "page", e.Page, "size", e.Size(), "error", refused)
+		g.Log.Warn("left out an entity that is too large", "id", e.ID, "page", e.Page, "size", e.Size(), "error", refused)
 		return false
 	}
 	if e.Mark != "" {

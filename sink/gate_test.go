@@ -104,6 +104,36 @@ func TestGateLeavesOutWhatTheTopicHolds(t *testing.T) {
 	}
 }
 
+// The bus would take the beginning of an entity that the source has not read to its end.
+func TestGateDecidesAboutACutEntity(t *testing.T) {
+	t.Parallel()
+	for oversize, want := range map[sink.Oversize]string{sink.Stop: "a", sink.Skip: "a b", sink.DeadLetter: "a cut! b"} {
+		in := batchOf("a", "cut", "b")
+		in.Entities[1].Length = 9000
+		g, _ := gate(in)
+		g.Oversize = oversize
+		got, err := g.Next(t.Context(), nil, feed.Limits{})
+		ids := ""
+		for _, e := range got.Entities {
+			if ids += " " + e.ID; e.Dead != nil {
+				ids += "!"
+				if e.Dead.Kind != feed.DeadTooLarge || !strings.Contains(e.Dead.Text, "it has 9000 bytes, which is more than limits.entity") {
+					t.Errorf("dead for %+v", e.Dead)
+				}
+			}
+		}
+		if strings.TrimSpace(ids) != want || err != nil || (got.Oversized == 1) != (oversize == sink.Skip) {
+			t.Errorf("%s: %q, %d left out, %v", oversize, ids, got.Oversized, err)
+		}
+		if g.Source.(*fixedSource).batch.Entities = in.Entities[1:]; oversize == sink.Stop {
+			_, err := g.Next(t.Context(), nil, feed.Limits{})
+			if !errors.Is(err, feed.ErrPermanent) || !strings.Contains(fmt.Sprint(err), `entity "cut"`) {
+				t.Errorf("error %v", err)
+			}
+		}
+	}
+}
+
 func TestGatePassesABatchOnAsItIs(t *testing.T) {
 	t.Parallel()
 	in := batchOf("a", "b")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/feedbridge/feedbridge/daemon"
@@ -45,6 +46,12 @@ func readFeed(ctx context.Context, sources *daemon.Sources, follow bool, every t
 			continue
 		default:
 			r.succeeded()
+			b.Entities = slices.DeleteFunc(b.Entities, func(e feed.Entity) bool {
+				if e.Length > 0 {
+					log.Warn("left out an entity that is larger than limits.entity", "id", e.ID, "page", e.Page, "size", e.Length)
+				}
+				return e.Length > 0
+			})
 			moved := len(b.Entities) > 0 || !bytes.Equal(at, b.Cursor)
 			at = b.Cursor
 			if err := take(b); err != nil {

@@ -39,13 +39,15 @@ func (d *document) newEntity(it *item, op feed.Operation, redact *safetext.Redac
 		deleted: op == feed.Delete, updated: instantOf(it.Updated.Time), document: d.updated,
 		hash: it.hash, page: hashKey(d.url).pageNumber(),
 	}
-	e := feed.Entity{ID: it.ID, Op: op, Body: it.Body, Page: d.url, Mark: m.String()}
+	e := feed.Entity{ID: it.ID, Op: op, Body: it.Body, Length: it.Length, Page: d.url, Mark: m.String()}
 	d.setModified(&e, it.Updated.Time, it.Published.Time)
-	if it.Undefined != "" && d.repair {
+	// Markup that is cut is no XML any more.
+	repair := d.repair && it.Length == 0
+	if it.Undefined != "" && repair {
 		// The hash is that of the original entry, as in the mark in the topic.
 		e.Body = feedxml.ReplaceUndefined(e.Body)
 	}
-	if d.repair && op == feed.Put {
+	if repair && op == feed.Put {
 		body, prefixes := feedxml.DeclarePrefixes(e.Body)
 		if e.Body = body; prefixes != nil {
 			d.seen.addViolation(feedxml.UndeclaredPrefix, d.url, "entry %s uses the prefix %s, which the document does not declare; its message declares it", feedxml.Excerpt(it.ID), feedxml.Excerpt(prefixes[0]))

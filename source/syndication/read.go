@@ -113,7 +113,7 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (
 	r := feedxml.NewReader(body, feedxml.Options{
 		URL: baseURL(resp), ContentType: resp.Header.Get("Content-Type"), Check: q.strict, Lenient: s.cfg.Lenient != "false" && !q.strict,
 		Identity: s.cfg.Identity, Redact: s.cfg.Redact,
-		Limits: feedxml.Limits{Entry: int(s.cfg.Limits.Entity), Depth: s.cfg.Bounds.Depth}, HashWithout: s.ignored, Interrupted: ctx.Err,
+		Limits: feedxml.Limits{Entry: int(s.cfg.Limits.Entity), Depth: s.cfg.Bounds.Depth}, HashWithout: s.ignored, Interrupted: ctx.Err, CutEntries: true,
 	})
 	if err := s.readEntries(r, body, cur, d); errors.Is(err, errNoBudget) {
 		return nil, err

@@ -306,10 +306,31 @@ func TestEntities(t *testing.T) {
 	})
 	t.Run("case 123: an entry larger than limits.entity", func(t *testing.T) {
 		t.Parallel()
-		// The gate decides about entries that are too large for the bus. An entry that is too
-		// large to read stops the feed with an error.
-		u := newUpstream("/feed", atom("", "a@1:"+strings.Repeat("x", 2000)))
-		u.read(t, func(c *syndication.Config) { c.Config.Limits.Entity = 1000 }).wantError(false, "", "raise the limit")
+		text := strings.Repeat("x", 2000)
+		for oversize, want := range map[sink.Oversize]string{sink.Skip: "a c", sink.DeadLetter: "a b c"} {
+			for _, doc := range []string{atom("", "c@3 b@2:"+text+" a@1"), atom(complete, "c@3 b@2:"+text+" a@1"), atom("", "c@3 b@2:&"+text+" a@1"), atom("", "c@3 b@2:&nbsp;<m:x/><!--"+text+"--> a@1")} {
+				r := newUpstream("/feed", doc).read(t, func(c *syndication.Config) { c.Limits.Entity = 1000 })
+				r.wantError(true, "a", `entity "b"`, "bytes, which is more than limits.entity: raise that", "oversize: skip")
+				r.src.Oversize = oversize
+				if err := r.poll(); err != nil {
+					t.Fatal(err)
+				}
+				var got []string
+				for _, e := range r.messages {
+					got = append(got, e.ID)
+					if begins := strings.HasPrefix(string(e.Body), `<entry xmlns="http://www.w3.org/2005/Atom"><id>`+e.ID); !begins || (e.Dead != nil) != (e.ID == "b") || e.ID == "b" && (len(e.Body) < 900 || e.Length < 2000) {
+						t.Errorf("%s: %v, %d of %d bytes: %s", e.ID, e.Dead, len(e.Body), e.Length, e.Body)
+					}
+				}
+				if strings.Join(got, " ") != want {
+					t.Errorf("%s: %v", oversize, got)
+				}
+				r.want("")
+				r.restart()
+				r.src.Oversize = oversize
+				r.want("")
+			}
+		}
 	})
 	t.Run("case 124: a declaration of XML 1.1, and a byte order mark", func(t *testing.T) {
 		t.Parallel()

@@ -2,6 +2,7 @@ package feedxml
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 )
 
@@ -57,15 +58,25 @@ func (r *Reader) readAndRepairChild() (e Entry, found bool, err error) {
 			r.list = r.list[:violations]
 			e, found, err = r.readChild(&c, &again)
 		}
-		if err == nil || !r.mayRepair(err) {
-			return e, found, err
+		if err == nil {
+			return e, found, nil
 		}
 		r.list, r.scan.undefined = r.list[:violations], ""
 		if try == mostTries-1 {
 			err = r.describeError(err) // it is returned after the repair
 		}
-		if err := r.repairChild(c, err); err != nil || len(r.open) == 0 {
-			return Entry{}, false, err
+		failed := err
+		if r.mayRepair(err) {
+			failed = r.repairChild(c, err)
+		}
+		if c.isEntry && r.opts.CutEntries && errors.Is(failed, errLargePiece) {
+			if failed = r.shrinkEntry(failed); errors.Is(failed, ErrTruncated) && r.opts.Lenient {
+				r.skipTruncatedChild(c, len(r.in.unreadBytes()))
+				failed = nil
+			}
+		}
+		if failed != nil || len(r.open) == 0 {
+			return Entry{}, false, failed
 		}
 	}
 	return e, found, err
@@ -167,6 +178,10 @@ func (r *Reader) finishEntry(outer *container, s *scope, deleted bool) (Entry, e
 	meta, dates := &r.about.meta, &r.entries.dates
 	meta.Order, meta.PublishedOrder = dates.updated.dateOrder(), dates.published.mainOrder()
 	r.about.addUndefined(&r.scan, r.in.offset)
+	if r.large != nil {
+		r.large.complete(r, &e, outer, s, r.in.unreadBytes(), r.element.tag)
+		r.large = nil
+	}
 	r.in.discardBytes(end)
 	return e, nil
 }

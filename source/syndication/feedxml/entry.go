@@ -44,7 +44,10 @@ type Entry struct {
 	// the namespaces, xml:base and xml:lang which the entry inherits too, so
 	// that it can be read by itself. It is UTF-8.
 	Body []byte
-	// Hash is the SHA-256 of Body without the elements of [Options.HashWithout] and the counters.
+	// Length is the length of the entry in bytes if Body has only its beginning; else 0.
+	Length int64
+	// Hash is the SHA-256 of Body without the elements of [Options.HashWithout] and the counters, or
+	// of the whole entry if Body has only its beginning.
 	// HashBefore is the one that earlier versions have computed, which excluded only children of the
 	// entry, and no counters; zero if it is the same.
 	Hash, HashBefore [sha256.Size]byte

@@ -57,6 +57,8 @@ func FuzzDocument(f *testing.F) {
 		}
 		small := Options{URL: "http://x.example/a/feed", Limits: Limits{Entry: 60, Head: 50, Depth: 5, Attributes: 3}}
 		_, _ = readEveryWay(t, doc, small)
+		small.CutEntries = true
+		_, _ = readEveryWay(t, doc, small)
 		opts := Options{URL: "http://x.example/a/feed"}
 		entries, err := readEveryWay(t, doc, opts)
 		strict := opts

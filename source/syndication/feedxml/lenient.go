@@ -45,7 +45,7 @@ func (r *Reader) repairChild(c childState, cause error) error {
 			return r.scan.stopped
 		case end > 0:
 			if tooLarge && !p.cut {
-				return cause
+				return largeError{cause}
 			}
 			if p.cut {
 				r.ahead += int64(max(p.reached, r.reached) - end)
@@ -55,7 +55,7 @@ func (r *Reader) repairChild(c childState, cause error) error {
 			r.in.replace(end, p.out)
 			return nil
 		case p.whole && tooLarge:
-			return cause
+			return largeError{cause}
 		case !p.whole && len(r.in.unreadBytes()) > limit:
 			p, tooLarge = p.newAttempt(true), true
 			continue

@@ -31,6 +31,9 @@ type Options struct {
 	// Redact hides the secrets of URLs in the text that errors quote. Nil knows only
 	// the usual names of parameters.
 	Redact *safetext.Redactor
+	// CutEntries has entries above Limits.Entry returned with the beginning of their bodies, and
+	// not refused. What they are made of is not checked.
+	CutEntries bool
 	// Identity is the preferred source of IDs.
 	Identity Identity
 	// HashWithout are elements of entries, at any depth, that are not part of [Entry.Hash], such as

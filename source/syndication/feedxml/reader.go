@@ -19,6 +19,7 @@ type Reader struct {
 	begun bool
 	open  []container // containers around the unread bytes, the root first
 	root  []container // the root, if it is a container; a lenient reader may reopen it
+	large *largeEntry // the entry in whose place the unread one is read; nil for none
 	named bool        // the document has the elements that its format requires, such as a channel
 	head  int         // bytes of elements that are not entries
 	err   error       // the error that Next has returned and returns from then on

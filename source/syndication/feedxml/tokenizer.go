@@ -205,7 +205,7 @@ func (r *tokenizer) tooLargeError(limit int) error {
 	if limit == r.opts.Limits.Entry {
 		option = " (limits.entity)"
 	}
-	return r.errorAt(ErrTooLarge, 0, "what begins here has more than %d bytes%s", limit, option)
+	return r.errorAt(errLargePiece, 0, "what begins here has more than %d bytes%s", limit, option)
 }
 
 // errorAt returns an error of the given kind at an unread byte. Its text has no
