@@ -22,7 +22,12 @@ const declarationBytes = 1024
 // declared matches an XML declaration with an encoding.
 var declared = regexp.MustCompile(`^<\?xml\s[^>]*?\bencoding\s*=\s*["']\s*([A-Za-z0-9._:-]+)\s*["']`)
 
-var errNoSuchCharset = errors.New("this encoding is not known")
+var (
+	errNoSuchCharset = errors.New("this encoding is not known")
+	// errUnreadableCharset is for encodings in which other text has the bytes of ASCII, so that they
+	// are never read as UTF-8.
+	errUnreadableCharset = errors.New("this encoding is not known to feedbridge")
+)
 
 // decodedDocument is a document in UTF-8, without a byte order mark.
 type decodedDocument struct {
@@ -31,6 +36,9 @@ type decodedDocument struct {
 	// the document declares another, and fault is not empty if the declared one is not
 	// known.
 	charset, mismatch, fault string
+	// unknown reports that the declared encoding is not known, so that the document is read only
+	// as far as it is UTF-8.
+	unknown bool
 	// mixed reports that bytes which are not UTF-8 are windows-1252, because the
 	// document was declared to be ASCII.
 	mixed bool
@@ -38,7 +46,7 @@ type decodedDocument struct {
 
 // decodeDocument detects the encoding of r: that of the byte order mark, else of the
 // Content-Type, else of the XML declaration, else UTF-8 (RFC 7303, section 3). If
-// lenient, an unknown encoding is read as UTF-8.
+// lenient, an unknown encoding is read as UTF-8, which most documents with such a label are.
 //
 // A document is never read in an encoding that its bytes contradict: with "<?xml" in
 // single bytes it is not UTF-16, even if it is labelled as that.
@@ -72,8 +80,8 @@ func decodeDocument(r io.Reader, contentType string, lenient bool) (d decodedDoc
 	}
 	enc, charset, err := lookupCharset(label)
 	switch {
-	case err != nil && lenient && label != "utf-32":
-		return decodedDocument{r: b, charset: "utf-8", fault: fmt.Sprintf("the encoding is %q, as %s says, which is not known; the document is read as UTF-8", Excerpt(label), by)}, nil
+	case errors.Is(err, errNoSuchCharset) && lenient:
+		return decodedDocument{r: b, charset: fmt.Sprintf("utf-8, as which it is read because the encoding %q is not known", Excerpt(label)), unknown: true, fault: fmt.Sprintf("the encoding is %q, as %s says, which is not known; the document is read as UTF-8", Excerpt(label), by)}, nil
 	case err != nil:
 		return decodedDocument{}, fmt.Errorf("%q, as %s says: %w", label, by, err)
 	}
@@ -191,12 +199,15 @@ func seenCharset(head []byte) (charset string, mark int) {
 // ISO-8859-1 and US-ASCII for windows-1252, which they are part of.
 func lookupCharset(label string) (encoding.Encoding, string, error) {
 	enc, err := htmlindex.Get(label)
+	if folded := strings.ToLower(label); folded == "utf-7" || folded == "utf-32" {
+		return nil, "", errUnreadableCharset
+	}
 	if err != nil {
 		return nil, "", errNoSuchCharset
 	}
 	name, err := htmlindex.Name(enc)
 	if err != nil || name == "replacement" || name == "x-user-defined" {
-		return nil, "", errNoSuchCharset
+		return nil, "", errUnreadableCharset
 	}
 	return enc, name, nil
 }

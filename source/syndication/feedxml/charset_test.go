@@ -87,21 +87,23 @@ func TestUnreadableEncodings(t *testing.T) {
 	tests := []struct {
 		name, doc string
 		want      error
+		lenient   bool // a lenient reader refuses it, too
 	}{
-		{"one that nobody knows", `<?xml version="1.0" encoding="x-unknown"?>` + fmt.Sprintf(feed, ""), ErrCharset},
-		{"UTF-7", `<?xml version="1.0" encoding="utf-7"?>` + fmt.Sprintf(feed, ""), ErrCharset},
-		{"one that is only there to refuse", `<?xml version="1.0" encoding="iso-2022-kr"?>` + fmt.Sprintf(feed, ""), ErrCharset},
-		{"UTF-32", "\xff\xfe\x00\x00<\x00\x00\x00", ErrCharset},
-		{"UTF-32 without a mark", "\x00\x00\x00<", ErrCharset},
-		{"bytes that are not UTF-8", fmt.Sprintf(feed, "\xe9t\xe9"), ErrCharset},
-		{"a surrogate in UTF-8", fmt.Sprintf(feed, "\xed\xa0\x80"), ErrCharset},
-		{"bytes that Shift_JIS does not have", `<?xml version="1.0" encoding="Shift_JIS"?>` + fmt.Sprintf(feed, "\xfd\xff"), ErrCharset},
-		{"NUL", fmt.Sprintf(feed, "a\x00b"), ErrMalformed},
-		{"a control character", fmt.Sprintf(feed, "a\x1bb"), ErrMalformed},
-		{"a control character in a comment", fmt.Sprintf(feed, "<!-- \x01 -->"), ErrMalformed},
-		{"a character that Unicode does not have", fmt.Sprintf(feed, "\uffff"), ErrCharset},
-		{"a control character by number", fmt.Sprintf(feed, "&#27;"), ErrMalformed},
-		{"a surrogate by number", fmt.Sprintf(feed, "&#xd800;"), ErrMalformed},
+		{"one that nobody knows", `<?xml version="1.0" encoding="x-unknown"?>` + fmt.Sprintf(feed, ""), ErrCharset, false},
+		{"one that nobody knows, and is not UTF-8", `<?xml version="1.0" encoding="x-unknown"?>` + fmt.Sprintf(feed, "\xe9t\xe9"), ErrCharset, true},
+		{"UTF-7", `<?xml version="1.0" encoding="utf-7"?>` + fmt.Sprintf(feed, ""), ErrCharset, true},
+		{"one that is only there to refuse", `<?xml version="1.0" encoding="iso-2022-kr"?>` + fmt.Sprintf(feed, ""), ErrCharset, true},
+		{"UTF-32", "\xff\xfe\x00\x00<\x00\x00\x00", ErrCharset, true},
+		{"UTF-32 without a mark", "\x00\x00\x00<", ErrCharset, true},
+		{"bytes that are not UTF-8", fmt.Sprintf(feed, "\xe9t\xe9"), ErrCharset, false},
+		{"a surrogate in UTF-8", fmt.Sprintf(feed, "\xed\xa0\x80"), ErrCharset, false},
+		{"bytes that Shift_JIS does not have", `<?xml version="1.0" encoding="Shift_JIS"?>` + fmt.Sprintf(feed, "\xfd\xff"), ErrCharset, false},
+		{"NUL", fmt.Sprintf(feed, "a\x00b"), ErrMalformed, false},
+		{"a control character", fmt.Sprintf(feed, "a\x1bb"), ErrMalformed, false},
+		{"a control character in a comment", fmt.Sprintf(feed, "<!-- \x01 -->"), ErrMalformed, false},
+		{"a character that Unicode does not have", fmt.Sprintf(feed, "\uffff"), ErrCharset, false},
+		{"a control character by number", fmt.Sprintf(feed, "&#27;"), ErrMalformed, false},
+		{"a surrogate by number", fmt.Sprintf(feed, "&#xd800;"), ErrMalformed, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -109,6 +111,12 @@ func TestUnreadableEncodings(t *testing.T) {
 			_, err := readEveryWay(t, tt.doc, Options{})
 			if !errors.Is(err, tt.want) {
 				t.Errorf("got %v", err)
+			}
+			if !tt.lenient {
+				return
+			}
+			if _, err := readEveryWay(t, tt.doc, Options{Lenient: true}); !errors.Is(err, tt.want) || !strings.Contains(err.Error(), "is not known") {
+				t.Errorf("leniently: got %v", err)
 			}
 		})
 	}

@@ -123,6 +123,7 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 		deleted := in.space == tombstones
 		c.isEntry = true
 		r.expectNext(b[1:t.nameEnd], true)
+		r.named = r.named || r.format == Atom
 		if err := r.readElement(t, limits.Entry, len(r.open)); err != nil {
 			return Entry{}, false, err
 		}

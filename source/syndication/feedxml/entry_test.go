@@ -2,6 +2,7 @@ package feedxml
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -283,4 +284,33 @@ func TestOrder(t *testing.T) {
 			}
 		}
 	})
+}
+
+// feedparser reads such feeds. The entries get the namespace, so they do not change when the
+// provider declares it.
+func TestAtomWithoutNamespace(t *testing.T) {
+	t.Parallel()
+	const doc = `<feed%s><title>T</title><link rel="next" href="/2"/><entry><id>a</id><updated>2026-01-01T00:00:00Z</updated><x xmlns=""/></entry></feed>`
+	want, wantMeta, _ := mustRead(t, fmt.Sprintf(doc, ` xmlns="http://www.w3.org/2005/Atom"`))
+	for _, options := range []Options{{}, {Lenient: true}, {Check: true}} {
+		options.URL = docURL
+		r := NewReader(strings.NewReader(fmt.Sprintf(doc, "")), options)
+		got, err := read(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got[0].Offset -= int64(len(`<feed>`)); got[0].Offset != want[0].Offset-int64(len(`<feed xmlns="http://www.w3.org/2005/Atom">`)) {
+			t.Errorf("offset %d", got[0].Offset)
+		}
+		got[0].Offset = want[0].Offset
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("entries (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(wantMeta, r.Meta()); diff != "" {
+			t.Errorf("meta (-want +got):\n%s", diff)
+		}
+		if odd := kinds(r.Violations()); !slices.Equal(odd, []string{MissingNamespace}) {
+			t.Errorf("violations %v", odd)
+		}
+	}
 }

@@ -41,7 +41,9 @@ type input struct {
 	// characters which XML does not allow are left out. report is called for each
 	// repair with its index in the unread bytes.
 	mixed, repair bool
-	report        func(at int, detail string)
+	// strictUTF8 reports that bytes which are not UTF-8 are not repaired: what they are is not known.
+	strictUTF8 bool
+	report     func(at int, detail string)
 	// reportMore is called with the number of repairs for which report is not called.
 	reportMore func(n int)
 	// The first replacedBytes unread bytes replace bytes of the stream. owed is the
@@ -136,12 +138,15 @@ func (in *input) readMore(from, limit int) error {
 
 // readOnce reads once. It returns nil only if it read something.
 func (in *input) readOnce() error {
-	for range 100 {
+	for empty := 0; empty < 100; empty++ {
 		if in.err != nil {
 			return in.err
 		}
 		in.makeRoom()
 		n, err := in.r.Read(in.buf[in.filled:])
+		if n > 0 {
+			empty = 0 // it may be characters only that are left out
+		}
 		in.filled += n
 		good, bad := legalPrefix(in.buf[in.end:in.filled], in.replaced)
 		var faults []fault
@@ -199,7 +204,7 @@ func (in *input) repairBytes() (good int, bad bool, faults []fault, more int) {
 		c := rest[0]
 		char, size := utf8.DecodeRune(rest)
 		isEncoding := c >= utf8.RuneSelf && size == 1
-		if mends := in.repair || in.mixed && isEncoding; !mends {
+		if mends := in.repair && (!isEncoding || !in.strictUTF8) || in.mixed && isEncoding; !mends {
 			bad = true
 			break
 		}

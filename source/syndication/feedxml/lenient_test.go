@@ -115,7 +115,7 @@ func TestLargeMarkupReadEveryWay(t *testing.T) {
 // A repaired root element is at its place in the document.
 func TestPositionOfARepairedRoot(t *testing.T) {
 	t.Parallel()
-	_, err := read(NewReader(strings.NewReader("\n<feed version=2.0 x y z></feed>"), Options{Lenient: true}))
+	_, err := read(NewReader(strings.NewReader("\n<entry version=2.0 x y z></entry>"), Options{Lenient: true}))
 	if !errors.Is(err, ErrNotFeed) || !strings.Contains(err.Error(), "line 2, column 1:") {
 		t.Errorf("got %v; want ErrNotFeed at line 2, column 1", err)
 	}
@@ -228,6 +228,7 @@ func TestBrokenDocuments(t *testing.T) {
 		"a faulty root":                             {`<rss version=2.0 xmlns:a="urn:x&y"><channel>` + item1 + end, three[:1], 2, "", ""},
 		"a faulty channel":                          {`<rss version="2.0"><channel a=b>` + item1 + end, three[:1], 1, "", ""},
 		"a DOCTYPE of HTML":                         {`<!DOCTYPE html><rss version="2.0"><channel>` + item1 + end, three[:1], 0, "", ""},
+		"more control characters than a buffer has": {open + item1 + strings.Repeat("\x01", 2<<20) + item3 + end, []string{"1", "3"}, 2 << 20, "", "U+0001"},
 		"an encoding that nobody knows":             {`<?xml version="1.0" encoding="x-unknown"?>` + open + item1 + end, three[:1], 1, "", "x-unknown"},
 		"windows-1252 labelled UTF-8":               {`<?xml version="1.0" encoding="utf-8"?>` + open + "<item><guid>\x93caf\xe9\x94</guid></item>" + end, []string{"“café”"}, 3, "", ""},
 		"UTF-8 labelled as Latin in the prolog":     {"junk" + `<?xml version="1.0" encoding="iso-8859-1"?>` + open + "<item><guid>caf\xe9</guid></item>" + end, []string{"café"}, 1, "", ""},

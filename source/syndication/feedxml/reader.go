@@ -146,6 +146,9 @@ func (r *Reader) finishDocument() error {
 		r.named = true
 		r.recordRepair(ErrMalformed, 0, "the document has no channel")
 	}
+	if !r.named && r.format == Atom {
+		return noFeedError(&r.tokenizer, "", "feed")
+	}
 	if !r.named {
 		return r.errorAt(ErrNotFeed, 0, "the document has no channel")
 	}

@@ -29,7 +29,14 @@ func TestDocumentsThatAreNone(t *testing.T) {
 		{"JSON", ` {"version": "https://jsonfeed.org/version/1.1"}`, ErrNotFeed, "JSON", nil},
 		{"text", "Service unavailable", ErrNotFeed, "Service unavailable", nil},
 		{"another root", `<opml version="2.0"/>`, ErrNotFeed, "opml in no namespace", nil},
-		{"a feed in no namespace", `<feed><entry/></feed>`, ErrNotFeed, "feed in no namespace", nil},
+		{"HTML without a root", "<head><title>T</title></head><p>", ErrNotFeed, "an HTML page", nil},
+		{"HTML behind a comment", "<!-- x --><html><p>", ErrNotFeed, "an HTML page", nil},
+		{
+			"HTML that announces a feed", `<!doctype html><meta charset=utf-8><link rel=stylesheet href=/x><LINK href="/feed?a=1&amp;token=s" type=application/atom+xml rel="home Alternate">`,
+			ErrNotFeed, `an HTML page, which announces the feed http://shop.example/feed?a=1&token=***; set url to that`, nil,
+		},
+		{"HTML with another alternate", `<html><link rel="alternate" hreflang="de" href="/de"><link rel="alternate" type="application/rss+xml">`, ErrNotFeed, "an HTML page, near", nil},
+		{"no entry, and no namespace", `<feed><product/></feed>`, ErrNotFeed, "feed in no namespace", nil},
 		{"a feed in a namespace of its own", `<feed xmlns="http://www.w3.0rg/2005/Atom"/>`, ErrNotFeed, "http://www.w3.0rg/2005/Atom", nil},
 		{"a root with an undeclared prefix", `<atom:feed/>`, ErrNotFeed, "not declared", nil},
 		{"RSS without a channel", `<rss version="2.0"></rss>`, ErrNotFeed, "no channel", nil},
@@ -72,9 +79,15 @@ func TestDocumentsThatAreNone(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			entries, err := readEveryWay(t, tt.doc, Options{})
+			options := Options{URL: "http://shop.example/a/b"}
+			entries, err := readEveryWay(t, tt.doc, options)
 			if !errors.Is(err, tt.want) || err != nil && !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("got %v", err)
+			}
+			if options.Lenient = true; strings.Contains(tt.says, "HTML") {
+				if _, err := readEveryWay(t, tt.doc, options); !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) {
+					t.Errorf("leniently: got %v", err)
+				}
 			}
 			if diff := cmp.Diff(tt.before, ids(entries)); diff != "" {
 				t.Error(diff)

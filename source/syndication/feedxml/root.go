@@ -37,7 +37,11 @@ func (r *Reader) repairRoot(cause error) error {
 		r.rootRepaired = r.in.offset + 1
 		return r.repairChild(childState{}, cause)
 	}
-	return r.skipJunk(cause)
+	err := r.skipJunk(cause)
+	if err != nil && (r.htmlDoctype || htmlStart.Match(r.pieceBytes(mostJunk))) {
+		return htmlError(&r.tokenizer)
+	}
+	return err
 }
 
 // readRootElement is [Reader.readRoot] once the encoding is known.
@@ -57,7 +61,7 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	if err != nil {
 		return Entry{}, false, err
 	}
-	if _, local := cutPrefix(r.in.unreadBytes()[1:nameEnd]); strings.EqualFold(string(local), "html") {
+	if _, local := cutPrefix(r.in.unreadBytes()[1:nameEnd]); strings.EqualFold(string(local), "html") || htmlStart.Match(r.pieceBytes(mostJunk)) {
 		return Entry{}, false, htmlError(&r.tokenizer)
 	}
 	var t tag
@@ -77,6 +81,12 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	b := r.in.unreadBytes()
 	scope := r.innerScope(&outer.scope, b, t)
 	in, local, declared := scope.resolveName(b[1:t.nameEnd])
+	bare := in.uri == "" && string(b[1:t.nameEnd]) == "feed"
+	if bare {
+		// Entries get the namespace, as if it were declared.
+		in = binding{uri: AtomNamespace, space: atom}
+		scope.bindings = append(scope.bindings, in)
+	}
 	if !declared {
 		return Entry{}, false, r.errorAt(ErrNotFeed, 0, "the prefix of the root element %s is not declared", Excerpt(b[1:t.nameEnd]))
 	}
@@ -96,7 +106,9 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 		version, _ := r.attribute(&scope, noSpace, "version")
 		meta.Version = clipText(trimSpace(version))
 	case Atom:
-		r.named = true
+		if r.named = !bare; bare {
+			r.violationf(MissingNamespace, "the root element feed is in no namespace, and is read as Atom")
+		}
 	}
 	if !single {
 		return Entry{}, false, r.enterContainer(t, scope)
@@ -124,7 +136,7 @@ func (r *Reader) detectCharset() error {
 		r.violationf(CharsetMismatch, "%s", d.mismatch)
 	}
 	r.in.r, r.charset = d.r, d.charset
-	r.in.replaced, r.in.mixed = !strings.HasPrefix(d.charset, "utf-"), d.mixed
+	r.in.replaced, r.in.mixed, r.in.strictUTF8 = !strings.HasPrefix(d.charset, "utf-"), d.mixed, d.unknown
 	if d.fault != "" {
 		r.recordRepair(ErrCharset, 0, d.fault)
 	}
@@ -217,10 +229,6 @@ var declaration = regexp.MustCompile(`^<\?xml\s+version\s*=\s*(?:"1\.[01]"|'1\.[
 
 func isDeclaration(b []byte) bool {
 	return len(b) > 5 && string(b[:5]) == "<?xml" && isSpace[b[5]]
-}
-
-func htmlError(r *tokenizer) error {
-	return r.errorAt(ErrNotFeed, 0, "the document is an HTML page")
 }
 
 func noFeedError(r *tokenizer, uri, local string) error {

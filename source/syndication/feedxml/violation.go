@@ -7,6 +7,7 @@ const (
 	NotWellFormed    = "not_well_formed" // repaired by a lenient reader
 	UndefinedEntity  = "undefined_entity"
 	UndeclaredPrefix = "undeclared_prefix"
+	MissingNamespace = "missing_namespace" // of Atom
 	CharsetMismatch  = "charset_mismatch"
 	LateDeclaration  = "late_xml_declaration"
 	BadDate          = "invalid_date"
