@@ -18,8 +18,12 @@ func FuzzMessage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, id, name, value, contentType, format string, body []byte) {
 		message := func(body []byte) feed.Record {
 			return feed.Record{Time: noon, Body: body, Header: feed.Header{
-				{Name: "Content-ID", Value: id}, {Name: name, Value: value}, {Name: "Content-Type", Value: contentType}, {Name: "Feed-Format", Value: format},
-				{Name: "Operation-Type", Value: "http-equiv=PUT"}, {Name: "Last-Modified", Value: "Thu, 5 Oct 2023 03:00:13 GMT"},
+				{Name: "Content-ID", Value: id},
+				{Name: name, Value: value},
+				{Name: "Content-Type", Value: contentType},
+				{Name: "Feed-Format", Value: format},
+				{Name: "Operation-Type", Value: "http-equiv=PUT"},
+				{Name: "Last-Modified", Value: "Thu, 5 Oct 2023 03:00:13 GMT"},
 			}}
 		}
 		serveAs := func(format Format, body []byte) {
