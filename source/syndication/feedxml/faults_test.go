@@ -18,7 +18,7 @@ func TestFaultsThatAreNotDescribedAreCheap(t *testing.T) {
 		"a < that begins no tag":     {strings.Repeat("<<", faults/2), 10},
 		"an end tag without a start": {strings.Repeat("</b>", faults), 16},
 		"attributes without a value": {strings.Repeat("<b a/>", faults), 19},
-		"an item that does not end":  {strings.Repeat("<item>", faults), 33},
+		"an item that does not end":  {strings.Repeat("<item>", faults), 38},
 		"an & that is no reference":  {strings.Repeat("<b/>&", faults), 14},
 	} {
 		t.Run(name, func(t *testing.T) {
