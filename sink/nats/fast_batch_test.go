@@ -124,6 +124,30 @@ func TestMessagesOfADeadCopyArriveLate(t *testing.T) {
 	}
 }
 
+// A copy that has resumed does not know the beginning of the fast batch of the copy that committed last.
+func TestACopyDoesNotKnowATornFastBatch(t *testing.T) {
+	t.Parallel()
+	const whole, all = 5, 25
+	for name, others := range streams {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := runServer(t, &server.Options{JetStream: true}).ClientURL()
+			js := fastStream(t, url, others)
+			conn := connect(t, nats.Config{URL: url})
+			dying, heir := conn.Sink(orders()), conn.Sink(orders())
+			resume(t, dying)
+			commit(t, dying, 0, 2)
+			commit(t, dying, 2, whole)
+			resume(t, heir)
+			first, _ := cutCommit(t, url, js, dying, whole, all)
+			first()
+			eventually(t, "the server has stored the beginning", func() bool { return spanOf(t, dying.Log()).End > whole+6 })
+			publishFresh(t, heir, whole, all)
+			wantFeed(t, heir, all)
+		})
+	}
+}
+
 // publishFresh commits those of the entities that s does not know, and resumes until it is stored.
 func publishFresh(t *testing.T, s *nats.Sink, from, to int) {
 	t.Helper()

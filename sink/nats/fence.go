@@ -33,7 +33,8 @@ import (
 //     (Nats-Expected-Last-Sequence), so that nothing that this copy does not know is in front of any of
 //     its messages; the first one also has that of the newest entity. In a stream of several topics it
 //     is that of the checkpoint. That does not show the beginning of another batch, so the first commit
-//     after Resume is atomic: it has a new checkpoint, which refuses all other copies from then on.
+//     after Resume is atomic, and [Sink.takeOver] stores the checkpoint once more before it: that
+//     refuses all other copies, also if only the beginning of the batch is stored.
 //
 //     A checkpoint without entities is a message of its own and compares only the checkpoint. It
 //     may follow such a beginning without knowing it. So it names the newest checkpoint that was

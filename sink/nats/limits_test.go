@@ -2,6 +2,8 @@ package nats_test
 
 import (
 	"errors"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"os"
 	"path/filepath"
 	"strings"
@@ -158,6 +160,68 @@ func TestAccountLimitTearsABatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantFeed(t, s, more)
+}
+
+// The batch that is torn is the first one of a copy that takes over, which is atomic. The copy that it
+// takes over from has fast commits, of which only the checkpoint is compared in a shared stream.
+func TestAccountLimitTearsTheBatchOfACopyThatTakesOver(t *testing.T) {
+	t.Parallel()
+	const first, more = 200, 600
+	for name, others := range streams {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOperator(t)
+			var claims *jwt.AccountClaims
+			account := o.account(func(c *jwt.AccountClaims) {
+				c.Limits.DiskStorage = 300_000
+				claims = c
+			})
+			server := o.run()
+			file := writeFile(t, credentials(t, account, asIs))
+			nc, err := natsgo.Connect(server.ClientURL(), natsgo.UserCredentials(file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(nc.Close)
+			js, err := jetstream.New(nc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config := fitting()
+			config.AllowBatchPublish = true
+			config.Subjects = append(config.Subjects, others...)
+			if _, err := js.CreateStream(t.Context(), config); err != nil {
+				t.Fatal(err)
+			}
+			conn := connect(t, nats.Config{URL: server.ClientURL(), CredentialsFile: file})
+			stale, heir := conn.Sink(orders()), conn.Sink(orders())
+			resume(t, stale)
+			commit(t, stale, 0, first/2)
+			commit(t, stale, first/2, first)
+			resume(t, heir)
+			entities := sinktest.Entities(first, more-first)
+			for i := range entities {
+				entities[i].Body = make([]byte, 500)
+			}
+			conn.SetTimeout(3 * time.Second) // the server may not answer
+			if err := heir.Commit(t.Context(), entities, sinktest.At(more)); err == nil {
+				t.Fatal("the commit is stored")
+			}
+			conn.SetTimeout(time.Minute)
+			if end := spanOf(t, heir.Log()).End; end < first+10 {
+				t.Fatalf("the topic ends at %d: the batch was not torn", end)
+			}
+			claims.Limits.DiskStorage = -1
+			o.publish(claims)
+			known, err := server.LookupAccount(claims.Subject)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server.UpdateAccountClaims(known, claims)
+			publishFresh(t, stale, first, more)
+			wantFeed(t, stale, more)
+		})
+	}
 }
 
 // If the first commit of a topic is torn, there is no checkpoint in front of it. That looks like

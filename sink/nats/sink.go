@@ -42,6 +42,8 @@ type Sink struct {
 	commits atomic.Value
 	// fence is the condition of the next commit.
 	fence fence
+	// resumed is the checkpoint of fence, as Resume returned it or Commit stored it.
+	resumed checkpoint.Checkpoint
 	// first reports that the topic has never had an entity, so that the next one is its
 	// first.
 	first bool
@@ -161,6 +163,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 			return err
 		}
 		cp.Count += s.dedupe.seen.uncommitted
+		s.resumed = cp
 		s.session, s.fence = ses, f
 		s.recordWatched(watched, last.Sequence)
 		return nil
@@ -200,6 +203,9 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	}
 	defer free()
 	b := batch{first, entities, cp, s.ingest}
+	if err := s.takeOver(ctx, b); err != nil {
+		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, explainer.explainError(ctx, err))
+	}
 	done, err := s.publisher.publish(ctx, s.fence, b)
 	if isConflict(err) {
 		s.fence, err = s.checkpoints.explainRefusal(ctx, b.ingest, s.fence, err)
@@ -222,8 +228,26 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	if s.ingest != s.fast && len(entities) > 0 && (s.fast == chainedIngest || s.checkpoints.endsBy(ctx, done.fence.end)) {
 		s.ingest = s.fast
 	}
-	s.session, s.fence = ses, done.fence
+	s.session, s.fence, s.resumed = ses, done.fence, cp
 	s.recordWatched(*s.watched.Load(), done.fence.checkpoint.Sequence)
+	return nil
+}
+
+// takeOver stores the newest checkpoint once more, before the first batch after Resume with
+// [fencedIngest]. The fast commits of another copy compare only the checkpoint. So they would be stored
+// behind the beginning of this batch, if the server stores no more of it.
+func (s *Sink) takeOver(ctx context.Context, b batch) error {
+	if s.fast != fencedIngest || b.ingest != atomicIngest || len(b.entities) == 0 || s.fence.checkpoint == nil {
+		return nil
+	}
+	cp := s.resumed
+	cp.Writer = b.checkpoint.Writer
+	done, err := s.publisher.publish(ctx, s.fence, batch{b.first, nil, cp, atomicIngest})
+	if err != nil {
+		return err
+	}
+	s.fence = done.fence
+	s.dedupe.recordCommit(nil, cp, done)
 	return nil
 }
 
