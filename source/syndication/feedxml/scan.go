@@ -38,7 +38,9 @@ const mostGaps = 100
 func (s *scanner) find(b []byte, i int, end string) int {
 	from, at := i, int64(i)
 	var known gap
-	if s != nil {
+	// The offsets of bytes that replace others are not unique.
+	remembers := s != nil && (s.in == nil || i >= s.in.replacedBytes)
+	if remembers {
 		if s.in != nil {
 			at = s.in.offsetOf(i)
 		}
@@ -67,8 +69,8 @@ func (s *scanner) find(b []byte, i int, end string) int {
 		to = max(from, len(b)-len(end)+1)
 	}
 	s.charge(to - from + 1)
-	if s.in != nil && i < s.in.replacedBytes {
-		return n // offsets of replaced bytes are not unique
+	if !remembers {
+		return n
 	}
 	if len(s.gaps) == mostGaps {
 		clear(s.gaps)
