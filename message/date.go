@@ -302,7 +302,11 @@ func (p *dateParser) makeTime(year, month, day int, c clock) (time.Time, bool) {
 	if day > 28 && time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC).Day() != day {
 		return time.Time{}, false
 	}
-	return time.Date(year, time.Month(month), day, c.hour, c.minute-c.zone, c.second, c.nanosecond, time.UTC), true
+	at := time.Date(year, time.Month(month), day, c.hour, c.minute-c.zone, c.second, c.nanosecond, time.UTC)
+	if year := at.Year(); year < 0 || year > 9999 {
+		return time.Time{}, false // it could not be written
+	}
+	return at, true
 }
 
 // parseNumber reads decimal digits, nine at most; it is negative if there is anything

@@ -110,7 +110,7 @@ func FuzzDate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		cputime.CheckRepeated(t, s, func(s string) { ParseDate(s) })
 		got, wrongWeekday, ok := ParseDate(s)
-		if year := got.Year(); ok && year >= 0 && year <= 9999 {
+		if ok {
 			// A date that was read can be written, and is the same again.
 			if again, _, ok := ParseDate(got.Format(time.RFC3339Nano)); !ok || !again.Equal(got) {
 				t.Fatalf("%q: %v reads back as %v, %v", s, got, again, ok)
