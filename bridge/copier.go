@@ -24,11 +24,10 @@ type copier struct {
 	report   *reporter
 }
 
-// init sets the largest commit. The rest of what is read ahead, and the memory that the sink frees
-// before the commit has ended, is for what is read during the commit.
+// init sets the largest commit. The other half of what is read ahead is read during the commit.
 func (c *copier) init(most feed.Limits) {
-	largest := max(1, c.prefetch.readAhead*3/4)
-	most.Bytes = min(cmp.Or(most.Bytes, largest), largest)
+	half := max(1, c.prefetch.readAhead/2)
+	most.Bytes = min(cmp.Or(most.Bytes, half), half)
 	c.size.init(most)
 	c.prefetch.size = &c.size
 }
@@ -62,7 +61,7 @@ func (c *copier) copyAll(ctx context.Context) (caughtUp bool, fresh time.Duratio
 		if err != nil {
 			return false, 0, err
 		}
-		if err := c.commitBatch(ctx, batch, batch.Bytes); err != nil {
+		if err := c.commitBatch(ctx, batch, p.current.size); err != nil {
 			return false, 0, err
 		}
 		p.release()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -65,15 +64,21 @@ type prefetcher struct {
 type result struct {
 	batch feed.Batch
 	err   error
+	size  int // of the batch
 	taken readahead.Grant
 }
 
-// joined is one batch, or several batches joined to one.
+// joined is one batch, or several batches joined to one, with their budget.
 type joined struct {
 	batch feed.Batch
 	err   error
-	parts []result // those that are not released
-	own   bool     // whether the prefetcher has made the slice of the entities
+	parts int
+	size  int // of the batch
+	taken readahead.Grant
+	// free has [feed.Batch.Free] of the parts, and own reports that the prefetcher has made the
+	// slice of the entities.
+	free []func()
+	own  bool
 }
 
 // prefetchOptions has the bounds of a prefetcher. Its fields are those of [Bridge].
@@ -227,7 +232,6 @@ func (p *prefetcher) cancelRequest() { p.budget.Release(p.endRequest()) }
 // were acquired before the call. used is the number of bytes that the source has reserved.
 func (p *prefetcher) enqueue(batch feed.Batch, err error, reserved int64, taken readahead.Grant, used int64) {
 	size := batch.Size()
-	batch.Bytes = size
 	p.largest = max(p.largest, int64(size), used)
 	needed := used
 	if reserved > 0 || size > readahead.Unreserved {
@@ -243,7 +247,7 @@ func (p *prefetcher) enqueue(batch feed.Batch, err error, reserved int64, taken 
 	defer p.mu.Unlock()
 	p.taken.Bytes += taken.Bytes - reserved
 	p.taken.Alone = p.taken.Alone || taken.Alone
-	p.queue = append(p.queue, result{batch, err, taken})
+	p.queue = append(p.queue, result{batch, err, size, taken})
 	signal(p.arrived)
 }
 
@@ -264,48 +268,22 @@ func (p *prefetcher) nextBatch(ctx context.Context) (feed.Batch, error) {
 // release returns the budget and the memory of the batch that nextBatch returned last, after it
 // was committed. Nothing that the sink or an observer keeps may refer to its entities.
 func (p *prefetcher) release() {
-	for len(p.current.parts) > 0 {
-		p.releasePart()
+	taken := p.current.taken
+	for _, free := range p.current.free {
+		free()
 	}
 	if p.current.own {
 		clear(p.current.batch.Entities)
 		p.spare = p.current.batch.Entities[:0]
 	}
-	p.current = joined{}
-}
-
-// releasePart returns the budget and the memory of the first part of the current batch that has them.
-func (p *prefetcher) releasePart() {
-	part := p.current.parts[0]
-	p.current.parts = p.current.parts[1:]
-	if part.batch.Free != nil {
-		part.batch.Free()
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held--
-	p.taken.Bytes -= part.taken.Bytes
-	p.taken.Alone = p.taken.Alone && !part.taken.Alone
-	p.budget.Return(part.taken)
+	p.held -= p.current.parts
+	p.taken.Bytes -= taken.Bytes
+	p.taken.Alone = p.taken.Alone && !taken.Alone
+	p.budget.Return(taken)
+	p.current = joined{}
 	signal(p.freed)
-}
-
-// releaseEarly releases the first part before the commit has ended, with these entities of the current
-// batch. They keep what the sink and the observers need of them after the commit.
-func (p *prefetcher) releaseEarly(entities []feed.Entity) {
-	size := 0
-	for i := range entities {
-		size += len(entities[i].ID)
-	}
-	var ids strings.Builder
-	ids.Grow(size)
-	for i := range entities {
-		e := &entities[i]
-		ids.WriteString(e.ID)
-		e.ID = ids.String()[ids.Len()-len(e.ID):]
-		e.Header, e.Body, e.Free = nil, nil, nil
-	}
-	p.releasePart()
 }
 
 // assemble makes the next batches of the queue the current one, and reports whether there was any.
@@ -319,7 +297,7 @@ func (p *prefetcher) assemble() bool {
 	n, entities, size := 0, 0, 0
 	for _, r := range p.queue {
 		entities += len(r.batch.Entities)
-		size += r.batch.Bytes
+		size += r.size
 		if n > 0 && (r.err != nil || size > limits.Bytes || limits.Entities > 0 && entities > limits.Entities) {
 			break
 		}
@@ -327,9 +305,17 @@ func (p *prefetcher) assemble() bool {
 			break
 		}
 	}
-	parts := slices.Clone(p.queue[:n])
-	p.current = joined{err: parts[0].err, parts: parts}
+	parts := p.queue[:n]
+	p.current = joined{err: parts[0].err, parts: n}
 	p.joinBatches(parts)
+	for _, r := range parts {
+		if r.batch.Free != nil {
+			p.current.free = append(p.current.free, r.batch.Free)
+		}
+		p.current.size += r.size
+		p.current.taken.Bytes += r.taken.Bytes
+		p.current.taken.Alone = p.current.taken.Alone || r.taken.Alone
+	}
 	p.queue = slices.Delete(p.queue, 0, n) // which clears the rest, so that the joined batches can be freed
 	return true
 }
@@ -343,11 +329,10 @@ func (p *prefetcher) joinBatches(parts []result) {
 	}
 	// The slices belong to the source, so do not append to them.
 	all.Entities, all.Violations = p.spare, nil
-	all.Duplicates, all.Oversized, all.Bytes = 0, 0, 0
+	all.Duplicates, all.Oversized = 0, 0
 	for _, r := range parts {
 		b := r.batch
 		all.Entities = append(all.Entities, b.Entities...)
-		all.Bytes += b.Bytes
 		all.Violations = append(all.Violations, b.Violations...)
 		all.Duplicates += b.Duplicates
 		all.Oversized += b.Oversized
@@ -356,20 +341,6 @@ func (p *prefetcher) joinBatches(parts []result) {
 		}
 	}
 	p.current.batch, p.current.own, p.spare = all, true, nil
-	rest := all.Entities
-	for i, r := range parts {
-		n := len(r.batch.Entities)
-		own := rest[:n]
-		rest = rest[n:]
-		if n == 0 || r.batch.Free == nil || feed.CountDead(own) > 0 {
-			continue // the records of dead letters are stored last
-		}
-		own[n-1].Free = func() {
-			if len(p.current.parts) == len(parts)-i { // those before it are released
-				p.releaseEarly(own)
-			}
-		}
-	}
 }
 
 // stop ends the reading, waits until it has ended, and returns all budget.

@@ -74,8 +74,8 @@ type Log struct {
 type ReadAhead struct {
 	// Total limits the bytes that all feeds together hold. Default 64 MiB.
 	Total int64 `yaml:"total"`
-	// Feed limits the bytes that one feed with a backlog holds. A commit has at most three
-	// quarters of that. Default 8 MiB.
+	// Feed limits the bytes that one feed with a backlog holds. A commit has at most half
+	// of that. Default 8 MiB.
 	Feed int64 `yaml:"feed"`
 }
 

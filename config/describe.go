@@ -37,7 +37,7 @@ var options = map[string]option{
 	"secret_parameters": {text: "Additional query parameters of URLs whose values are replaced by `***`; see [Secrets](#secrets)."},
 	"grace":             {text: "Limit for a stop, which waits for pending commits. The supervisor (systemd, Kubernetes) needs a longer one."},
 	"read_ahead.total":  {text: "Limit for what all feeds together hold of entities and documents that are being read or are not published yet; see [Sizing](sizing.md)."},
-	"read_ahead.feed":   {text: "Limit for one feed, at least 65536. Three quarters of it are the largest commit."},
+	"read_ahead.feed":   {text: "Limit for one feed, at least 65536. Half of it is the largest commit."},
 	"admin.listen":      {text: "Address of the status pages, health, metrics and status, which have no password. `off`, or an empty variable, disables it. It is read-only unless there is a token; see [Admin server](admin-server.md)."},
 	"admin.socket":      {text: "Path of a Unix socket for the same server, with mode 0600. Commands such as `feedbridge reload` use it without a token."},
 	"admin.token":       {text: "Token for changes at `admin.listen`, which commands such as `feedbridge reload` send. At least 16 characters."},

@@ -171,21 +171,6 @@ func (m *recordMaker) makeRecords(entities []feed.Entity, sequence int64) (*comm
 	return c, nil
 }
 
-// freeStored returns a function that frees the memory of an entity when the n-th of the records is
-// acknowledged: kgo sends none of the records up to there again, and if the transaction is aborted, the
-// entities are read again. It is nil if the records may be acknowledged in another order: by key they
-// belong to several partitions, and dead letters are sent last.
-func (m *recordMaker) freeStored(entities []feed.Entity, records *commitRecords) func(n int) {
-	if m.key != nil || len(records.dead) > 0 {
-		return nil
-	}
-	return func(n int) {
-		if free := entities[n].Free; free != nil {
-			free()
-		}
-	}
-}
-
 // sequenceHeader is the header with the number of a message that has a mark, or whose topic has dead
 // letters, and of a checkpoint the header with the highest number so far. Each such message of the feed has
 // a higher number than all before it, those among the dead letters included. The marks of an ID, and the

@@ -1,13 +1,11 @@
 package kafka
 
 import (
-	"cmp"
 	"container/list"
 	"context"
 	"errors"
 	"math"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -74,35 +72,22 @@ func (t *transactions) isNearLastEpoch(ctx context.Context) bool {
 }
 
 // sendRecords writes records in the transaction that is open, and waits until they are
-// acknowledged. stored may be nil. It is called for each that is, with the number of those before it,
-// and no longer when sendRecords has returned.
-func (t *transactions) sendRecords(ctx context.Context, records []kgo.Record, stored func(n int)) error {
+// acknowledged.
+func (t *transactions) sendRecords(ctx context.Context, records []kgo.Record) error {
 	p := t.producer
 	// Closing the client fails all pending records.
 	stop := context.AfterFunc(ctx, p.Close)
 	defer stop()
-	var pending sync.WaitGroup
-	pending.Add(len(records))
-	acknowledged, failed := 0, error(nil)
-	promise := func(_ *kgo.Record, err error) {
-		defer pending.Done()
-		switch {
-		case err != nil && failed == nil:
-			failed = err
-			pending.Go(func() { _ = p.AbortBufferedRecords(context.Background()) })
-		case err == nil && stored != nil:
-			stored(acknowledged)
-			acknowledged++
-		}
-	}
+	promise := kgo.AbortingFirstErrPromise(p)
 	now := time.Now() // kgo would read the clock for each record
 	for i := range records {
 		records[i].Timestamp = now
-		p.Produce(ctx, &records[i], promise)
+		p.Produce(ctx, &records[i], promise.Promise())
 	}
-	err := p.Flush(ctx)
-	pending.Wait() // if ctx has ended, the client is closed
-	return causeOf(ctx, cmp.Or(err, failed))
+	if err := p.Flush(ctx); err != nil {
+		return causeOf(ctx, err)
+	}
+	return causeOf(ctx, promise.Err())
 }
 
 // commit commits the sent records: all of them are in the log now, before the offsets written.
