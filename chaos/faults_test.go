@@ -541,7 +541,7 @@ func holdFeed(ctx context.Context, s *scenario) error {
 	if err != nil {
 		return err
 	}
-	defer func() { fill() }()
+	defer fill()
 	s.burst()
 	if err := s.pauseFeed(ctx, p, f, s.between(0, 2000)); err != nil && !errors.Is(err, errNotInjected) {
 		return err
@@ -558,11 +558,13 @@ func holdFeed(ctx context.Context, s *scenario) error {
 	}
 	_ = pause(ctx, s.between(0, 2000))
 	fill()
-	if fill, err = p.holdToken(ctx, f); errors.Is(err, errNotInjected) {
+	fillAgain, err := p.holdToken(ctx, f)
+	if errors.Is(err, errNotInjected) {
 		return nil // another copy runs the feed now
 	} else if err != nil {
 		return err
 	}
+	defer fillAgain()
 	p.up.Store(false)
 	p.run.signal(syscall.SIGTERM)
 	select {
