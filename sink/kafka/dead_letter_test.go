@@ -457,30 +457,55 @@ func TestMarksBehindARecordOfAnotherFeed(t *testing.T) {
 	})
 }
 
-// The window has the newest IDs in the order of the feed: dead letters that are in front of other
-// entities of their commit do not evict these.
+// The window has the newest IDs in the order of the feed, in whatever partitions they are and however large the
+// commits are. The records of several commits may have the same time.
 func TestWindowHasTheNewestEntitiesBesideDeadLetters(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		topic := ordersWithDead()
-		topic.Window = 10
-		c := startCluster(t)
-		s := connect(t, configFor(c)).Sink(topic)
-		resume(t, s)
-		const n = 30
-		entities, cp := sinktest.Entities(0, n), sinktest.At(n)
-		for i := range 8 {
-			entities[i].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
-			cp.Count--
-		}
-		if err := s.Commit(t.Context(), entities, cp); err != nil {
-			t.Fatal(err)
-		}
-		fresh := connect(t, configFor(c)).Sink(topic)
-		resume(t, fresh)
-		for _, e := range entities[n-topic.Window:] {
-			if fresh.IDs().Add(e.ID) {
-				t.Errorf("%s, of the newest %d, is not known", e.ID, topic.Window)
-			}
-		}
-	})
+	keys := orders()
+	keys.Partitions, keys.Key = 3, "/n"
+	none := func(int) bool { return false }
+	tests := map[string]struct {
+		topic   kafka.Topic
+		commits []int
+		isDead  func(i int) bool
+	}{
+		"dead letters in front":             {ordersWithDead(), []int{30}, func(i int) bool { return i < 8 }},
+		"small commits behind many dead":    {ordersWithDead(), []int{100, 2, 1, 3}, func(i int) bool { return i < 100 && i%6 == 5 }},
+		"dead letters at the end":           {ordersWithDead(), []int{100, 8}, func(i int) bool { return i > 95 && i < 104 }},
+		"several partitions":                {keys, []int{200}, none},
+		"several partitions, small commits": {keys, []int{100, 2, 1, 3}, none},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				topic := test.topic
+				topic.Window = 10
+				c := startCluster(t)
+				s := connect(t, configFor(c)).Sink(topic)
+				resume(t, s)
+				end, dead := 0, 0
+				for _, n := range test.commits {
+					entities := sinktest.Entities(end, n)
+					for i := range entities {
+						if test.isDead(end + i) {
+							entities[i].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+							dead++
+						}
+					}
+					end += n
+					cp := sinktest.At(end)
+					cp.Count -= uint64(dead)
+					if err := s.Commit(t.Context(), entities, cp); err != nil {
+						t.Fatal(err)
+					}
+				}
+				fresh := connect(t, configFor(c)).Sink(topic)
+				resume(t, fresh)
+				for _, e := range sinktest.Entities(end-topic.Window, topic.Window) {
+					if fresh.IDs().Add(e.ID) {
+						t.Errorf("%s, of the newest %d, is not known", e.ID, topic.Window)
+					}
+				}
+			})
+		})
+	}
 }

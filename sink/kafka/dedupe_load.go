@@ -173,11 +173,11 @@ func (l *dedupeLoader) loadNewest(ctx context.Context, ranges []offsetRange, som
 }
 
 // loadRanges loads the IDs of this feed's messages in ranges of all partitions, the oldest
-// first, and marks in the order in which they were published. It returns how many there were since the time from which on the messages of all
-// partitions are known to be among them.
+// first, and marks in the order in which they were published. It returns how many there are behind the
+// point from which on the messages of all partitions are known to be among them.
 func (l *dedupeLoader) loadRanges(ctx context.Context, ranges []offsetRange) (int, error) {
 	var open []*partitionReader
-	since, whole := int64(0), true
+	edge, whole := readEdge{sequence: -1}, true
 	size := int64(0)
 	for _, r := range ranges {
 		size += r.to - r.from
@@ -188,23 +188,22 @@ func (l *dedupeLoader) loadRanges(ctx context.Context, ranges []offsetRange) (in
 			reader: reader{client: l.client, topic: part.topic, partition: part.partition},
 			next:   part.from, to: part.to, atMost: max(64<<10, fetchBytes/int32(len(ranges))),
 		}
-		r, err := t.peekRecord(ctx)
+		first, err := t.peekRecord(ctx)
 		if err != nil {
 			return 0, err
 		}
-		if part.from > part.start {
-			// Records before the first one that was read here are unknown.
-			if r == nil {
-				whole = false
-			} else {
-				since = max(since, r.Timestamp.UnixMilli())
-			}
-		}
-		if r, err = l.peekOwnRecord(ctx, t); err != nil {
+		own, err := l.peekOwnRecord(ctx, t)
+		if err != nil {
 			return 0, err
 		}
-		if r != nil {
+		if own != nil {
 			open = append(open, t)
+		}
+		// Records before the first one that was read here are unknown. Of one partition those that were
+		// read are the newest.
+		if part.from > part.start && len(ranges) > 1 {
+			whole = whole && first != nil
+			edge.extend(first, own != nil, t.sequence)
 		}
 	}
 	n := 0
@@ -219,7 +218,7 @@ func (l *dedupeLoader) loadRanges(ctx context.Context, ranges []offsetRange) (in
 		record := t.records[0]
 		l.ids.LoadMessage(headerFields(record.Headers))
 		l.sequence = max(l.sequence, t.sequence)
-		if whole && record.Timestamp.UnixMilli() >= since {
+		if whole && edge.isBefore(record, t.sequence) {
 			n++
 		}
 		t.records = t.records[1:]
@@ -231,6 +230,30 @@ func (l *dedupeLoader) loadRanges(ctx context.Context, ranges []offsetRange) (in
 		}
 	}
 	return n, nil
+}
+
+// A readEdge is the newest of the first records of partitions that were read in part: by the number of this
+// feed's, or by time where the feed has none or it has no number. See sequenceHeader.
+type readEdge struct {
+	sequence int64 // -1 if no partition has one
+	time     int64 // milliseconds since 1970
+}
+
+// extend takes in the first record of a partition, nil if it has none, and the number of the feed's first
+// one there.
+func (e *readEdge) extend(first *kgo.Record, own bool, sequence int64) {
+	switch {
+	case own && sequence > 0:
+		e.sequence = max(e.sequence, sequence)
+	case first != nil:
+		e.time = max(e.time, first.Timestamp.UnixMilli())
+	}
+}
+
+// isBefore reports whether the feed's records from r on are all known. Others at the time of the edge may not
+// be: those of a commit have one time.
+func (e *readEdge) isBefore(r *kgo.Record, sequence int64) bool {
+	return sequence > e.sequence && r.Timestamp.UnixMilli() > e.time
 }
 
 // peekOwnRecord returns the next record of this feed, nil at the end. It drops those of other
@@ -258,9 +281,8 @@ type partitionReader struct {
 	sequence int64 // of the next record; see sequenceHeader
 }
 
-// precedes reports whether the next record of t is to be loaded before that of other. Records without
-// marks have no sequence if there are no dead letters. Among these the timestamps decide: the window of a
-// topic of several partitions needs no exact order.
+// precedes reports whether the next record of t is to be loaded before that of other. Timestamps decide among
+// records without a number, which were written before the topic had keys or dead letters.
 func (t *partitionReader) precedes(other *partitionReader) bool {
 	return cmp.Or(cmp.Compare(t.sequence, other.sequence), t.records[0].Timestamp.Compare(other.records[0].Timestamp)) < 0
 }

@@ -102,7 +102,8 @@
 // entities share a key, only the mark of one of them stays.
 //
 // The newest version of an entity may be in another partition than those before it, or among the
-// dead letters. So a message with a mark has a number, in the header Feedbridge-Sequence. Each commit
+// dead letters, and so may the newest messages of a window. So a message has a number, in the header
+// Feedbridge-Sequence, if it has a mark, or if the topic has keys or dead letters. Each commit
 // continues from the highest number in the messages that Resume has loaded and in the checkpoint,
 // which the fence makes the newest. 'checkpoint set' and 'reset' keep it. No clock is compared.
 //

@@ -171,7 +171,7 @@ func (m *recordMaker) makeRecords(entities []feed.Entity, sequence int64) (*comm
 	return c, nil
 }
 
-// sequenceHeader is the header with the number of a message that has a mark, or whose topic has dead
+// sequenceHeader is the header with the number of a message that has a mark, or whose topic has keys or dead
 // letters, and of a checkpoint the header with the highest number so far. Each such message of the feed has
 // a higher number than all before it, those among the dead letters included. The marks of an ID, and the
 // newest messages of a commit, may be in several partitions: in one of the topic and in that of the dead
@@ -183,7 +183,9 @@ const sequenceHeader = "Feedbridge-Sequence"
 const sequenceSize = headerOverhead + len(sequenceHeader) + 19
 
 // isNumbered reports whether the message of an entity has a number.
-func (m *recordMaker) isNumbered(e *feed.Entity) bool { return e.Mark != "" || m.topic.DeadLetters }
+func (m *recordMaker) isNumbered(e *feed.Entity) bool {
+	return e.Mark != "" || m.topic.DeadLetters || m.key != nil
+}
 
 // appendSequence appends the next number to the headers of a message.
 func (c *commitRecords) appendSequence(fields feed.Header) feed.Header {
