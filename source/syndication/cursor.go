@@ -225,7 +225,7 @@ func (cur *cursor) sawEntry(it *item) bool {
 	if len(cur.Seen) == 0 {
 		return false
 	}
-	k, before := seenKey(it.own, it.hash), seenKey(it.own, it.before)
+	k, before := seenKey(it.own, it.shortHash()), seenKey(it.own, it.HashBefore)
 	for i := 0; i < len(cur.Seen); i += seenBytes {
 		if seen := cur.Seen[i : i+seenBytes]; bytes.Equal(seen, k) || bytes.Equal(seen, before) {
 			return true

@@ -157,15 +157,15 @@ type item struct {
 	// own is the ID that the feed has.
 	own  string
 	rank publishOrder
-	hash [16]byte
-	// before is the hash of earlier versions; 0 if that is the same.
-	before [16]byte
-	at     int // in the heap
+	at   int // in the heap
 }
+
+// shortHash returns the part of the hash that is stored.
+func (it *item) shortHash() [16]byte { return [16]byte(it.Hash[:16]) }
 
 // hasHash reports whether a stored hash is that of the item.
 func (it *item) hasHash(hash [16]byte) bool {
-	return hash == it.hash || it.before != [16]byte{} && hash == it.before
+	return hash == it.shortHash() || it.HashBefore != [16]byte{} && hash == it.HashBefore
 }
 
 // memorySize returns the estimated memory of an item, in bytes.

@@ -37,7 +37,7 @@ func isControl(r rune) bool { return r < ' ' || r == 0x7F }
 func (d *document) newEntity(it *item, op feed.Operation, redact *safetext.Redactor) feed.Entity {
 	m := fingerprint{
 		deleted: op == feed.Delete, updated: instantOf(it.Updated.Time), document: d.updated,
-		hash: it.hash, page: hashKey(d.url).pageNumber(),
+		hash: it.shortHash(), page: hashKey(d.url).pageNumber(),
 	}
 	e := feed.Entity{ID: it.ID, Op: op, Body: it.Body, Length: it.Length, Page: d.url, Mark: m.String()}
 	d.setModified(&e, it.Updated.Time, it.Published.Time)

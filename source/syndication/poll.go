@@ -341,7 +341,7 @@ func (cur *cursor) skipAll(d *document) error {
 	}
 	cur.Seen = nil
 	for _, it := range items {
-		cur.Seen = append(cur.Seen, seenKey(it.own, it.hash)...)
+		cur.Seen = append(cur.Seen, seenKey(it.own, it.shortHash())...)
 	}
 	return nil
 }

@@ -367,7 +367,7 @@ func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wa
 	if updated == 0 && instantOf(e.Updated.Time) != 0 {
 		d.seen.addViolation(FutureDate, d.url, "entry %s is of %s, which is not compared with other dates (trust_ahead)", feedxml.Excerpt(e.ID), e.Updated.Raw)
 	}
-	it := &item{Entry: e, own: e.ID, hash: [16]byte(e.Hash[:16]), before: [16]byte(e.HashBefore[:16])}
+	it := &item{Entry: e, own: e.ID}
 	id, t := s.identify(cur, d, it, updated)
 	if !e.Deleted {
 		if d.lastKnown = t.inTopic || s.isSkipped(cur, it); d.lastKnown {

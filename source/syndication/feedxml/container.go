@@ -180,7 +180,7 @@ func (r *Reader) finishEntry(outer *container, s *scope, deleted bool) (Entry, e
 	meta.Order, meta.PublishedOrder = dates.updated.dateOrder(), dates.published.mainOrder()
 	r.about.addUndefined(&r.scan, r.in.offset)
 	if r.large != nil {
-		r.large.complete(r, &e, outer, s, r.in.unreadBytes(), r.element.tag)
+		e = r.large.complete(r, e, outer, s, r.in.unreadBytes(), r.element.tag)
 		r.large = nil
 	}
 	r.in.discardBytes(end)

@@ -48,9 +48,10 @@ type Entry struct {
 	Length int64
 	// Hash is the SHA-256 of Body without the elements of [Options.HashWithout] and the counters, or
 	// of the whole entry if Body has only its beginning.
-	// HashBefore is the one that earlier versions have computed, which excluded only children of the
+	Hash [sha256.Size]byte
+	// HashBefore begins the hash that earlier versions have computed, which excluded only children of the
 	// entry, and no counters; zero if it is the same.
-	Hash, HashBefore [sha256.Size]byte
+	HashBefore [16]byte
 	// Undefined is the first entity that the entry refers to and that XML does
 	// not define. Strict parsers refuse such a body.
 	Undefined string
@@ -124,7 +125,8 @@ func (r *entryReader) readEntry(b []byte, el *element, inherit *inheritance, s *
 	without, before := r.exclusions.find(b, el, s)
 	e.Hash = contentHash(e.Body, without)
 	if len(without) != len(before) {
-		e.HashBefore = contentHash(e.Body, before)
+		hash := contentHash(e.Body, before)
+		e.HashBefore = [16]byte(hash[:])
 	}
 	if !deleted {
 		r.setID(&e, &own)

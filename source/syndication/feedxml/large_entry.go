@@ -179,15 +179,16 @@ func (l *largeEntry) discard() {
 // endChild begins the next child.
 func (l *largeEntry) endChild() { l.from, l.dropping = len(l.kept), false }
 
-// complete sets the fields of the entry that was read in place of the large one. b begins with
+// complete returns e, which was read in place of the large entry, with the fields of that. b begins with
 // its start tag, t.
-func (l *largeEntry) complete(r *Reader, e *Entry, outer *container, s *scope, b []byte, t tag) {
+func (l *largeEntry) complete(r *Reader, e Entry, outer *container, s *scope, b []byte, t tag) Entry {
 	b = append(bytes.Clone(b[:t.end]), bytes.ToValidUTF8(l.rest, nil)...)
 	r.attrs = attributes(r.attrs[:0], b, t)
 	e.Body, e.Length, e.Offset = outer.inherit.standalone(b, t, r.attrs, s.base), l.length, l.offset
 	l.sum.Sum(e.Hash[:0])
-	e.HashBefore = [sha256.Size]byte{}
+	e.HashBefore = [16]byte{}
 	if e.IDFrom == FromHash {
 		e.ID = fmt.Sprintf("%x", e.Hash)
 	}
+	return e
 }
