@@ -13,8 +13,8 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/readahead"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
-	"github.com/feedbridge/feedbridge/readahead"
 )
 
 // held counts the batches that were read and are not committed.

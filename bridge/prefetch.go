@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/readahead"
+	"github.com/feedbridge/feedbridge/internal/readahead"
 )
 
 // maxQueue limits the number of batches that wait for their commit, however small they are.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/readahead"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
-	"github.com/feedbridge/feedbridge/readahead"
 	"github.com/feedbridge/feedbridge/sink"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/readahead"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
-	"github.com/feedbridge/feedbridge/readahead"
 )
 
 // Which source reads is asked for with the kind that the checkpoint is bound to. A

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
-	"github.com/feedbridge/feedbridge/retry"
+	"github.com/feedbridge/feedbridge/internal/retry"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
 // A validator reports errors in values that are well formed. It takes names from the

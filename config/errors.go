@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
 // Error is one error in the configuration. Its text never contains the value of a

@@ -3,7 +3,7 @@ package config
 import (
 	"time"
 
-	"github.com/feedbridge/feedbridge/credential"
+	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/source"

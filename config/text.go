@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/feedbridge/feedbridge/credential"
+	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 )

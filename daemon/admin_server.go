@@ -4,9 +4,9 @@ import (
 	"context"
 	"net"
 
-	"github.com/feedbridge/feedbridge/admin"
 	"github.com/feedbridge/feedbridge/config"
-	"github.com/feedbridge/feedbridge/credential"
+	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/credential"
 )
 
 // adminListeners are the listeners of the admin server. Each is nil if it is not configured.

@@ -12,11 +12,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/feedbridge/feedbridge/admin"
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
-	"github.com/feedbridge/feedbridge/retry"
+	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/retry"
 )
 
 const (

@@ -5,9 +5,9 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/feedbridge/feedbridge/admin"
 	"github.com/feedbridge/feedbridge/config"
-	"github.com/feedbridge/feedbridge/fleet"
+	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/fleet"
 )
 
 // membership decides which feeds this copy runs. A nil membership means all of them.

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/feedbridge/feedbridge/admin/status"
 	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
 )
 
 // statusOf returns the feeds that were left behind of /status, and whether the metrics and the status page

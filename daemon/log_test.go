@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/config"
-	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
 // A value of a feed that is long, moves the cursor of a terminal, and has secrets.

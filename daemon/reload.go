@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/feedbridge/feedbridge/admin"
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/internal/admin"
 )
 
 // Reloaded lists the changes of a reload, by name.

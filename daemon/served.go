@@ -8,12 +8,12 @@ import (
 	"net"
 	"strings"
 
-	"github.com/feedbridge/feedbridge/admin"
 	"github.com/feedbridge/feedbridge/config"
-	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/trace"
 	"github.com/feedbridge/feedbridge/serve"
-	"github.com/feedbridge/feedbridge/trace"
 )
 
 // servedFeeds are the topics that are served as feeds, by name, and their server. One goroutine

@@ -10,7 +10,7 @@ import (
 
 	sdnotify "github.com/coreos/go-systemd/v22/daemon"
 
-	"github.com/feedbridge/feedbridge/admin"
+	"github.com/feedbridge/feedbridge/internal/admin"
 )
 
 // supervisor reports the state of the process to systemd, as sd_notify(3) describes. It does

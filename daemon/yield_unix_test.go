@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/feedbridge/feedbridge/admin/status"
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/daemon"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
 )
 
 // busyToken makes a file for a token whose reading does not end, as on a file system that does not answer:

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
 // The limits of the texts of an entity, in characters.

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/feedbridge/feedbridge/connlimit"
+	"github.com/feedbridge/feedbridge/internal/connlimit"
 )
 
 // DefaultCacheSize is the default size of a [PageCache], in bytes.

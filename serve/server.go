@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/feedbridge/feedbridge/connlimit"
+	"github.com/feedbridge/feedbridge/internal/connlimit"
 )
 
 // The limits of clients. A slow client stays connected as long as it reads a

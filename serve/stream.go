@@ -5,7 +5,7 @@ import (
 	"io"
 	"iter"
 
-	"github.com/feedbridge/feedbridge/connlimit"
+	"github.com/feedbridge/feedbridge/internal/connlimit"
 )
 
 // stream is a page that is not held in memory, read from the topic while it is

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
 // ErrTooLarge is matched by errors about an entity that the bus does not take

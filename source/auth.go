@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
 // credentials are the headers that only the feed's origin may see.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/feedbridge/feedbridge/credential"
+	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/source"
 )
 

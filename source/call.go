@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
 // readExcerpt limits the part of an error's body that is read for an excerpt, in bytes. It is

@@ -21,8 +21,8 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/message"
-	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // Options are the settings of a client that do not come from the feed's configuration.

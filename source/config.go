@@ -3,7 +3,7 @@ package source
 import (
 	"time"
 
-	"github.com/feedbridge/feedbridge/credential"
+	"github.com/feedbridge/feedbridge/internal/credential"
 )
 
 // Config configures the requests to the upstream of one feed. Its yaml tags are the

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/readahead"
+	"github.com/feedbridge/feedbridge/internal/readahead"
 )
 
 // Hosts has what the clients of a process share: the rate limit of each host, the feeds that a

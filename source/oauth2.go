@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
 // newTokens returns the tokens of auth.oauth2.

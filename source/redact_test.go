@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/feedbridge/feedbridge/credential"
-	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/source"
 )
 

@@ -10,9 +10,9 @@ import (
 
 	"github.com/dunglas/httpsfv"
 
-	"github.com/feedbridge/feedbridge/credential"
+	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/message"
-	"github.com/feedbridge/feedbridge/safetext"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 
 	"code.dny.dev/ssrf"
 
-	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/credential"
 )
 
 // transport returns the shared transport for cfg, made with the client

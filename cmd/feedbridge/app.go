@@ -13,7 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/daemon"
-	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
 // The exit codes of the program.

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
 // entityWriter writes entities as JSON lines. Values are complete; control characters

@@ -24,9 +24,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/feedbridge/feedbridge/admin/status"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
+	"github.com/feedbridge/feedbridge/internal/retry"
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
-	"github.com/feedbridge/feedbridge/retry"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
-	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // hostile is an ID of a feed that is long, moves the cursor of a terminal, and has a

@@ -7,7 +7,7 @@ import (
 	"io"
 	"math"
 
-	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
 // printer writes lines of text and keeps the first error.

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/verify"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/serve"
-	"github.com/feedbridge/feedbridge/verify"
 )
 
 // spelledDates are spellings of one second that feeds contain, and

@@ -17,9 +17,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/feedbridge/feedbridge/admin/status"
 	"github.com/feedbridge/feedbridge/bridge"
-	"github.com/feedbridge/feedbridge/retry"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
+	"github.com/feedbridge/feedbridge/internal/retry"
 )
 
 // watchInterval is the time between two reports of status --watch.

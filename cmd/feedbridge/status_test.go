@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/feedbridge/feedbridge/admin/status"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
 )
 
 func TestFormatAge(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/retry"
 	"github.com/feedbridge/feedbridge/message"
-	"github.com/feedbridge/feedbridge/retry"
 	"github.com/feedbridge/feedbridge/serve"
 )
 

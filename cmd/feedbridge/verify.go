@@ -13,7 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/verify"
+	"github.com/feedbridge/feedbridge/internal/verify"
 )
 
 // verifyCommand returns the command "verify", which compares two feeds, or a feed and its topic.

@@ -5,8 +5,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/feedbridge/feedbridge/safetext"
-	"github.com/feedbridge/feedbridge/verify"
+	"github.com/feedbridge/feedbridge/internal/safetext"
+	"github.com/feedbridge/feedbridge/internal/verify"
 )
 
 // comparison is the result of verify.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/feedbridge/feedbridge/credential"
+	"github.com/feedbridge/feedbridge/internal/credential"
 )
 
 // Config is the configuration of the connection to a Kafka cluster. Its yaml tags are the keys

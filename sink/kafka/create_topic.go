@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/retry"
+	"github.com/feedbridge/feedbridge/internal/retry"
 )
 
 // newTopic describes a topic that is missing.

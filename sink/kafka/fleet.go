@@ -14,8 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/fleet"
-	"github.com/feedbridge/feedbridge/retry"
+	"github.com/feedbridge/feedbridge/internal/fleet"
+	"github.com/feedbridge/feedbridge/internal/retry"
 )
 
 // The time limits of a group. The brokers must allow the session timeout, which they do by

@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/feedbridge/feedbridge/retry"
+	"github.com/feedbridge/feedbridge/internal/retry"
 )
 
 // describeTopic returns the partitions of a topic, its id, which is zero before Kafka 2.8, and the

@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
-	"github.com/feedbridge/feedbridge/credential"
+	"github.com/feedbridge/feedbridge/internal/credential"
 )
 
 // mechanism returns the SASL mechanism, nil for none. Secrets are read at every connect.

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/fleet"
+	"github.com/feedbridge/feedbridge/internal/fleet"
 )
 
 // Check implements [fleet.Bus]. Permissions to create and to publish are tried with requests that the

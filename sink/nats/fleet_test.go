@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/feedbridge/feedbridge/fleet"
+	"github.com/feedbridge/feedbridge/internal/fleet"
 	"github.com/feedbridge/feedbridge/internal/testkit/fleettest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )

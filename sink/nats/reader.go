@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
-	"github.com/feedbridge/feedbridge/retry"
+	"github.com/feedbridge/feedbridge/internal/retry"
 )
 
 // A reader delivers messages of a stream in their order, through an ephemeral consumer of its

@@ -1,7 +1,7 @@
 package datareplication
 
 import (
-	"github.com/feedbridge/feedbridge/readahead"
+	"github.com/feedbridge/feedbridge/internal/readahead"
 	"github.com/feedbridge/feedbridge/source"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/feedbridge/feedbridge/readahead"
+	"github.com/feedbridge/feedbridge/internal/readahead"
 )
 
 // errNoMemory reports that an entity must wait for the next batch, because there is no

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/readahead"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
-	"github.com/feedbridge/feedbridge/readahead"
 )
 
 // farSite is a site 50 ms away. It counts the GET requests that it answers at a time.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/readahead"
+	"github.com/feedbridge/feedbridge/internal/readahead"
 )
 
 // feedReader holds the state of a Source between calls of Next. It saves requests and

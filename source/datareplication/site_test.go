@@ -18,10 +18,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/readahead"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
-	"github.com/feedbridge/feedbridge/readahead"
 	"github.com/feedbridge/feedbridge/source"
 )
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/feedbridge/feedbridge/readahead"
+	"github.com/feedbridge/feedbridge/internal/readahead"
 )
 
 // versionBytes is the estimated memory for one ID of a document.

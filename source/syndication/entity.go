@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/message"
-	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 

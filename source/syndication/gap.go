@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/retry"
+	"github.com/feedbridge/feedbridge/internal/retry"
 	"github.com/feedbridge/feedbridge/source"
 )
 

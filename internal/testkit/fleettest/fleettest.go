@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/feedbridge/feedbridge/fleet"
+	"github.com/feedbridge/feedbridge/internal/fleet"
 )
 
 // Topics are the topics of 300 feeds.

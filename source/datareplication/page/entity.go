@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/message"
-	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // NewEntity returns the entity of a part. The URL of the page and the index of the part on

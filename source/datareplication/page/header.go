@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
 // Header has the fields of a page's response that describe the page.

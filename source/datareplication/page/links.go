@@ -10,7 +10,7 @@ import (
 	"github.com/tomnomnom/linkheader"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/source/link"
 )
 

@@ -3,7 +3,7 @@ package page
 import (
 	"strings"
 
-	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/source/link"
 )
 

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/message"
-	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // fieldsAtOnce is the number of fields that are allocated at once. With the 8 bytes that the

@@ -3,7 +3,7 @@ package feedxml
 import (
 	"encoding/xml"
 
-	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
 // Options configure how a document is read.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
 // An error quotes the text around a fault, but no secret of a URL there, whichever part

@@ -1,0 +1,170 @@
+// Package docs_test compares the documents with the code, and keeps the packages in their layers.
+package docs_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/feedbridge/feedbridge"
+
+// layers lists the packages of the module that each package may import. There are no cycles.
+// A package that is not listed is an error: a change that adds a package also decides what it
+// may import.
+var layers = map[string][]string{
+	"examples/consumers/go/nats":  {},
+	"examples/consumers/go/kafka": {},
+
+	"feed":                {},
+	"internal/fleet":      {"feed", "internal/retry"},
+	"message":             {"feed"},
+	"internal/safetext":   {},
+	"internal/retry":      {},
+	"internal/credential": {"internal/safetext"},
+	"checkpoint":          {"feed"},
+	"internal/readahead":  {},
+	"bridge":              {"feed", "checkpoint", "internal/readahead", "internal/retry"},
+	"internal/connlimit":  {},
+	"internal/admin":      {"internal/admin/statuspage", "internal/admin/status", "bridge", "internal/connlimit", "internal/credential", "feed", "internal/fleet", "checkpoint", "internal/safetext"},
+	"internal/verify":     {"feed", "message"},
+
+	"internal/admin/statuspage": {"internal/admin/status"},
+	"internal/admin/status":     {},
+
+	"source":                        {"feed", "message", "internal/credential", "internal/readahead", "internal/safetext"},
+	"source/datareplication":        {"source", "source/datareplication/page", "feed", "message", "internal/readahead", "internal/safetext"},
+	"source/datareplication/page":   {"source/link", "feed", "message", "internal/safetext"},
+	"source/link":                   {},
+	"source/syndication":            {"source", "source/link", "source/syndication/feedxml", "feed", "message", "internal/readahead", "internal/safetext", "internal/retry"},
+	"source/syndication/feedxml":    {"feed", "message", "internal/safetext"},
+	"source/datareplication/sample": {"feed"},
+
+	"sink":                       {"feed", "checkpoint", "message", "internal/safetext"},
+	"internal/testkit/sinktest":  {"sink", "feed", "checkpoint", "message"},
+	"internal/testkit/cputime":   {},
+	"internal/testkit/fleettest": {"internal/fleet"},
+	"internal/testkit/freeport":  {},
+	"internal/testkit/httpfault": {},
+	"internal/testkit/logbuffer": {},
+	"sink/nats":                  {"internal/fleet", "sink", "feed", "checkpoint", "internal/credential", "message", "internal/retry"},
+	"sink/kafka":                 {"internal/fleet", "sink", "feed", "checkpoint", "internal/credential", "message", "internal/retry"},
+	"sink/nats/embedded":         {},
+	"internal/testkit/kafkatest": {"internal/testkit/freeport"},
+	"internal/testkit/floor":     {"checkpoint", "feed", "sink/kafka", "sink/nats"},
+
+	"serve":          {"serve/snapshot", "internal/connlimit", "feed", "message", "internal/safetext"},
+	"serve/snapshot": {"feed"},
+	"internal/chaos": {},
+	"internal/trace": {"bridge", "checkpoint", "feed", "internal/safetext", "sink"},
+
+	"config": {"feed", "internal/credential", "internal/safetext", "serve", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml", "sink", "sink/nats", "sink/kafka"},
+	"daemon": {"internal/trace", "internal/admin", "bridge", "checkpoint", "config", "internal/credential", "feed", "internal/fleet", "internal/readahead", "internal/retry", "internal/safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
+
+	// Commands reach buses and servers through package daemon, and nothing else imports it.
+	"cmd/feedbridge": {"internal/admin/status", "bridge", "checkpoint", "config", "internal/credential", "daemon", "feed", "message", "internal/retry", "internal/safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "internal/verify"},
+}
+
+// alone lists the modules that only the given packages (and their tests) import, so that
+// replacing a library changes one package.
+var alone = map[string][]string{
+	"github.com/spf13/viper":           {"config"},
+	"github.com/nats-io/nats.go":       {"sink/nats", "internal/testkit/floor", "examples/consumers/go/nats"},
+	"github.com/nats-io/nats-server":   {"sink/nats/embedded"},
+	"github.com/twmb/franz-go":         {"sink/kafka", "internal/testkit/kafkatest", "internal/testkit/floor", "examples/consumers/go/kafka"},
+	"github.com/dunglas/httpsfv":       {"source"},
+	"github.com/tomnomnom/linkheader":  {"source/datareplication/page"},
+	"github.com/spf13/cobra":           {"cmd/feedbridge"},
+	"github.com/prometheus":            {"internal/admin"},
+	"golang.org/x/oauth2":              {"internal/credential"},
+	"code.dny.dev/ssrf":                {"source"},
+	"github.com/coreos/go-systemd":     {"daemon"},
+	"github.com/go-viper/mapstructure": {"config"},
+	"go.opentelemetry.io":              {"internal/trace"},
+}
+
+// standard are the packages that may import nothing but the standard library.
+var standard = []string{"feed", "message", "internal/retry", "internal/safetext", "checkpoint", "internal/connlimit"}
+
+// badNames are names that say nothing.
+var badNames = []string{"util", "utils", "common", "helper", "helpers", "types", "misc"}
+
+func TestImportsRunOneWay(t *testing.T) {
+	seen := map[string]bool{}
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && file != "." || isOtherModule(file)) {
+			return fs.SkipDir
+		}
+		dir := filepath.ToSlash(filepath.Dir(file))
+		if dir == "." || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		seen[dir] = true
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range parsed.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			checkImport(t, file, dir, imported)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir := range seen {
+		if _, ok := layers[dir]; !ok {
+			t.Errorf("package %s is in no layer: add it to layers", dir)
+		}
+		if slices.Contains(badNames, path.Base(dir)) {
+			t.Errorf("package %s has a name that says nothing", dir)
+		}
+	}
+	for dir := range layers {
+		if !seen[dir] {
+			t.Errorf("layers names package %s, which does not exist", dir)
+		}
+	}
+}
+
+// isOtherModule reports whether a directory below this one is a module of its own, as those
+// are that build and test what is not the program.
+func isOtherModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return dir != "." && err == nil
+}
+
+func checkImport(t *testing.T, file, dir, imported string) {
+	t.Helper()
+	if ours, ok := strings.CutPrefix(imported, module+"/"); ok {
+		if allowed := layers[dir]; !slices.Contains(allowed, ours) && !slices.Contains(allowed, "*") {
+			t.Errorf("%s: package %s must not import %s, only %v", file, dir, ours, allowed)
+		}
+		return
+	}
+	if strings.Contains(strings.SplitN(imported, "/", 2)[0], ".") && slices.Contains(standard, dir) {
+		t.Errorf("%s: package %s must not import %s, only the standard library", file, dir, imported)
+	}
+	for prefix, owners := range alone {
+		if (imported == prefix || strings.HasPrefix(imported, prefix+"/")) && !slices.Contains(owners, dir) {
+			t.Errorf("%s: %s is for package %v alone", file, imported, owners)
+		}
+	}
+	if imported == "net/http" && slices.Contains([]string{"feed", "checkpoint", "bridge"}, dir) {
+		t.Errorf("%s: package %s must not import net/http", file, dir)
+	}
+}

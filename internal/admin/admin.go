@@ -1,0 +1,111 @@
+// Package admin shows operators a running feedbridge: a small HTTP server that
+// reports whether the process works, whether its feeds are fresh, how much it
+// does, and in a sentence, the present work of each feed.
+//
+//	/             pages for people; see package statuspage
+//	/healthz      200 as long as the process answers and can read the state of every feed
+//	/readyz       200 if every bus answers that feeds are copied to, and every such feed is fresh, else 503; the body says why
+//	/metrics      Prometheus
+//	/status       JSON, a row per feed, copied or served; /status/NAME has one that is copied
+//
+// Requests that change something are POST. They need a token, or come through a Unix socket;
+// see [Server.AddChange].
+//
+// A [Feed] watches one bridge: it is a [bridge.Observer]. Every call
+// updates one record, which metrics, status and readiness are made from when they
+// are requested, so that they cannot disagree.
+//
+// Scripts read what is served here. Keys, metrics and labels are only added.
+package admin
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/feedbridge/feedbridge/internal/admin/statuspage"
+)
+
+// Server shows the state of a process. Its methods may be called from any
+// goroutine.
+type Server struct {
+	*inventory
+	opts     Options
+	registry *prometheus.Registry
+	metrics  http.Handler // one for all clients; see shareGather
+	answers  answerWriter
+	changes  map[string]Change // by pattern; set before the first request
+	pages    *statuspage.Pages
+}
+
+// New returns a Server that has no feeds yet.
+func New(opts Options) *Server {
+	if opts.Connections <= 0 {
+		opts.Connections = 64
+	}
+	times := newHistograms(opts.PerFeed)
+	inv := &inventory{writer: opts.Writer, redact: opts.Redact, fleet: opts.Fleet, times: times, config: configHistory{loadedAt: time.Now()}}
+	for _, bus := range opts.Buses {
+		inv.AddBus(bus)
+	}
+	rows := pageSource{inv}
+	registry := newRegistry(inv, times, opts)
+	return &Server{
+		inventory: inv,
+		opts:      opts,
+		registry:  registry,
+		metrics: promhttp.HandlerFor(prometheus.GathererFunc(shareGather(registry.Gather)), promhttp.HandlerOpts{
+			ErrorLog:      slog.NewLogLogger(opts.Log.Handler(), slog.LevelError),
+			ErrorHandling: promhttp.ContinueOnError,
+		}),
+		answers: answerWriter{opts.Log, opts.Redact},
+		changes: map[string]Change{},
+		pages: statuspage.New(statuspage.Options{
+			Feeds: rows.Feeds, Feed: rows.Feed, Served: rows.Served,
+			Version: opts.Version, Writer: opts.Writer, Started: opts.Started, Log: opts.Log,
+			// Probes and scrapes need connections, too.
+			Streams: min(16, max(1, opts.Connections/4)),
+		}),
+	}
+}
+
+// AddChange makes the server answer POST requests for a path, which may have the wildcards of
+// [http.ServeMux]. It is called before the first request.
+//
+// A change needs the token of [Options], or comes through the Unix socket.
+func (s *Server) AddChange(path string, change Change) {
+	s.changes["POST "+path] = change
+}
+
+// Handler serves the paths in the package comment to clients that come by TCP: to GET and
+// HEAD, and to POST with the token.
+func (s *Server) Handler() http.Handler { return hosts(s.opts.Hosts).checkHost(s.newHandler(false)) }
+
+// newHandler returns the handler for clients that come by TCP, or by the Unix socket. The
+// latter need no token.
+func (s *Server) newHandler(socket bool) http.Handler {
+	mux := http.NewServeMux()
+	s.pages.Register(mux)
+	probes := &probeHandler{s.inventory, s.answers}
+	mux.HandleFunc("GET /healthz", probes.serveHealth)
+	mux.HandleFunc("GET /readyz", probes.serveReady)
+	reports := &statusHandler{s.inventory, s.answers, s.opts}
+	mux.HandleFunc("GET /status", compress(reports.serveStatus))
+	mux.HandleFunc("GET /status/{feed}", compress(reports.serveFeed))
+	mux.Handle("GET /metrics", s.metrics)
+	changes := &changeHandler{s.answers, &tokenCheck{s.opts.Token, s.opts.Log}}
+	if socket {
+		changes.token = nil
+	}
+	for pattern, change := range s.changes {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { changes.serveChange(w, r, change) })
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		mux.ServeHTTP(w, r)
+	})
+}

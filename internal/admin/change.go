@@ -1,0 +1,112 @@
+package admin
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/internal/credential"
+)
+
+const (
+	// changeTimeout bounds a change. A reload waits for commits in flight.
+	changeTimeout = 5 * time.Minute
+	// changeBody is the largest body of a request for a change, in bytes.
+	changeBody = 64 << 10
+)
+
+// A Change carries out a POST request and returns the answer, which is encoded as JSON. The
+// request was authorized. The context does not end when the client leaves, so that no change
+// is left half done; it ends after 5m. A [*ChangeError] sets the status of the answer; any
+// other error is answered with 500.
+type Change func(ctx context.Context, r *http.Request) (answer any, err error)
+
+// ChangeError is an error of a [Change]. Nothing was changed, except perhaps by a pause or its
+// end that the bus did not acknowledge; repeating it does no harm.
+type ChangeError struct {
+	// Status is the HTTP status of the answer.
+	Status int
+	// Errs are the errors; each has its cure.
+	Errs []error
+}
+
+func (e *ChangeError) Error() string   { return errors.Join(e.Errs...).Error() }
+func (e *ChangeError) Unwrap() []error { return e.Errs }
+
+// changeErrors is the answer to a change that failed.
+type changeErrors struct {
+	Errors []string `json:"errors"`
+}
+
+// changeHandler answers the requests for changes.
+type changeHandler struct {
+	answerWriter
+	token *tokenCheck // nil if no token is needed
+}
+
+// serveChange answers a request for a change.
+func (c *changeHandler) serveChange(w http.ResponseWriter, r *http.Request, change Change) {
+	if c.token != nil && !c.token.authorize(w, r) {
+		return
+	}
+	// The server's timeouts are for requests that are answered at once.
+	deadlines := http.NewResponseController(w)
+	_ = deadlines.SetReadDeadline(time.Time{})
+	_ = deadlines.SetWriteDeadline(time.Time{})
+	r.Body = http.MaxBytesReader(w, r.Body, changeBody)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
+	defer cancel()
+	answer, err := change(ctx, r)
+	if err == nil {
+		c.writeJSON(w, http.StatusOK, answer)
+		return
+	}
+	failed, ok := errors.AsType[*ChangeError](err)
+	if !ok {
+		failed = &ChangeError{http.StatusInternalServerError, []error{err}}
+	}
+	texts := make([]string, len(failed.Errs))
+	for i, err := range failed.Errs {
+		texts[i] = err.Error()
+	}
+	c.writeJSON(w, failed.Status, changeErrors{texts})
+}
+
+// tokenCheck checks the token of changes.
+type tokenCheck struct {
+	token func() (credential.Secret, error) // nil if there is none
+	log   *slog.Logger
+}
+
+// authorize reports whether the request has the token, and answers it if not.
+func (c *tokenCheck) authorize(w http.ResponseWriter, r *http.Request) bool {
+	if c.token == nil {
+		http.Error(w, "this address is read-only; set admin.token or admin.token_file, or admin.socket, to change anything", http.StatusForbidden)
+		return false
+	}
+	token, err := c.token()
+	if err != nil {
+		c.log.Error("cannot read the token for changes", "error", err)
+		http.Error(w, "the token for changes cannot be read; the log has the reason", http.StatusServiceUnavailable)
+		return false
+	}
+	given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !sameSecret(token, credential.Secret(given)) {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="feedbridge"`)
+		http.Error(w, "wrong or missing token; a change needs the header Authorization: Bearer with admin.token", http.StatusUnauthorized)
+		return false
+	}
+	return true
+}
+
+// sameSecret compares in a time that depends neither on the secrets' content nor on their
+// length. An empty secret equals none.
+func sameSecret(a, b credential.Secret) bool {
+	x, y := sha256.Sum256([]byte(a.Reveal())), sha256.Sum256([]byte(b.Reveal()))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1 && a != ""
+}

@@ -1,0 +1,255 @@
+package admin
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/safetext"
+)
+
+// FeedOptions describe a feed, for people.
+type FeedOptions struct {
+	// Name is the configured name. It is a label of every metric of the feed.
+	Name string
+	// URL is the feed's entry point, without secrets.
+	URL string
+	// Format is the configured format of the feed. It is shown until Describe
+	// returns another one.
+	Format string
+	// Bus and Topic are where the feed is copied to.
+	Bus, Topic string
+	// Every is the wait between polls that find nothing new.
+	Every time.Duration
+	// Freshness limits the time since the feed was last copied to its end, or made progress
+	// towards it. After that time the process is not ready.
+	Freshness time.Duration
+	// Describe puts a checkpoint into words: the format of the feed, as far as it
+	// is known by then, and the description of the cursor, as a value for JSON. It
+	// may be called at any time.
+	Describe func(checkpoint.Checkpoint) (format string, info any)
+	// CountLacking returns how much of the feed the topic does not have: how many documents
+	// are missing, and how many deletes are held back. known is false for a feed that has
+	// no such thing. It may be called at any time, and may be nil.
+	CountLacking func(checkpoint.Checkpoint) (gaps, deletes int, known bool)
+	// DescribeSearch returns the search for the position where reading starts, and how far it
+	// has come, as a part of a sentence; "" if there is none. It may be called at any time, and
+	// may be nil.
+	DescribeSearch func(checkpoint.Checkpoint) string
+	// CommitsBy returns how the bus stores the commits, "" if it is not known. It may be called at any
+	// time, and may be nil.
+	CommitsBy func() string
+}
+
+// Feed watches the bridge of one feed. It is a [bridge.Observer].
+type Feed struct {
+	opts   FeedOptions
+	writer string
+	redact *safetext.Redactor
+	fleet  *Fleet // nil without one
+
+	requestSeconds, commitSeconds, commitEntities *observations
+
+	mu      sync.Mutex // guards record and history
+	record  feedRecord
+	history history
+}
+
+func newFeed(opts FeedOptions, writer string, redact *safetext.Redactor, fleet *Fleet, h histograms) *Feed {
+	return &Feed{
+		opts:           opts,
+		writer:         writer,
+		redact:         redact,
+		fleet:          fleet,
+		requestSeconds: h.requestSeconds.of(opts.Name),
+		commitSeconds:  h.commitSeconds.of(opts.Name),
+		commitEntities: h.commitEntities.of(opts.Name),
+		record:         newRecord(),
+	}
+}
+
+// copyRecord returns a copy of the record. The caller owns it.
+func (f *Feed) copyRecord() feedRecord {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.record.deepCopy()
+}
+
+// Polled records a call of the source. The entities of the batch are counted when it is
+// processed, because a batch may be dropped and read again.
+func (f *Feed) Polled(b feed.Batch, err error, took time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := &f.record
+	p := poll{at: time.Now(), took: took, outcome: unchanged}
+	switch {
+	case err == nil && (len(b.Entities) > 0 || !bytes.Equal(b.Cursor, r.readTo)):
+		p.outcome = moved
+	case errors.Is(err, feed.ErrPermanent):
+		p.outcome = permanentError
+	case err != nil:
+		p.outcome = transientError
+	}
+	r.polls.add(p.outcome)
+	r.lastPoll = p
+	r.pollErr = err
+	if err != nil {
+		// A halted bridge runs into the same violation at every attempt. That
+		// is one violation until a poll has worked.
+		if v, ok := errors.AsType[*feed.Violation](err); ok && (breachAt{v.Kind, v.Page}) != r.stuckOn {
+			r.stuckOn = breachAt{v.Kind, v.Page}
+			f.violated(*v, p.at)
+		}
+		return
+	}
+	r.stuckOn = breachAt{}
+	r.goodPoll = p.at
+	r.readTo = b.Cursor
+	if !b.Newest.IsZero() {
+		r.newest = b.Newest
+	}
+	if p.outcome == moved {
+		r.caughtUp = false
+	}
+}
+
+// Processed records a batch whose entities are published, or that has none.
+func (f *Feed) Processed(b feed.Batch, took time.Duration) {
+	size := b.Size()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := &f.record
+	now := time.Now()
+	r.freshAt = now
+	r.caughtUp = !b.More
+	r.attempts = 0
+	r.duplicates += uint64(b.Duplicates)
+	r.oversized += uint64(b.Oversized)
+	for _, v := range b.Violations {
+		f.violated(v, now)
+	}
+	r.noteRemarks(b)
+	cp := &r.status.Checkpoint
+	if len(b.Entities) == 0 && bytes.Equal(b.Cursor, cp.Cursor) {
+		return
+	}
+	// The bridge reports the checkpoint when it enters a state, and may be in one
+	// for hours while it catches up. Until then, this record follows the batches.
+	cp.Cursor, cp.At, cp.Writer = b.Cursor, now.Add(-took), f.writer
+	published := uint64(len(b.Entities))
+	for i := range b.Entities {
+		if e := &b.Entities[i]; e.Dead != nil {
+			r.dead.add(e.Dead.Kind)
+			published--
+			size -= e.Size()
+		}
+	}
+	cp.Count += published
+	if n := len(b.Entities); n > 0 {
+		r.reached = b.Entities[n-1].Modified
+	}
+	live := b.Entities
+	if published != uint64(len(live)) {
+		live = slices.DeleteFunc(slices.Clone(live), func(e feed.Entity) bool { return e.Dead != nil })
+	}
+	if n := len(live); n > 0 {
+		f.history.publish(n, newestEntities(live, cp.Count-uint64(n)+1, now, f.redact), now)
+	}
+	r.commits++
+	r.committedAt = now
+	r.published += published
+	r.publishedBytes += uint64(size)
+	f.commitSeconds.Observe(took.Seconds())
+	f.commitEntities.Observe(float64(len(b.Entities)))
+}
+
+// Entered records the state that the bridge has entered.
+func (f *Feed) Entered(s bridge.Status) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := &f.record
+	switch s.State {
+	case bridge.Reading:
+		r.readTo = s.Checkpoint.Cursor
+	case bridge.Idle:
+		if r.due = s.Until; s.Until.Sub(s.Since) <= f.opts.Every*3/2 {
+			r.due = time.Time{}
+		}
+	case bridge.Standby:
+		// Standby is entered again each time the checkpoint has moved, so another
+		// process copies the feed.
+		r.freshAt = s.Since
+		if r.status.State != bridge.Standby {
+			r.commitErrors.add(classOf(s.Err))
+		}
+	case bridge.Retrying, bridge.Halted:
+		r.attempts++
+		r.lastError = fault{s.Since, f.redact.Clip(s.Err.Error(), longestError)}
+		f.history.fail(r.lastError)
+		if _, ok := errors.AsType[*bridge.PanicError](s.Err); ok {
+			r.panics++
+		}
+		// An error of the source has been counted as a poll.
+		if r.pollErr == nil || !errors.Is(s.Err, r.pollErr) {
+			r.commitErrors.add(classOf(s.Err))
+		}
+	}
+	if r.status.State == bridge.Paused {
+		r.freshAt = s.Since // the limit begins when the pause ends
+	}
+	if s.State == bridge.Standby || s.State == bridge.Paused || !bytes.Equal(s.Checkpoint.Cursor, r.status.Checkpoint.Cursor) {
+		// Somebody else moves the checkpoint, or the feed is not read: what this copy
+		// knew of the lag is out of date.
+		r.caughtUp, r.newest, r.reached = false, time.Time{}, time.Time{}
+	}
+	r.status = s
+}
+
+// Exchanged records an HTTP request that the feed's source has made, or
+// tried to: its method, the status of the response or zero if there was none,
+// why there was none, and the time to the end of the response's header.
+func (f *Feed) Exchanged(method string, status int, err error, took time.Duration) {
+	f.requestSeconds.Observe(took.Seconds())
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.record.requests.add(labelsOf(method, status, err))
+}
+
+// violated records a violation. f.mu is held.
+func (f *Feed) violated(v feed.Violation, at time.Time) {
+	v.Page, v.Detail = f.redact.Clip(v.Page, longestDetail), f.redact.Clip(v.Detail, longestDetail)
+	f.record.violated(v, at)
+}
+
+func classOf(err error) class {
+	switch {
+	case errors.Is(err, checkpoint.ErrConflict):
+		return conflict
+	case errors.Is(err, feed.ErrPermanent):
+		return permanent
+	}
+	return transient
+}
+
+// describeCursor returns the format of the feed and the description of its cursor, as far as
+// they are known.
+func (f *Feed) describeCursor(cp checkpoint.Checkpoint) (format string, info any) {
+	if f.opts.Describe != nil {
+		format, info = f.opts.Describe(cp)
+	}
+	return cmp.Or(format, f.opts.Format), info
+}
+
+// countLacking returns how much of the feed the topic does not have, if that is known.
+func (f *Feed) countLacking(r *feedRecord) (gaps, deletes int, known bool) {
+	if f.opts.CountLacking == nil {
+		return 0, 0, false
+	}
+	return f.opts.CountLacking(r.status.Checkpoint)
+}

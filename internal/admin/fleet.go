@@ -1,0 +1,212 @@
+package admin
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
+	"github.com/feedbridge/feedbridge/internal/fleet"
+)
+
+// Elsewhere is the state of a feed that another member of the fleet runs, or that no copy runs
+// yet. It is no state of a bridge: this copy has none for the feed.
+const Elsewhere bridge.State = "elsewhere"
+
+// Fleet is the membership of this copy in a fleet. Its methods may be called from any
+// goroutine.
+type Fleet struct {
+	name, bus string
+
+	mu sync.Mutex
+	// assignment is the last one; nil before the first.
+	assignment *fleet.Assignment
+	err        error // that requires action by a person; nil if there is none
+	blind      bool  // the members are not known at present, so that the assignment may be old
+}
+
+// NewFleet returns the membership in the fleet with a name, whose members find each other by a
+// bus. This copy is not a member yet.
+func NewFleet(name, bus string) *Fleet { return &Fleet{name: name, bus: bus} }
+
+// Assigned records the newest assignment.
+func (f *Fleet) Assigned(a fleet.Assignment) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.assignment = &a
+}
+
+// Failed records why the members are not known at present, or nil when they are. An error that requires
+// action by a person remains until then.
+func (f *Fleet) Failed(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.blind = err != nil
+	if err == nil || errors.Is(err, feed.ErrPermanent) {
+		f.err = err
+	}
+}
+
+// ownerElsewhere returns whether a topic's feed is not run by this copy, and the member that
+// runs it, if there is one. Without a fleet this copy runs all feeds.
+func (f *Fleet) ownerElsewhere(topic string) (owner string, elsewhere bool) {
+	if f == nil {
+		return "", false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.assignment == nil:
+		return "", true
+	case f.assignment.Owns(topic):
+		return "", false
+	}
+	return f.assignment.Owner(topic), true
+}
+
+// knows reports whether there is an assignment, and whether it may be old.
+func (f *Fleet) knows() (assignment, old bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.assignment != nil, f.blind
+}
+
+// notMember returns why this copy is not a member and thus runs no feeds, "" if it is one.
+func (f *Fleet) notMember() string {
+	if f == nil {
+		return ""
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	isMember := f.assignment != nil && slices.Contains(f.assignment.Members, f.assignment.Self)
+	text := fmt.Sprintf("fleet %s: this copy is not a member, and runs no feeds", f.name)
+	switch {
+	case isMember && f.err == nil:
+		return ""
+	case isMember:
+		text = fmt.Sprintf("fleet %s: this copy cannot take part, and keeps the feeds that it had", f.name)
+	}
+	if f.err != nil {
+		text += ": " + f.err.Error()
+	}
+	return text
+}
+
+// differs returns a note that the members have had different feeds for longer than a rollout takes, "" if
+// they have not.
+func (f *Fleet) differs(now time.Time) string {
+	if f == nil {
+		return ""
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.assignment == nil || !f.assignment.StillDifferent(now) {
+		return ""
+	}
+	return fmt.Sprintf("fleet %s: for %s members have had other feeds than this copy (%s); each feed is run by a member that has it",
+		f.name, status.FormatDuration(now.Sub(f.assignment.DifferentSince)), strings.Join(f.assignment.Different, ", "))
+}
+
+// status returns the fleet as far as this copy knows it, with the number of feeds that each
+// member runs; nil without a fleet.
+func (f *Fleet) status(feeds []*Feed, redact func(string) string) *status.Fleet {
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := &status.Fleet{Fleet: f.name, Bus: f.bus, Members: []status.Member{}}
+	if f.err != nil {
+		s.Error = redact(f.err.Error())
+	}
+	a := f.assignment
+	if a == nil {
+		return s
+	}
+	s.FeedsDifferSince = formatTime(a.DifferentSince)
+	counts := map[string]int{}
+	for _, each := range feeds {
+		counts[a.Owner(each.opts.Topic)]++
+	}
+	for _, m := range a.Members {
+		s.Members = append(s.Members, status.Member{Member: m, Self: m == a.Self, Feeds: counts[m], OtherFeeds: slices.Contains(a.Different, m)})
+	}
+	return s
+}
+
+// fleetStatus returns the fleet with the feeds of each member; nil without a fleet.
+func (n *inventory) fleetStatus() *status.Fleet {
+	return n.fleet.status(n.allFeeds(), func(text string) string { return n.redact.Clip(text, longestError) })
+}
+
+// states returns the states that feeds can be in.
+func (f *Fleet) states() []bridge.State {
+	if f == nil {
+		return states
+	}
+	return append(slices.Clip(states), Elsewhere)
+}
+
+// currentState returns the state of the feed at present, and since when.
+func (f *Feed) currentState(r *feedRecord, now time.Time) (bridge.State, time.Time) {
+	if _, elsewhere := f.fleet.ownerElsewhere(f.opts.Topic); elsewhere {
+		return Elsewhere, r.status.Since
+	}
+	return r.bridgeState(now)
+}
+
+// explainElsewhere returns the sentence about a feed in the state Elsewhere.
+func (f *Feed) explainElsewhere() string {
+	owner, _ := f.fleet.ownerElsewhere(f.opts.Topic)
+	assigned, old := f.fleet.knows()
+	not := f.redact.Clip(f.fleet.notMember(), longestError)
+	switch {
+	case owner != "" && old:
+		return fmt.Sprintf("run by %s, another member of the fleet, when this copy last saw it", f.redact.Clip(owner, longestName))
+	case owner != "":
+		return fmt.Sprintf("run by %s, another member of the fleet", f.redact.Clip(owner, longestName))
+	case not != "" && assigned:
+		return "not run: no member of the fleet has this feed; " + not
+	}
+	return cmp.Or(not, "waiting: no member of the fleet runs this feed yet")
+}
+
+var (
+	fleetMembers = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "fleet_members"),
+		"Members of the fleet, as far as this copy knows. Absent without a fleet.", []string{"fleet"}, nil)
+	fleetMember = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "fleet_member"),
+		"1 if this copy is a member of its fleet, 0 if not. Absent without a fleet.", []string{"fleet"}, nil)
+	fleetFeeds = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "fleet_feeds"),
+		"Feeds that the fleet has assigned to this copy. The sum over all copies is the number of feeds. Absent without a fleet.", []string{"fleet"}, nil)
+	fleetOtherFeeds = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "fleet_members_with_other_feeds"),
+		"Members whose feeds are not those of this copy, as in a rollout. Absent without a fleet.", []string{"fleet"}, nil)
+)
+
+// collect sends the metrics of the fleet, if there is one.
+func (f *Fleet) collect(feeds []*Feed, out chan<- prometheus.Metric) {
+	if f == nil {
+		return
+	}
+	s := f.status(feeds, func(text string) string { return text })
+	own, other, isMember := 0, 0, false
+	for _, m := range s.Members {
+		if m.OtherFeeds {
+			other++
+		}
+		if m.Self {
+			own, isMember = m.Feeds, s.Error == ""
+		}
+	}
+	out <- prometheus.MustNewConstMetric(fleetMembers, prometheus.GaugeValue, float64(len(s.Members)), f.name)
+	out <- prometheus.MustNewConstMetric(fleetMember, prometheus.GaugeValue, oneIf(isMember), f.name)
+	out <- prometheus.MustNewConstMetric(fleetFeeds, prometheus.GaugeValue, float64(own), f.name)
+	out <- prometheus.MustNewConstMetric(fleetOtherFeeds, prometheus.GaugeValue, float64(other), f.name)
+}

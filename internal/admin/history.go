@@ -1,0 +1,144 @@
+package admin
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
+	"github.com/feedbridge/feedbridge/internal/safetext"
+)
+
+// history holds the recent activity of a feed, for people. Its size is bounded: about 200 bytes for a
+// feed that does nothing, and two or three kilobytes for one that has published entities.
+type history struct {
+	// perMinute counts the entities that were published in each minute since minute-14, which
+	// is a number of minutes of Unix time; perMinute[minute%15] is the newest.
+	perMinute [status.Minutes]uint32
+	minute    int64
+	// errors are different ones, the newest first.
+	errors []repeatedFault
+	// entities are the newest that were published, the newest last.
+	entities []publishedEntity
+}
+
+// repeatedFault is an error that occurred count times, the last time at fault.at.
+type repeatedFault struct {
+	fault
+	first time.Time
+	count uint64
+}
+
+// publishedEntity is kept small, because there are 20 of them for each of thousands of feeds.
+type publishedEntity struct {
+	id, page            string
+	modified, published int64 // milliseconds of Unix time
+	position            uint64
+	op                  uint8 // an index of operations
+}
+
+// operations are the known operations. The last element replaces any other.
+var operations = [...]feed.Operation{feed.Put, feed.Patch, feed.Delete, "other"}
+
+// longestID limits the ID of an entity in a history, in characters, and longestPage its page.
+const (
+	longestID   = 160
+	longestPage = 300
+)
+
+// newestEntities returns a copy of the last entities that were published at that time, without
+// their headers and bodies. The first of all has the position first.
+func newestEntities(entities []feed.Entity, first uint64, now time.Time, redact *safetext.Redactor) []publishedEntity {
+	skipped := max(0, len(entities)-status.MostEntities)
+	newest := make([]publishedEntity, 0, len(entities)-skipped)
+	page, shown := "", ""
+	for i, e := range entities[skipped:] {
+		if i == 0 || e.Page != page {
+			page, shown = e.Page, redact.Excerpt(e.Page, longestPage)
+		}
+		newest = append(newest, publishedEntity{
+			id: redact.Excerpt(e.ID, longestID), page: shown, op: operationIndex(e.Op),
+			modified: e.Modified.UnixMilli(), published: now.UnixMilli(), position: first + uint64(skipped+i),
+		})
+	}
+	return newest
+}
+
+func operationIndex(op feed.Operation) uint8 {
+	last := len(operations) - 1
+	if i := slices.Index(operations[:last], op); i >= 0 {
+		return uint8(i)
+	}
+	return uint8(last)
+}
+
+// publish records n entities that were published at that time, the newest of which are newest.
+func (h *history) publish(n int, newest []publishedEntity, now time.Time) {
+	h.advance(now)
+	count := &h.perMinute[h.minute%status.Minutes]
+	*count = uint32(min(uint64(*count)+uint64(n), math.MaxUint32))
+	if drop := len(h.entities) + len(newest) - status.MostEntities; drop > 0 {
+		h.entities = slices.Delete(h.entities, 0, min(drop, len(h.entities)))
+	}
+	if h.entities == nil {
+		h.entities = newest // it is not shared
+		return
+	}
+	h.entities = append(h.entities, newest...)
+}
+
+// advance clears the minutes that have begun since the last call.
+func (h *history) advance(now time.Time) {
+	minute := now.Unix() / 60
+	for m := max(h.minute+1, minute-status.Minutes+1); m <= minute; m++ {
+		h.perMinute[m%status.Minutes] = 0
+	}
+	h.minute = max(h.minute, minute)
+}
+
+// fail records an error.
+func (h *history) fail(f fault) {
+	same := slices.IndexFunc(h.errors, func(e repeatedFault) bool { return e.text == f.text })
+	latest := repeatedFault{fault: f, first: f.at, count: 1}
+	if same >= 0 {
+		latest.text, latest.first, latest.count = h.errors[same].text, h.errors[same].first, h.errors[same].count+1
+		h.errors = slices.Delete(h.errors, same, same+1)
+	}
+	h.errors = slices.Insert(h.errors, 0, latest)
+	h.errors = h.errors[:min(len(h.errors), status.MostErrors)]
+}
+
+// published returns the entities of each of the last minutes, the present one last.
+func (h *history) published(now time.Time) []uint32 {
+	h.advance(now)
+	counts := make([]uint32, status.Minutes)
+	for i := range counts {
+		counts[i] = h.perMinute[(h.minute+1+int64(i))%status.Minutes]
+	}
+	return counts
+}
+
+// addTo adds the minutes, errors and entities to the status of a feed.
+func (h *history) addTo(row *status.Feed, now time.Time) {
+	row.PublishedByMinute = h.published(now)
+	row.RecentErrors, row.RecentEntities = []status.RepeatedError{}, []status.Entity{}
+	for _, e := range h.errors {
+		row.RecentErrors = append(row.RecentErrors, status.RepeatedError{First: formatTime(e.first), Last: formatTime(e.at), Count: e.count, Text: e.text})
+	}
+	for _, e := range slices.Backward(h.entities) {
+		row.RecentEntities = append(row.RecentEntities, status.Entity{
+			Position: e.position, ID: e.id, Operation: string(operations[e.op]), Page: e.page,
+			Modified: formatTime(time.UnixMilli(e.modified)), Published: formatTime(time.UnixMilli(e.published)),
+		})
+	}
+}
+
+// total returns the entities of the last minutes.
+func (h *history) total(now time.Time) (total uint64) {
+	h.advance(now)
+	for _, n := range h.perMinute {
+		total += uint64(n)
+	}
+	return total
+}

@@ -1,0 +1,146 @@
+package admin_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
+)
+
+// details returns the answer of /status/orders.
+func details(t *testing.T, s *admin.Server) (row status.Feed) {
+	t.Helper()
+	_, body := get(t, s, "/status/orders")
+	if err := json.Unmarshal([]byte(body), &row); err != nil {
+		t.Fatal(err)
+	}
+	return row
+}
+
+// The minutes are those of the clock; what is older than 15 of them is forgotten, also while
+// nothing is published.
+func TestPublishedByMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // it begins at a full minute
+		s := newServer()
+		f := addOrders(s)
+		want := func(total uint64, minutes ...uint32) {
+			t.Helper()
+			row := details(t, s)
+			all := append(make([]uint32, status.Minutes-len(minutes)), minutes...)
+			if diff := cmp.Diff(all, row.PublishedByMinute); diff != "" || row.RecentlyPublished != total {
+				t.Errorf("total %d, want %d; by minute (-want +got):\n%s", row.RecentlyPublished, total, diff)
+			}
+		}
+		want(0)
+		f.Processed(batch("a", 3, true), 0)
+		f.Processed(batch("b", 2, true), 0)
+		want(5, 5)
+		time.Sleep(time.Minute)
+		want(5, 5, 0)
+		f.Processed(batch("c", 1, true), 0)
+		time.Sleep(3*time.Minute + 30*time.Second)
+		f.Processed(batch("d", 7, true), 0)
+		want(13, 5, 1, 0, 0, 7)
+		time.Sleep(10 * time.Minute)
+		want(13, 5, 1, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+		time.Sleep(time.Minute)
+		want(8, 1, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+		time.Sleep(100 * time.Hour)
+		want(0)
+	})
+}
+
+// The newest entities are remembered, with the number that they have in the topic.
+func TestRecentEntities(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		f := addOrders(s)
+		enter(f, bridge.Reading, at(100, own, time.Hour), 0, nil)
+		number := 0
+		publish := func(cursor string, n int, more bool) {
+			b := feed.Batch{Cursor: feed.Cursor(cursor), More: more}
+			for range n {
+				number++
+				b.Entities = append(b.Entities, feed.Entity{
+					ID: fmt.Sprintf("<%d@shop>", number), Op: feed.Delete, Page: "https://shop.example.com/feed/7?token=s3cret",
+					Modified: time.Date(1999, 1, 1, 0, 0, number, 0, time.UTC), Body: []byte("abc"),
+				})
+			}
+			f.Processed(b, 0)
+		}
+		want := func(first, last int) {
+			t.Helper()
+			got := details(t, s).RecentEntities
+			if n := last - first + 1; len(got) != n {
+				t.Fatalf("there are %d entities, want %d", len(got), n)
+			}
+			for i, e := range got {
+				number := last - i
+				modified := time.Date(1999, 1, 1, 0, 0, number, 0, time.UTC)
+				want := status.Entity{
+					Position: uint64(100 + number), ID: fmt.Sprintf("<%d@shop>", number), Operation: "DELETE", Page: "https://shop.example.com/feed/7?token=***",
+					Modified: &modified, Published: got[0].Published,
+				}
+				if diff := cmp.Diff(want, e); diff != "" {
+					t.Fatalf("entity %d (-want +got):\n%s", i, diff)
+				}
+			}
+		}
+		publish("a", 0, true)
+		want(1, 0)
+		publish("b", 3, true)
+		want(1, 3)
+		publish("c", 19, true)
+		want(3, 22)
+		publish("d", 1000, false)
+		want(1003, 1022)
+	})
+}
+
+// An entity without a time, or with an operation that does not exist, is shown as such.
+func TestRecentEntitiesWithoutTimeOrOperation(t *testing.T) {
+	t.Parallel()
+	s := newServer()
+	addOrders(s).Processed(feed.Batch{Cursor: feed.Cursor("a"), Entities: []feed.Entity{{ID: "a", Op: "MOVE"}, {ID: "b", Op: feed.Patch}}}, 0)
+	got := details(t, s).RecentEntities
+	if len(got) != 2 || got[0].Operation != "PATCH" || got[1].Operation != "other" || got[1].Modified != nil || got[1].Published == nil {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// Errors are counted by their text, and the newest comes first.
+func TestRecentErrors(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		f := addOrders(s)
+		fail := func(text string) {
+			enter(f, bridge.Retrying, checkpoint.Checkpoint{}, time.Second, errors.New(text))
+			time.Sleep(time.Second)
+		}
+		for _, text := range strings.Fields("a a b a c d e f d f") {
+			fail(text)
+		}
+		var got []string
+		for _, e := range details(t, s).RecentErrors {
+			got = append(got, fmt.Sprintf("%d %s %v", e.Count, e.Text, e.Last.Sub(*e.First)))
+		}
+		want := []string{"2 f 2s", "2 d 3s", "1 e 0s", "1 c 0s", "3 a 3s"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}

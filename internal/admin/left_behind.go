@@ -1,0 +1,46 @@
+package admin
+
+import (
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/feedbridge/feedbridge/internal/admin/status"
+)
+
+var leftBehindFeeds = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "left_behind_feeds"),
+	"Number of feeds that were stopped and have not ended: their source does not yield, or their bus does not answer.", nil, nil)
+
+// leftBehind is a feed that was stopped and has not ended.
+type leftBehind struct {
+	name  string
+	since time.Time
+	work  func() string
+}
+
+// AddLeftBehind shows a feed that was stopped and has not ended, until remove is called. work returns
+// what it waits for.
+func (n *inventory) AddLeftBehind(name string, work func() string) (remove func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	added := &leftBehind{name, time.Now(), work}
+	n.left = append(n.left, added)
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.left = slices.DeleteFunc(slices.Clone(n.left), func(l *leftBehind) bool { return l == added })
+	}
+}
+
+// leftBehind returns the feeds that were left behind, the oldest first.
+func (n *inventory) leftBehind() []status.LeftBehind {
+	n.mu.Lock()
+	left := n.left
+	n.mu.Unlock()
+	rows := []status.LeftBehind{}
+	for _, l := range left {
+		rows = append(rows, status.LeftBehind{Feed: l.name, Since: formatTime(l.since), Work: l.work()})
+	}
+	return rows
+}

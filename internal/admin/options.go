@@ -1,0 +1,40 @@
+package admin
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/safetext"
+)
+
+// Options describe the process.
+type Options struct {
+	// Version is the version of the program.
+	Version string
+	// Started holds the time when the process started.
+	Started time.Time
+	// Writer names this copy, as its checkpoints do.
+	Writer string
+	// Buses are asked whether they answer by /readyz and /status; see [Server.AddBus].
+	Buses []Bus
+	// Log gets the errors of the server itself.
+	Log *slog.Logger
+	// Connections limits the number of clients connected at a time. For one more, the
+	// client that has been idle or slow for longest is disconnected, once it has been so
+	// for 250ms. Default 64.
+	Connections int
+	// Redact hides the secrets of URLs in all answers. Nil means one that
+	// knows the usual names of parameters.
+	Redact *safetext.Redactor
+	// Token returns the token that a change by TCP needs. It is called for each of them.
+	// Nil means that the TCP address is read-only.
+	Token func() (credential.Secret, error)
+	// Hosts are the names that a Host header may have besides those that are not in the
+	// public DNS.
+	Hosts []string
+	// Fleet is the membership of this copy in a fleet; nil without one.
+	Fleet *Fleet
+	// PerFeed selects the metrics that have a series for each feed. Default [Full].
+	PerFeed PerFeed
+}

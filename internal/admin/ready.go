@@ -1,0 +1,116 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
+)
+
+// readiness is the answer of /readyz: whether the process is ready, and the reason for each feed and bus.
+type readiness struct {
+	Ready   bool     `json:"ready"`
+	Reasons []string `json:"reasons"`
+	// Notes are about the fleet, and make no difference to Ready: otherwise a rollout that
+	// waits for ready copies would never end.
+	Notes []string        `json:"notes"`
+	Feeds []feedReadiness `json:"feeds"`
+	Buses []busStatus     `json:"buses"`
+}
+
+// feedReadiness is the part of the answer about one feed.
+type feedReadiness struct {
+	Feed  string       `json:"feed"`
+	Ready bool         `json:"ready"`
+	State bridge.State `json:"state"`
+	// FreshAt holds the time when the feed was last known to be copied. Limit holds the
+	// time for which that counts as fresh.
+	FreshAt *time.Time `json:"fresh_at"`
+	Limit   string     `json:"limit"`
+}
+
+// probeHandler answers /healthz and /readyz.
+type probeHandler struct {
+	*inventory
+	answerWriter
+}
+
+// serveHealth answers for probes whose failure restarts the process. A feed that fails needs no
+// restart, so it makes no difference here; /readyz reports it.
+func (p *probeHandler) serveHealth(w http.ResponseWriter, req *http.Request) {
+	p.AwaitFeeds()
+	textHandler("ok\n")(w, req)
+}
+
+// serveReady answers /readyz: with 200 if the process is ready, and with 503 if it is not.
+func (p *probeHandler) serveReady(w http.ResponseWriter, req *http.Request) {
+	answer := readiness{Reasons: []string{}, Notes: []string{}, Feeds: []feedReadiness{}, Buses: checkBuses(req.Context(), p.allBuses(), p.redact)}
+	now := time.Now()
+	for _, f := range p.allFeeds() {
+		r := f.copyRecord()
+		reason := f.staleReason(&r, now)
+		if reason != "" {
+			answer.Reasons = append(answer.Reasons, fmt.Sprintf("feed %s: %s", f.opts.Name, reason))
+		}
+		state, _ := f.currentState(&r, now)
+		answer.Feeds = append(answer.Feeds, feedReadiness{f.opts.Name, reason == "", state, formatTime(r.freshAt), status.FormatDuration(f.opts.Freshness)})
+	}
+	for _, bus := range answer.Buses {
+		if bus.unready {
+			answer.Reasons = append(answer.Reasons, fmt.Sprintf("bus %s: %s", bus.Bus.Bus, bus.Error))
+		}
+	}
+	if reason := p.fleet.notMember(); reason != "" {
+		answer.Reasons = append(answer.Reasons, reason)
+	}
+	if note := p.fleet.differs(now); note != "" {
+		answer.Notes = append(answer.Notes, note)
+	}
+	answer.Ready = len(answer.Reasons) == 0
+	status := http.StatusOK
+	if !answer.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	p.writeJSON(w, status, answer)
+}
+
+// staleReason returns why the feed makes the process not ready, "" if it does not. A halted
+// feed is ready until its limit has passed, like any other. A paused feed is always ready, and so
+// is one that another member of the fleet runs. A feed that waits for its next poll is not ready
+// while it is unknown whether its topic still has what was published.
+func (f *Feed) staleReason(r *feedRecord, now time.Time) string {
+	if _, elsewhere := f.fleet.ownerElsewhere(f.opts.Topic); elsewhere {
+		return ""
+	}
+	age, limit := now.Sub(r.freshAt), f.opts.Freshness
+	if r.due.After(r.freshAt) {
+		age = now.Sub(r.due)
+	}
+	var what string
+	switch {
+	case r.status.State == bridge.Stopped:
+		return "stopping"
+	case r.status.State == bridge.Paused:
+		return ""
+	case r.unconfirmed(now) > 0:
+		return fmt.Sprintf("bus %s has not confirmed its checkpoint for %s", f.opts.Bus, status.FormatDuration(r.unconfirmed(now)))
+	case r.freshAt.IsZero() && r.goodPoll.IsZero():
+		what = "has not been read yet"
+	case r.freshAt.IsZero():
+		what = "has not been published yet"
+	case age <= limit:
+		return ""
+	case now.Sub(r.goodPoll) <= limit:
+		what = fmt.Sprintf("is read, but has not been published for %s (limit %s)", status.FormatDuration(age), status.FormatDuration(limit))
+	default:
+		what = fmt.Sprintf("has not been read for %s (limit %s)", status.FormatDuration(age), status.FormatDuration(limit))
+	}
+	state, since := f.currentState(r, now)
+	switch state {
+	case bridge.Retrying, bridge.Halted:
+		return what + ": " + r.lastError.text
+	}
+	return fmt.Sprintf("%s: %s for %s", what, state, status.FormatDuration(now.Sub(since)))
+}

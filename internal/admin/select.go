@@ -1,0 +1,150 @@
+package admin
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/internal/admin/status"
+	"github.com/feedbridge/feedbridge/internal/admin/statuspage"
+	"github.com/feedbridge/feedbridge/internal/safetext"
+)
+
+// pageSource selects the rows of the status pages. A page has a few rows of thousands of
+// feeds, so feeds are selected and sorted by their names, states and one value each. A status
+// is made only of the feeds on the page.
+type pageSource struct{ *inventory }
+
+// Feeds is that of [statuspage.Options].
+func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) (statuspage.Feeds, error) {
+	now := time.Now()
+	all := p.allFeeds()
+	answer := statuspage.Feeds{Config: p.config.status(p.redact), Fleet: p.fleetStatus(), LeftBehind: p.leftBehind(), All: len(all), States: map[string]int{}}
+	var found []sortKey
+	for _, f := range all {
+		if !anyContains(q.Search, f.opts.Name, f.opts.URL, f.opts.Bus, f.opts.Topic) {
+			continue
+		}
+		key := newSortKey(f, q.Sort, now)
+		answer.States[key.state]++
+		if q.State == "" || q.State == key.state {
+			found = append(found, key)
+		}
+	}
+	sortFeeds(found, q)
+	answer.Found = len(found)
+	from, to := q.Slice(len(found))
+	for _, key := range found[from:to] {
+		row := key.feed.feedStatus(now)
+		row.PublishedByMinute = key.feed.publishedByMinute(now)
+		answer.Rows = append(answer.Rows, &row)
+	}
+	for _, bus := range p.allBuses() {
+		answer.Buses = append(answer.Buses, bus.lastStatus(ctx, p.redact))
+	}
+	return redacted(p.redact, answer)
+}
+
+// Feed is that of [statuspage.Options].
+func (p pageSource) Feed(name string) (status.Feed, bool, error) {
+	all := p.allFeeds()
+	i, ok := slices.BinarySearchFunc(all, name, func(f *Feed, name string) int { return cmp.Compare(f.opts.Name, name) })
+	if !ok {
+		return status.Feed{}, false, nil
+	}
+	row, err := redacted(p.redact, all[i].feedDetails(time.Now()))
+	return row, true, err
+}
+
+// Served is that of [statuspage.Options].
+func (p pageSource) Served(ctx context.Context, q statuspage.Query) (statuspage.Served, error) {
+	all := p.allServed()
+	answer := statuspage.Served{All: len(all)}
+	found := slices.DeleteFunc(all, func(f *Served) bool {
+		return !anyContains(q.Search, f.opts.Name, f.opts.URL, f.opts.Bus, f.opts.Topic)
+	})
+	answer.Found = len(found)
+	from, to := q.Slice(len(found))
+	answer.Rows = inspectServed(ctx, found[from:to])
+	return redacted(p.redact, answer)
+}
+
+// anyContains reports whether one of the texts contains search, which is in lower case.
+func anyContains(search string, texts ...string) bool {
+	return search == "" || slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(strings.ToLower(text), search) })
+}
+
+// redacted returns v as a program reads it from /status: with the secrets of URLs hidden and
+// the length of every text bounded.
+func redacted[T any](redact *safetext.Redactor, v T) (shown T, err error) {
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return shown, err
+	}
+	err = json.Unmarshal(redact.JSON(body.Bytes(), longestText), &shown)
+	return shown, err
+}
+
+// sortKey is a feed with its state, and the value by which it is sorted; NaN if that is
+// not known.
+type sortKey struct {
+	feed  *Feed
+	state string
+	value float64
+}
+
+// newSortKey returns a feed with its state, and its value of a column.
+func newSortKey(f *Feed, column statuspage.Column, now time.Time) sortKey {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := &f.record
+	state, _ := f.currentState(r, now)
+	key := sortKey{feed: f, state: string(state), value: math.NaN()}
+	switch column {
+	case statuspage.ByState:
+		key.value = float64(statuspage.Severity(key.state))
+	case statuspage.ByTotal:
+		key.value = float64(r.status.Checkpoint.Count)
+	case statuspage.ByRecent:
+		key.value = float64(f.history.total(now))
+	case statuspage.ByLag:
+		if lag, known := r.publishLag(); known {
+			key.value = lag.Seconds()
+		}
+	case statuspage.ByCommit:
+		if at := r.status.Checkpoint.At; !at.IsZero() {
+			key.value = float64(at.UnixNano())
+		}
+	case statuspage.ByNext:
+		if key.value = 0; r.status.Until.After(now) {
+			key.value = float64(r.status.Until.UnixNano())
+		}
+	}
+	return key
+}
+
+// sortFeeds sorts feeds, which are in the order of their names.
+func sortFeeds(keys []sortKey, q statuspage.Query) {
+	if q.Sort == statuspage.ByName {
+		if q.Descending {
+			slices.Reverse(keys)
+		}
+		return
+	}
+	slices.SortStableFunc(keys, func(a, b sortKey) int {
+		switch unknownA, unknownB := math.IsNaN(a.value), math.IsNaN(b.value); {
+		case unknownA || unknownB:
+			return int(oneIf(unknownA) - oneIf(unknownB))
+		case q.Descending:
+			return cmp.Compare(b.value, a.value)
+		}
+		return cmp.Compare(a.value, b.value)
+	})
+}

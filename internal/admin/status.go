@@ -1,0 +1,145 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+
+	"github.com/feedbridge/feedbridge/internal/admin/status"
+)
+
+// statusHandler answers /status and /status/NAME.
+type statusHandler struct {
+	*inventory
+	answerWriter
+	process Options
+}
+
+func (h *statusHandler) serveStatus(w http.ResponseWriter, req *http.Request) {
+	buses := []status.Bus{}
+	for _, bus := range checkBuses(req.Context(), h.allBuses(), h.redact) {
+		buses = append(buses, bus.Bus)
+	}
+	answer := status.Process{
+		Version: h.process.Version,
+		Started: formatTime(h.process.Started),
+		Writer:  h.process.Writer,
+		Config:  h.config.status(h.redact),
+		Fleet:   h.fleetStatus(),
+		Buses:   buses,
+		Feeds:   []status.Feed{},
+		Served:  inspectServed(req.Context(), h.allServed()),
+
+		LeftBehind: h.leftBehind(),
+	}
+	now := time.Now()
+	for _, f := range h.allFeeds() {
+		answer.Feeds = append(answer.Feeds, f.feedStatus(now))
+	}
+	h.writeJSON(w, http.StatusOK, answer)
+}
+
+func (h *statusHandler) serveFeed(w http.ResponseWriter, req *http.Request) {
+	var names []string
+	for _, f := range h.allFeeds() {
+		if f.opts.Name == req.PathValue("feed") {
+			h.writeJSON(w, http.StatusOK, f.feedDetails(time.Now()))
+			return
+		}
+		names = append(names, f.opts.Name)
+	}
+	http.Error(w, fmt.Sprintf("there is no feed %q; there are: %s", req.PathValue("feed"), strings.Join(names, ", ")), http.StatusNotFound)
+}
+
+// feedDetails returns the status of the feed with its recent errors and entities.
+func (f *Feed) feedDetails(now time.Time) status.Feed {
+	row := f.feedStatus(now)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.history.addTo(&row, now)
+	return row
+}
+
+// publishedByMinute returns the entities that were published in each of the last minutes.
+func (f *Feed) publishedByMinute(now time.Time) []uint32 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.history.published(now)
+}
+
+// recentlyPublished returns the entities that were published in the last minutes.
+func (f *Feed) recentlyPublished(now time.Time) uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.history.total(now)
+}
+
+func (f *Feed) feedStatus(now time.Time) status.Feed {
+	r := f.copyRecord()
+	cp := r.status.Checkpoint
+	state, since := f.currentState(&r, now)
+	row := status.Feed{
+		Feed:              f.opts.Name,
+		State:             string(state),
+		Since:             formatTime(since),
+		Explanation:       f.explainState(&r, now),
+		URL:               f.opts.URL,
+		Every:             status.FormatDuration(f.opts.Every),
+		Bus:               f.opts.Bus,
+		Topic:             f.opts.Topic,
+		Entities:          cp.Count,
+		Published:         r.published,
+		Duplicates:        r.duplicates,
+		Oversized:         r.oversized,
+		DeadLetters:       deadLetters(r.dead),
+		Violations:        make(map[string]status.Violation, len(r.violations)),
+		LastSuccess:       formatTime(r.goodPoll),
+		Paused:            formatTime(cp.Paused),
+		RecentlyPublished: f.recentlyPublished(now),
+	}
+	row.Owner, _ = f.fleet.ownerElsewhere(f.opts.Topic)
+	row.Format, row.Cursor = f.describeCursor(cp)
+	for kind, b := range r.violations {
+		v := status.Violation{Count: b.count}
+		v.Last.At, v.Last.Page, v.Last.Detail = formatTime(b.at), b.page, b.detail
+		row.Violations[kind] = v
+	}
+	if lag, known := r.publishLag(); known {
+		seconds := lag.Seconds()
+		row.Lag.Seconds = &seconds
+		if r.caughtUp {
+			row.Lag.Entities = new(uint64)
+		}
+	}
+	if !r.lastPoll.at.IsZero() {
+		row.LastPoll = &status.Poll{At: formatTime(r.lastPoll.at), Outcome: string(r.lastPoll.outcome), Took: r.lastPoll.took.Round(time.Microsecond).String()}
+	}
+	if !cp.At.IsZero() {
+		row.LastCommit = &status.Commit{At: formatTime(cp.At), Writer: cp.Writer}
+	}
+	if f.opts.CommitsBy != nil {
+		row.CommitsBy = f.opts.CommitsBy()
+	}
+	if r.status.Confirmed != nil {
+		row.ConfirmedAt = formatTime(r.status.Confirmed())
+	}
+	if !r.lastError.at.IsZero() {
+		row.LastError = &status.Error{At: formatTime(r.lastError.at), Text: r.lastError.text}
+	}
+	if r.status.Until.After(now) {
+		row.NextAttempt = formatTime(r.status.Until)
+	}
+	return row
+}
+
+// deadLetters returns the counts with the reasons as text.
+func deadLetters(counts tally[feed.DeadKind]) map[string]uint64 {
+	named := make(map[string]uint64, len(counts.keys))
+	for kind, n := range counts.all() {
+		named[string(kind)] = n
+	}
+	return named
+}

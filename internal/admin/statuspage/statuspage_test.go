@@ -1,0 +1,443 @@
+package statuspage_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedbridge/feedbridge/internal/admin/status"
+	"github.com/feedbridge/feedbridge/internal/admin/statuspage"
+)
+
+// feeds is a source of n feeds.
+type feeds struct {
+	n     atomic.Int64
+	err   error
+	asked atomic.Int64
+	last  atomic.Pointer[statuspage.Query]
+	took  time.Duration
+	busy  atomic.Int64 // calls at this moment
+	most  atomic.Int64 // of busy
+}
+
+func (f *feeds) Feeds(_ context.Context, q statuspage.Query) (statuspage.Feeds, error) {
+	f.asked.Add(1)
+	f.last.Store(&q)
+	f.most.Store(max(f.most.Load(), f.busy.Add(1)))
+	defer f.busy.Add(-1)
+	time.Sleep(f.took)
+	n := int(f.n.Load())
+	answer := statuspage.Feeds{All: n, Found: n, States: map[string]int{"idle": n}}
+	from, to := q.Slice(n)
+	for i := from; i < to; i++ {
+		answer.Rows = append(answer.Rows, &status.Feed{Feed: fmt.Sprintf("feed-%d", i), State: "idle"})
+	}
+	return answer, f.err
+}
+
+func (f *feeds) Feed(name string) (status.Feed, bool, error) {
+	return status.Feed{Feed: name, State: "idle"}, name == "feed-1", f.err
+}
+
+func (f *feeds) Served(context.Context, statuspage.Query) (statuspage.Served, error) {
+	return statuspage.Served{}, f.err
+}
+
+func newFeeds(n int64) *feeds {
+	f := &feeds{}
+	f.n.Store(n)
+	return f
+}
+
+func newPages(f *feeds, opts statuspage.Options) (*statuspage.Pages, http.Handler) {
+	opts.Log = slog.New(slog.DiscardHandler)
+	opts.Feeds, opts.Feed, opts.Served = f.Feeds, f.Feed, f.Served
+	p := statuspage.New(opts)
+	mux := http.NewServeMux()
+	p.Register(mux)
+	return p, mux
+}
+
+func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	return w
+}
+
+// Every page has the policy, all that it refers to exists here, and nothing else does.
+func TestPagesReferToOwnFilesOnly(t *testing.T) {
+	t.Parallel()
+	_, h := newPages(newFeeds(120), statuspage.Options{})
+	for path, code := range map[string]int{"/": 200, "/feed/feed-1": 200, "/feed/none": 404, "/served": 200} {
+		w := get(t, h, path)
+		if w.Code != code {
+			t.Errorf("%s: %d, want %d", path, w.Code, code)
+		}
+		for name, want := range map[string]string{
+			"Content-Type":            "text/html; charset=utf-8",
+			"Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+			"X-Content-Type-Options":  "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Resource-Policy": "same-origin",
+		} {
+			if got := w.Header().Get(name); got != want {
+				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
+			}
+		}
+		body := w.Body.String()
+		if strings.Contains(body, "style=") || strings.Contains(body, "<style") || strings.Contains(body, " on") && strings.Contains(body, "onclick") {
+			t.Errorf("%s has a style or script of its own, which the policy forbids", path)
+		}
+		found := 0
+		for _, part := range strings.Split(body, `="/assets/`)[1:] {
+			file, _, _ := strings.Cut(part, `"`)
+			asset := get(t, h, "/assets/"+file)
+			if asset.Code != 200 || !strings.Contains(asset.Header().Get("Cache-Control"), "immutable") || asset.Body.Len() == 0 {
+				t.Errorf("%s refers to %s: %d %v", path, file, asset.Code, asset.Header())
+			}
+			found++
+		}
+		if found != 3 {
+			t.Errorf("%s refers to %d files, want 3", path, found)
+		}
+	}
+	for _, path := range []string{"/assets/0/page.css", "/assets/0/layout.html", "/feeds.html"} {
+		if w := get(t, h, path); w.Code != 404 {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+}
+
+// What a URL says wrongly has its default, and every link of a page leads back to the same query.
+func TestQueries(t *testing.T) {
+	t.Parallel()
+	for query, want := range map[string]statuspage.Query{
+		"":                                     {Sort: statuspage.ByState, Page: 1},
+		"q=+Orders+&state=halted&sort=-lag":    {Search: "orders", State: "halted", Sort: statuspage.ByLag, Descending: true, Page: 1},
+		"page=3&sort=name":                     {Sort: statuspage.ByName, Page: 3},
+		"page=99":                              {Sort: statuspage.ByState, Page: 3}, // the last one
+		"page=-1&sort=constructor":             {Sort: statuspage.ByState, Page: 1},
+		"page=99999999999999999999&sort=-":     {Sort: statuspage.ByState, Page: 1},
+		"q=%ff%00":                             {Search: "\ufffd\x00", Sort: statuspage.ByState, Page: 1},
+		"q=" + strings.Repeat("é", 150):        {Search: strings.Repeat("é", 100), Sort: statuspage.ByState, Page: 1},
+		"q=" + "x" + strings.Repeat("é", 150):  {Search: "x" + strings.Repeat("é", 99), Sort: statuspage.ByState, Page: 1},
+		"q=a%26b&state=%3Cscript%3E&sort=next": {Search: "a&b", State: "<script>", Sort: statuspage.ByNext, Page: 1},
+	} {
+		f := newFeeds(120)
+		_, h := newPages(f, statuspage.Options{})
+		body := get(t, h, "/?"+query).Body.String()
+		if got := *f.last.Load(); got != want {
+			t.Errorf("%.60q: %+v, want %+v", query, got, want)
+		}
+		if again, _ := url.ParseQuery(want.String()); want.Search != "" && again.Get("q") != want.Search {
+			t.Errorf("%.60q: the link has %q", query, again.Get("q"))
+		}
+		if want.Page > 1 && !strings.Contains(body, `rel="prev"`) || want.Page < 3 && !strings.Contains(body, `rel="next"`) || want.Page == 3 && strings.Contains(body, `rel="next"`) {
+			t.Errorf("%.60q: the links to other pages are wrong", query)
+		}
+	}
+}
+
+func TestErrorsOfTheSourceAreShown(t *testing.T) {
+	t.Parallel()
+	f := newFeeds(1)
+	f.err = errors.New("the cursor cannot be shown <script>")
+	_, h := newPages(f, statuspage.Options{})
+	for _, path := range []string{"/", "/feed/feed-1", "/served"} {
+		w := get(t, h, path)
+		if w.Code != 500 || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" || !strings.Contains(w.Body.String(), "the cursor cannot be shown") {
+			t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)
+		}
+	}
+}
+
+// pipes is a listener whose connections stay in the process, so that they can be used in
+// virtual time.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
+
+// live serves pages in virtual time.
+type live struct {
+	t       *testing.T
+	pipes   *pipes
+	client  *http.Client
+	clients int
+}
+
+func serve(t *testing.T, h http.Handler) *live {
+	l := &live{t: t, pipes: &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}}
+	each := func(w http.ResponseWriter, r *http.Request) {
+		r.RemoteAddr = r.Header.Get("From")
+		h.ServeHTTP(w, r)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(each), ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = server.Serve(l.pipes) }()
+	l.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		l.pipes.conns <- theirs
+		return ours, nil
+	}}}
+	t.Cleanup(func() {
+		// The clients are gone by now, so their handlers end.
+		if err := server.Shutdown(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	})
+	return l
+}
+
+// answer is the answer to a request for a stream.
+type answer struct {
+	code   int
+	header http.Header
+	body   io.ReadCloser
+}
+
+// open opens a stream of a client of its own, see openFrom.
+func (l *live) open() answer {
+	l.t.Helper()
+	l.clients++
+	return l.openFrom(fmt.Sprintf("10.0.0.%d:1", l.clients))
+}
+
+// openFrom opens a stream of the client at an address. Its body is not read until the caller does. It is
+// closed with the test.
+func (l *live) openFrom(address string) answer {
+	l.t.Helper()
+	req, err := http.NewRequestWithContext(l.t.Context(), http.MethodGet, "http://feedbridge/", nil)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("From", address)
+	resp, err := l.client.Do(req)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { resp.Body.Close() })
+	return answer{resp.StatusCode, resp.Header, resp.Body}
+}
+
+// events returns the events and heartbeats of a stream, as they come. The channel is closed at
+// its end, after the error that ended it.
+func events(body io.Reader) <-chan string {
+	out := make(chan string, 100)
+	go func() {
+		defer close(out)
+		lines := bufio.NewScanner(body)
+		event := ""
+		for lines.Scan() {
+			if lines.Text() != "" {
+				event += lines.Text() + "\n"
+				continue
+			}
+			out <- event
+			event = ""
+		}
+		if err := lines.Err(); err != nil {
+			out <- "error: " + err.Error()
+		} else {
+			out <- "end"
+		}
+	}()
+	return out
+}
+
+// A stream sends the page at once, again when it has changed, and a heartbeat otherwise. The
+// timeouts of the server, which are for requests, do not end it.
+func TestStream(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeeds(1)
+		p, h := newPages(f, statuspage.Options{})
+		resp := serve(t, h).open()
+		if got := resp.header.Get("Content-Type"); got != "text/event-stream; charset=utf-8" || resp.header.Get("Content-Security-Policy") == "" {
+			t.Errorf("the header is %v", resp.header)
+		}
+		got := events(resp.body)
+		begin := time.Now()
+		want := func(at time.Duration, part string) {
+			t.Helper()
+			event := <-got
+			if !strings.Contains(event, part) || time.Since(begin) != at {
+				t.Fatalf("after %v: %.300q, want %q after %v", time.Since(begin), event, part, at)
+			}
+			for line := range strings.Lines(event) {
+				if !strings.HasPrefix(line, "data: ") && !strings.HasPrefix(line, ":") && line != "retry: 3000\n" && line != part {
+					t.Errorf("the event has the line %q", line)
+				}
+			}
+		}
+		want(0, "1 to 1 of 1 feeds.")
+		want(16*time.Second, ":\n")
+		want(32*time.Second, ":\n")
+		f.n.Store(2)
+		want(34*time.Second, "1 to 2 of 2 feeds.")
+		f.n.Store(3)
+		want(36*time.Second, "1 to 3 of 3 feeds.")
+		time.Sleep(10 * time.Second)
+		p.Close()
+		if event := <-got; event != "end" {
+			t.Errorf("after Close: %q, want the end", event)
+		}
+		if resp := serve(t, h).open(); resp.code != http.StatusServiceUnavailable {
+			t.Errorf("a stream after Close has the status %d", resp.code)
+		}
+	})
+}
+
+// No more streams than configured are open. One that has ended, or whose client reads nothing,
+// makes room.
+func TestStreamsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeeds(50)
+		_, h := newPages(f, statuspage.Options{Streams: 2, Patience: 10 * time.Second})
+		l := serve(t, h)
+		reads := events(l.open().body)
+		<-reads
+		slow := l.open() // its client reads the header and no more
+		refused := l.open()
+		if refused.code != http.StatusServiceUnavailable || refused.header.Get("Retry-After") != "15" {
+			t.Errorf("the third stream has %d %v", refused.code, refused.header)
+		}
+		// The stream of the slow client is given up when the patience is over.
+		begin := time.Now()
+		for {
+			resp := l.open()
+			resp.body.Close()
+			if resp.code == http.StatusOK {
+				break
+			}
+			if time.Since(begin) > time.Minute {
+				t.Fatal("after a minute there is no room yet")
+			}
+			time.Sleep(time.Second)
+		}
+		if _, err := io.ReadAll(slow.body); err == nil {
+			t.Error("the stream of the slow client is complete")
+		}
+		f.n.Store(51)
+		if event := <-reads; !strings.Contains(event, "of 51 feeds") {
+			t.Errorf("the other client got %q", event)
+		}
+	})
+}
+
+// One client, which may have many addresses of IPv6, cannot take all streams.
+func TestStreamsOfOneClientAreBounded(t *testing.T) {
+	t.Parallel()
+	for name, addresses := range map[string][]string{
+		"IPv4":   {"192.0.2.1:1", "192.0.2.1:2", "[::ffff:192.0.2.1]:3", "192.0.2.1:4"},
+		"IPv6":   {"[2001:db8:1:2::1]:1", "[2001:db8:1:2::2]:1", "[2001:db8:1:2:3:4:5:6]:1", "[2001:db8:1:2::1]:1"},
+		"socket": {"@", "@", "@", "@"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p, h := newPages(newFeeds(1), statuspage.Options{Streams: 6})
+				l := serve(t, h)
+				for i, address := range append(addresses, "192.0.2.9:1", "[2001:db8:1:3::1]:1", "192.0.2.9:2", "192.0.2.10:1") {
+					want := http.StatusOK
+					if i == 3 || i == 7 { // the fourth of one client, and the seventh that would be open
+						want = http.StatusServiceUnavailable
+					}
+					if got := l.openFrom(address); got.code != want {
+						t.Errorf("stream %d of %s: got %d, want %d", i, address, got.code, want)
+					} else if want == http.StatusOK {
+						go io.Copy(io.Discard, got.body) //nolint:errcheck // it ends with the test
+					}
+				}
+				p.Close()
+			})
+		})
+	}
+}
+
+// A page of another site cannot use up the streams.
+func TestStreamsAreNotForOtherSites(t *testing.T) {
+	t.Parallel()
+	_, h := newPages(newFeeds(1), statuspage.Options{})
+	for site, code := range map[string]int{"cross-site": 403, "same-site": 403, "same-origin": 200, "none": 200, "": 200} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // a stream ends at once
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+		r.Header.Set("Accept", "text/event-stream")
+		if site != "" {
+			r.Header.Set("Sec-Fetch-Site", site)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != code {
+			t.Errorf("Sec-Fetch-Site %q: %d, want %d", site, w.Code, code)
+		}
+	}
+}
+
+// Live pages are made one at a time, and seldom if they are costly.
+func TestStreamsShareACore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeeds(1)
+		f.took = 300 * time.Millisecond
+		p, h := newPages(f, statuspage.Options{})
+		l := serve(t, h)
+		for range 10 {
+			go io.Copy(io.Discard, l.open().body) //nolint:errcheck // it ends with the test
+		}
+		time.Sleep(time.Minute)
+		// Each is made again 6s (20 times 300ms) after it was made.
+		if asked := f.asked.Load(); asked < 70 || asked > 110 {
+			t.Errorf("10 pages were made %d times in a minute, want about 100", asked)
+		}
+		if f.most.Load() != 1 {
+			t.Errorf("%d pages were made at a time", f.most.Load())
+		}
+		p.Close()
+	})
+}
+
+// A carriage return ends a line of an event, so text that has one would become a field.
+func TestCarriageReturnStaysInData(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, h := newPages(newFeeds(1), statuspage.Options{})
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/feed/none%0Devent:%20other%0Ddata:%20x", nil)
+		r.Header.Set("Accept", "text/event-stream")
+		time.AfterFunc(time.Second, p.Close) // after the first event
+		h.ServeHTTP(w, r)
+		if body := w.Body.String(); strings.Contains(body, "\r") || !strings.Contains(body, "event: other") {
+			t.Errorf("the event is %q", body)
+		}
+	})
+}

@@ -1,0 +1,294 @@
+package statuspage
+
+import (
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"maps"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/internal/admin/status"
+)
+
+var (
+	feedsTemplate  = parse("feeds.html")
+	feedTemplate   = parse("feed.html")
+	servedTemplate = parse("served.html")
+)
+
+func parse(name string) *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"ago": ago, "nextPoll": nextPoll, "instant": instant, "count": count, "lag": describeLag,
+		"place": summarize, "fields": fields, "bars": bars, "series": series, "symbol": symbol,
+		"feedURL":   func(name string) string { return "/feed/" + url.PathEscape(name) },
+		"statusURL": func(name string) string { return "/status/" + url.PathEscape(name) },
+	}).ParseFS(files, "files/layout.html", "files/"+name))
+}
+
+// feedsData, feedData and servedData are the data of the three pages.
+type feedsData struct {
+	Feeds
+	Listing listing
+}
+
+type feedData struct {
+	Name string
+	Feed *status.Feed // nil if there is none
+}
+
+type servedData struct {
+	Served
+	Listing listing
+}
+
+// listing is a table that is sorted, searched and divided into pages.
+type listing struct {
+	Query
+	All, Found int
+	Path       string
+}
+
+// URL returns the URL of the listing with another query.
+func (l listing) link(q Query) string {
+	if v := q.String(); v != "" {
+		return l.Path + "?" + v
+	}
+	return l.Path
+}
+
+// First and Last are the numbers of the rows that are shown, from 1.
+func (l listing) First() int { from, _ := l.Slice(l.Found); return min(from+1, l.Found) }
+
+// Last is the number of the last row that is shown.
+func (l listing) Last() int { _, to := l.Slice(l.Found); return to }
+
+// Pages is the number of the last page.
+func (l listing) Pages() int { return lastPage(l.Found) }
+
+// PageURL returns the URL of a page n pages further on; "" if there is none.
+func (l listing) PageURL(n int) string {
+	q := l.Query
+	if q.Page += n; q.Page < 1 || q.Page > l.Pages() {
+		return ""
+	}
+	return l.link(q)
+}
+
+// StateURL returns the URL of the rows of a state, or of all states.
+func (l listing) StateURL(state string) string {
+	q := l.Query
+	q.State, q.Page = state, 1
+	return l.link(q)
+}
+
+// SortValue is the order for the form.
+func (l listing) SortValue() string { return l.sortValue() }
+
+// header is the head of a column.
+type header struct {
+	Text, Order string // Order is the value of aria-sort; "" if the table is not sorted by it
+	URL         string
+}
+
+// Header returns the head of a column. Its link sorts by it, or turns the order round.
+func (l listing) Header(column, text string) header {
+	q := l.Query
+	q.Page = 1
+	h := header{Text: text}
+	switch {
+	case l.Sort != Column(column):
+		q.Sort = Column(column)
+		q.Descending = slices.Contains([]Column{ByTotal, ByLag, ByRecent, ByCommit}, q.Sort)
+	case l.Descending:
+		h.Order, q.Descending = "descending", false
+	default:
+		h.Order, q.Descending = "ascending", true
+	}
+	h.URL = l.link(q)
+	return h
+}
+
+// stateCount is a state with its number of feeds.
+type stateCount struct {
+	State string
+	Count int
+}
+
+// StateCounts returns the states that feeds are in, those that need a person first.
+func (d feedsData) StateCounts() []stateCount {
+	var counts []stateCount
+	for _, state := range slices.Sorted(maps.Keys(d.States)) {
+		counts = append(counts, stateCount{state, d.States[state]})
+	}
+	slices.SortStableFunc(counts, func(a, b stateCount) int { return Severity(a.State) - Severity(b.State) })
+	return counts
+}
+
+// Matching is the number of feeds that match the search, in any state.
+func (d feedsData) Matching() (n int) {
+	for _, count := range d.States {
+		n += count
+	}
+	return n
+}
+
+// symbols show a state by its shape, beside its name and colour.
+var symbols = map[string]string{
+	"halted": "■", "retrying": "▲", "starting": "◌", "reading": "▶", "idle": "●", "standby": "◐", "paused": "‖", "stopped": "□", "elsewhere": "↗",
+}
+
+func symbol(state string) string {
+	if s, ok := symbols[state]; ok {
+		return s
+	}
+	return "◇"
+}
+
+// ago returns how long ago a time was.
+func ago(now time.Time, t *time.Time) string {
+	if t == nil {
+		return "never"
+	}
+	if d := now.Sub(*t); d >= time.Second {
+		return status.FormatDuration(d) + " ago"
+	}
+	return "now"
+}
+
+// nextPoll returns in how long a feed is polled, or tried again.
+func nextPoll(f *status.Feed, now time.Time) string {
+	switch {
+	case f.NextAttempt != nil && f.NextAttempt.After(now):
+		return "in " + status.FormatDuration(max(f.NextAttempt.Sub(now), time.Second))
+	case slices.Contains([]string{"reading", "idle", "retrying", "halted", "standby"}, f.State):
+		return "now"
+	}
+	return "none"
+}
+
+// instant returns a time for machines, and to the second for people.
+func instant(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// count writes a number with blanks between the thousands.
+func count(v any) string {
+	text := fmt.Sprint(v)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "\u202f" + text[i:]
+	}
+	return text
+}
+
+func describeLag(l status.Lag) string {
+	switch {
+	case l.Seconds == nil:
+		return "unknown"
+	case l.Entities != nil && *l.Entities == 0:
+		return "none"
+	}
+	return status.FormatDuration(time.Duration(min(*l.Seconds, math.MaxInt64/1e9) * 1e9))
+}
+
+// positionKeys are the keys of a cursor of which the first is its summary.
+var positionKeys = []string{"searching", "snapshot", "page", "newest_archive", "moved_to", "start", "dialect"}
+
+// summarize returns the value of the first of positionKeys that a cursor has; "" if it has
+// none of them.
+func summarize(cursor any) string {
+	m, ok := cursor.(map[string]any)
+	if !ok {
+		text, _ := cursor.(string)
+		return text
+	}
+	for _, key := range positionKeys {
+		value, ok := m[key].(string)
+		if !ok || value == "" {
+			continue
+		}
+		if index, ok := m["index"]; ok && key == "page" {
+			value += ", entity " + text(index)
+		}
+		return value
+	}
+	return ""
+}
+
+type field struct{ Name, Value string }
+
+// fields returns the values of a cursor by their names.
+func fields(cursor any) []field {
+	m, ok := cursor.(map[string]any)
+	if !ok {
+		if cursor == nil {
+			return nil
+		}
+		return []field{{"position", text(cursor)}}
+	}
+	var all []field
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		value := text(m[key])
+		if seconds, ok := m[key].(float64); ok && key == "last_modified" {
+			value = time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339)
+		}
+		all = append(all, field{strings.ReplaceAll(key, "_", " "), value})
+	}
+	return all
+}
+
+// text writes a value of JSON.
+func text(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case []any:
+		var parts []string
+		for _, part := range v {
+			parts = append(parts, text(part))
+		}
+		return strings.Join(parts, ", ")
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// bar is a bar of a chart that is 100 high and 10 wide for each bar.
+type bar struct{ X, Y, Height int }
+
+// bars returns a bar for each minute with an entity. The highest has the height 100.
+func bars(perMinute []uint32) []bar {
+	var all []bar
+	highest := uint64(1)
+	for _, n := range perMinute {
+		highest = max(highest, uint64(n))
+	}
+	for i, n := range perMinute {
+		if n > 0 {
+			height := int(max(4, uint64(n)*100/highest))
+			all = append(all, bar{i * 10, 100 - height, height})
+		}
+	}
+	return all
+}
+
+// series describes a chart in words.
+func series(perMinute []uint32) string {
+	var parts []string
+	for _, n := range perMinute {
+		parts = append(parts, strconv.FormatUint(uint64(n), 10))
+	}
+	return "Entities published in each of the last " + strconv.Itoa(len(perMinute)) + " minutes, the oldest first: " + strings.Join(parts, ", ")
+}

@@ -1,0 +1,59 @@
+package credential_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/credential"
+)
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReadSecretFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "secret")
+	for _, tt := range []struct{ text, read, trimmed string }{
+		{"hunter2", "hunter2", "hunter2"},
+		{"hunter2\r\n\n", "hunter2", "hunter2"},
+		{" hunter2\t\n", " hunter2\t", "hunter2"},
+		{"two\nlines\n", "two\nlines", "two\nlines"},
+		{" \n", " ", ""},
+		{"\n", "", ""},
+		{"", "", ""},
+	} {
+		write(t, file, tt.text) // the file is read again each time
+		for name, f := range map[string]struct {
+			read func(credential.Secret, string, string) (credential.Secret, error)
+			want string
+		}{"Read": {credential.Read, tt.read}, "ReadTrimmed": {credential.ReadTrimmed, tt.trimmed}} {
+			got, err := f.read("", "password_file", file)
+			if got.Reveal() != f.want {
+				t.Errorf("%s of %q: got %q, want %q", name, tt.text, got.Reveal(), f.want)
+			}
+			if empty := "password_file: " + file + " is empty"; f.want == "" && (err == nil || err.Error() != empty) || f.want != "" && err != nil {
+				t.Errorf("%s of %q: %v", name, tt.text, err)
+			}
+		}
+	}
+	if _, err := credential.Read("", "password_file", filepath.Dir(file)); err == nil || !strings.HasSuffix(err.Error(), "; name a file in it") {
+		t.Errorf("a directory: %v", err)
+	}
+	if err := credential.ExplainFileError(&fs.PathError{Op: "open", Path: file, Err: fs.ErrPermission}); !strings.HasSuffix(err.Error(), "; give the user of feedbridge the right to read the file") {
+		t.Errorf("without the right to read it: %v", err)
+	}
+	if got, err := credential.Read("value ", "password_file", ""); got != "value " || err != nil {
+		t.Errorf("without a file: %q, %v", got.Reveal(), err)
+	}
+	if _, err := credential.Read("value", "password_file", file+"x"); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "password_file: ") || !strings.HasSuffix(err.Error(), "; create the file, or correct its path") {
+		t.Errorf("a missing file: %v", err)
+	}
+}

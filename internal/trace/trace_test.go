@@ -1,0 +1,224 @@
+package trace_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/trace"
+)
+
+// source is a sink.Source whose batches have one entity each.
+type source struct{ n int }
+
+func (s *source) Next(context.Context, feed.Cursor, feed.Limits) (feed.Batch, error) {
+	s.n++
+	return feed.Batch{Entities: []feed.Entity{{ID: "1"}}, Cursor: feed.Cursor{byte(s.n)}}, nil
+}
+
+func (*source) Release() {}
+
+// topic is a bridge.Sink that takes everything.
+type topic struct{ commits int }
+
+func (*topic) Resume(context.Context) (checkpoint.Checkpoint, error) {
+	return checkpoint.Checkpoint{}, nil
+}
+
+func (s *topic) Commit(context.Context, []feed.Entity, checkpoint.Checkpoint) error {
+	s.commits++
+	return nil
+}
+
+// roundTrip is a RoundTripper.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// start starts a Tracer that sends with f, and returns its log. The environment must have
+// the endpoint.
+func start(t *testing.T, f roundTrip) (*trace.Tracer, *bytes.Buffer) {
+	t.Helper()
+	var log bytes.Buffer
+	tracer, err := trace.Start(t.Context(), trace.WithClient(trace.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, &http.Client{Transport: f}))
+	if err != nil || tracer == nil {
+		t.Fatalf("Start returns %v, %v", tracer, err)
+	}
+	return tracer, &log
+}
+
+// copyFeed makes polls and commits.
+func copyFeed(t *testing.T, tracer *trace.Tracer, n int) {
+	t.Helper()
+	f := tracer.Feed(trace.FeedOptions{Name: "orders", System: "nats", Topic: "orders", Header: true})
+	src, snk := f.Source(&source{}), f.Sink(&topic{})
+	for range n {
+		b, err := src.Next(t.Context(), nil, feed.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := snk.Commit(t.Context(), b.Entities, checkpoint.Checkpoint{Cursor: b.Cursor}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Without the variables nothing is wrapped, so that no code of this package runs.
+func TestOff(t *testing.T) {
+	for name, env := range map[string]map[string]string{
+		"no variable":      nil,
+		"the SDK disabled": {"OTEL_SDK_DISABLED": "TRUE", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"},
+		"no exporter":      {"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "no URL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for k, v := range env {
+				t.Setenv(k, v)
+			}
+			tracer, err := trace.Start(t.Context(), trace.Options{Log: slog.New(slog.DiscardHandler)})
+			if err != nil || tracer != nil {
+				t.Fatalf("Start returns %v, %v, want neither", tracer, err)
+			}
+			f := tracer.Feed(trace.FeedOptions{})
+			src, snk, mux := &source{}, &topic{}, http.NewServeMux()
+			if f.Source(src) != src || f.Sink(snk) != snk || tracer.Transport(http.DefaultTransport) != http.DefaultTransport || tracer.Handler(mux) != mux {
+				t.Error("something is wrapped")
+			}
+			tracer.Stop(time.Second)
+		})
+	}
+}
+
+func TestBadVariables(t *testing.T) {
+	for variable, c := range map[string]struct{ value, want string }{
+		"OTEL_EXPORTER_OTLP_ENDPOINT":           {"collector:4317", "OTEL_EXPORTER_OTLP_ENDPOINT: invalid URL: want one such as http://localhost:4318"},
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT":    {"http://user:hunter2@ host", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: invalid URL"},
+		"OTEL_EXPORTER_OTLP_PROTOCOL":           {"grpc", `OTEL_EXPORTER_OTLP_PROTOCOL: invalid protocol "grpc": want http/protobuf or http/json`},
+		"OTEL_EXPORTER_OTLP_HEADERS":            {"hunter2", "OTEL_EXPORTER_OTLP_HEADERS: want a list such as name=value,name=value"},
+		"OTEL_EXPORTER_OTLP_TIMEOUT":            {"10s", `OTEL_EXPORTER_OTLP_TIMEOUT: invalid number "10s": want a whole number greater than zero`},
+		"OTEL_BSP_MAX_QUEUE_SIZE":               {"-1", `OTEL_BSP_MAX_QUEUE_SIZE: invalid number "-1"`},
+		"OTEL_EXPORTER_OTLP_COMPRESSION":        {"zstd", `OTEL_EXPORTER_OTLP_COMPRESSION: invalid compression "zstd": want gzip or none`},
+		"OTEL_TRACES_SAMPLER":                   {"jaeger_remote", `OTEL_TRACES_SAMPLER: invalid sampler "jaeger_remote": want one of always_on`},
+		"OTEL_TRACES_EXPORTER":                  {"zipkin", `OTEL_TRACES_EXPORTER: invalid exporter "zipkin": want otlp or none`},
+		"OTEL_PROPAGATORS":                      {"b3", `OTEL_PROPAGATORS: invalid propagator "b3": want tracecontext or none`},
+		"OTEL_RESOURCE_ATTRIBUTES":              {"team", "OTEL_RESOURCE_ATTRIBUTES: "},
+		"OTEL_EXPORTER_OTLP_CERTIFICATE":        {"missing.pem", "OTEL_EXPORTER_OTLP_CERTIFICATE: open missing.pem"},
+		"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": {"missing.pem", "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and OTEL_EXPORTER_OTLP_CLIENT_KEY: open missing.pem"},
+	} {
+		t.Run(variable, func(t *testing.T) {
+			t.Setenv("OTEL_TRACES_EXPORTER", "otlp")
+			t.Setenv(variable, c.value)
+			tracer, err := trace.Start(t.Context(), trace.Options{Log: slog.New(slog.DiscardHandler)})
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("Start returns %v, want %q", err, c.want)
+			}
+			tracer.Stop(0)
+		})
+	}
+	t.Run("OTEL_TRACES_SAMPLER_ARG", func(t *testing.T) {
+		t.Setenv("OTEL_TRACES_EXPORTER", "otlp")
+		t.Setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+		t.Setenv("OTEL_TRACES_SAMPLER_ARG", "10")
+		if _, err := trace.Start(t.Context(), trace.Options{Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), `OTEL_TRACES_SAMPLER_ARG: invalid ratio "10"`) {
+			t.Errorf("Start returns %v", err)
+		}
+	})
+}
+
+// A collector that never answers delays no poll and no commit, and a stop by no more than its
+// limit. The queue is bounded: more spans than it holds are dropped.
+func TestACollectorThatHangs(t *testing.T) {
+	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
+	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "5")
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector.example.com:4318")
+	synctest.Test(t, func(t *testing.T) {
+		var requests atomic.Int32
+		tracer, log := start(t, func(r *http.Request) (*http.Response, error) {
+			requests.Add(1)
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		begin := time.Now()
+		copyFeed(t, tracer, 5)
+		synctest.Wait()
+		if requests.Load() == 0 {
+			t.Fatal("nothing was sent, so the collector cannot hang")
+		}
+		copyFeed(t, tracer, 1000)
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("the feed was delayed by %v", took)
+		}
+		const limit = 2 * time.Second
+		tracer.Stop(limit)
+		if took := time.Since(begin); took != limit {
+			t.Errorf("the stop took %v, want %v", took, limit)
+		}
+		synctest.Wait()
+		if n := strings.Count(log.String(), "cannot send traces; spans are dropped"); n == 0 {
+			t.Errorf("the log does not have the failure:\n%s", log)
+		}
+	})
+}
+
+// A collector that is down for hours is one line of the log, and another one when it is back.
+func TestACollectorThatIsDownIsLoggedOnce(t *testing.T) {
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector.example.com:4318")
+	synctest.Test(t, func(t *testing.T) {
+		var attempts int
+		var up atomic.Bool
+		tracer, log := start(t, func(r *http.Request) (*http.Response, error) {
+			attempts++
+			if up.Load() {
+				return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
+			}
+			// The local port differs each time.
+			return nil, errors.New("read tcp 127.0.0.1:" + time.Now().Format("150405") + ": connection reset")
+		})
+		for range 100 {
+			copyFeed(t, tracer, 1)
+			time.Sleep(time.Minute)
+		}
+		synctest.Wait()
+		if attempts < 100 {
+			t.Errorf("%d attempts, want 100 or more", attempts)
+		}
+		if n := strings.Count(log.String(), "cannot send traces; spans are dropped"); n != 1 {
+			t.Errorf("the failure is logged %d times, want once:\n%s", n, log)
+		}
+		up.Store(true)
+		copyFeed(t, tracer, 1)
+		tracer.Stop(time.Minute)
+		if !strings.Contains(log.String(), `msg="traces are sent again" lost_spans=200`) {
+			t.Errorf("the log does not say that traces are sent again:\n%s", log)
+		}
+	})
+}
+
+// The answers of a handler are as they are without traces, and its writer can be unwrapped.
+func TestHandlerKeepsTheAnswer(t *testing.T) {
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector.example.com:4318")
+	tracer, _ := start(t, func(*http.Request) (*http.Response, error) { return nil, errors.New("down") })
+	defer tracer.Stop(0)
+	h := tracer.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusGone)
+		_, _ = io.WriteString(w, "gone")
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+	}))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "BREW", "/feeds/orders/pages/1", nil))
+	if w.Code != http.StatusGone || w.Body.String() != "gone" || !w.Flushed {
+		t.Errorf("the answer is %d %q", w.Code, w.Body)
+	}
+}
