@@ -12,7 +12,8 @@ public class NatsConsumer {
     public static void main(String[] args) throws Exception {
         String url = args[0], stream = args[1], topic = args[2];
         Connection connection = Nats.connect(Options.builder().server(url).maxReconnects(-1).build());
-        ConsumerContext consumer = connection.getStreamContext(stream).createOrUpdateConsumer(ConsumerConfiguration.builder()
+        ConsumerContext consumer = connection.getStreamContext(stream)
+            .createOrUpdateConsumer(ConsumerConfiguration.builder()
             .durable("my-service").filterSubject(topic).ackPolicy(AckPolicy.Explicit)
             .maxAckPending(1) // one message at a time: with more, one that failed comes again after its successors
             .build());
@@ -24,7 +25,8 @@ public class NatsConsumer {
             }
             long sequence = message.metaData().streamSequence();
             if (sequence > last) { // otherwise the acknowledgement was lost, and it was handled before
-                String operation = message.getHeaders().getFirst("Operation-Type").replaceAll(".*=|[\" ]", "").toUpperCase();
+                String operation = message.getHeaders().getFirst("Operation-Type")
+                    .replaceAll(".*=|[\" ]", "").toUpperCase();
                 handle(operation, message.getHeaders().getFirst("Content-ID"), message.getData());
                 last = sequence;
             }

@@ -13,7 +13,8 @@ import (
 )
 
 func handle(operation, id string, body []byte) {
-	operation = strings.ToUpper(strings.Trim(operation[strings.LastIndex(operation, "=")+1:], `" `)) // PUT, PATCH or DELETE
+	// PUT, PATCH or DELETE
+	operation = strings.ToUpper(strings.Trim(operation[strings.LastIndex(operation, "=")+1:], `" `))
 	fmt.Printf("%s\t%s\t%s\n", operation, id, body)
 }
 
