@@ -80,7 +80,6 @@ var alone = map[string][]string{
 	"github.com/nats-io/nats-server":   {"sink/nats/embedded"},
 	"github.com/twmb/franz-go":         {"sink/kafka", "internal/testkit/kafkatest", "internal/testkit/floor", "examples/consumers/go/kafka"},
 	"github.com/dunglas/httpsfv":       {"source"},
-	"github.com/tomnomnom/linkheader":  {"source/datareplication/page"},
 	"github.com/spf13/cobra":           {"cmd/feedbridge"},
 	"github.com/prometheus":            {"internal/admin"},
 	"golang.org/x/oauth2":              {"internal/credential"},

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/tomnomnom/linkheader"
-
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/source/link"
@@ -74,7 +72,6 @@ func (l *Links) linkOf(relation string) *string {
 var (
 	errUnreadableLink = errors.New("cannot be read, and it may be a self, prev or next link")
 	errForeignAnchor  = errors.New("has an anchor, so it may be the link of another page")
-	errLinkheader     = errors.New("is ambiguous, so it may be a self, prev or next link")
 )
 
 // ours matches text that may name the relation self, prev or next.
@@ -101,11 +98,7 @@ func readLink(value string) (target string, relations []string, err error) {
 	if target == "" {
 		return "", nil, nil
 	}
-	read, err := guarded(target, params.Rel)
-	if err != nil {
-		return "", nil, err
-	}
-	for _, relation := range strings.Fields(strings.ToLower(read.Rel)) {
+	for _, relation := range strings.Fields(strings.ToLower(params.Rel)) {
 		switch {
 		case relation == "self" || relation == "prev" || relation == "next":
 			relations = append(relations, relation)
@@ -116,27 +109,7 @@ func readLink(value string) (target string, relations []string, err error) {
 	if len(relations) > 0 && params.Anchored {
 		return "", nil, errForeignAnchor
 	}
-	return read.URL, relations, nil
-}
-
-// guarded reads a link with the linkheader package as well, and refuses a link that the
-// package reads differently. It decides nothing else, because linkheader splits at every
-// comma and semicolon, also within <> and quotes, and drops values that it does not
-// understand. So this package splits the header and its parameters, and linkheader gets
-// one escaped link at a time.
-func guarded(target, rel string) (linkheader.Link, error) {
-	read := linkheader.Parse("<" + url.PathEscape(target) + `>; rel="` + url.PathEscape(rel) + `"`)
-	if len(read) != 1 {
-		return linkheader.Link{}, errLinkheader
-	}
-	one := read[0]
-	var err1, err2 error
-	one.URL, err1 = url.PathUnescape(one.URL)
-	one.Rel, err2 = url.PathUnescape(one.Rel)
-	if err1 != nil || err2 != nil || one.URL != target || one.Rel != rel {
-		return linkheader.Link{}, errLinkheader
-	}
-	return one, nil
+	return target, relations, nil
 }
 
 // resolveLink returns target as an absolute URL, without user info: only the
