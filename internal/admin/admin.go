@@ -93,8 +93,8 @@ func (s *Server) newHandler(socket bool) http.Handler {
 	mux.HandleFunc("GET /healthz", probes.serveHealth)
 	mux.HandleFunc("GET /readyz", probes.serveReady)
 	reports := &statusHandler{s.inventory, s.answers, s.opts}
-	mux.HandleFunc("GET /status", compress(reports.serveStatus))
-	mux.HandleFunc("GET /status/{feed}", compress(reports.serveFeed))
+	mux.Handle("GET /status", compress(http.HandlerFunc(reports.serveStatus)))
+	mux.Handle("GET /status/{feed}", compress(http.HandlerFunc(reports.serveFeed)))
 	mux.Handle("GET /metrics", s.metrics)
 	changes := &changeHandler{s.answers, &tokenCheck{s.opts.Token, s.opts.Log}}
 	if socket {
