@@ -12,6 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/logonce"
 )
 
 const (
@@ -28,7 +29,9 @@ const (
 
 // failureLog logs the failures of feeds: not each attempt of each feed, but each cause. When a
 // bus with a thousand feeds goes down, it writes a line at once, one with their number, one
-// every ten minutes, and one when it is over. It is safe for concurrent use.
+// every ten minutes, and one when it is over. It is not a [logonce.Causes], because it knows which
+// feeds have a cause: it counts and names them, and one that only recovers ends it. It is safe for
+// concurrent use.
 type failureLog struct {
 	log *slog.Logger
 
@@ -95,17 +98,14 @@ func (o *failureObserver) Entered(s bridge.Status) {
 	}
 }
 
-var (
-	urlPath = regexp.MustCompile(`(https?://[^/\s"]+)/[^\s"]*`)
-	digits  = regexp.MustCompile(`[0-9]+`)
-)
+var urlPath = regexp.MustCompile(`(https?://[^/\s"]+)/[^\s"]*`)
 
 // keyOf returns the key of the cause of an error.
 func (o *failureObserver) keyOf(s bridge.Status) causeKey {
 	text := urlPath.ReplaceAllString(s.Err.Error(), "$1")
 	// Compiled here, because it is larger than all else that is kept of a feed without errors.
 	own := regexp.MustCompile(`\b(` + strings.Join(o.own, "|") + `)\b`)
-	key := causeKey{state: s.State, text: digits.ReplaceAllString(own.ReplaceAllString(text, "*"), "0")}
+	key := causeKey{state: s.State, text: logonce.WithoutNumbers(own.ReplaceAllString(text, "*"))}
 	if bridge.IsSinkError(s.Err) {
 		key.bus = o.bus
 	}

@@ -5,16 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/logonce"
 )
 
-const (
-	// repeatTime is how long a line of a library is not logged again.
-	repeatTime = 10 * time.Minute
-	// mostLines bounds the memory for lines.
-	mostLines = 1000
-)
+// repeatTime is how long a line of a library is not logged again.
+const repeatTime = 10 * time.Minute
 
 // repeatFilter is a handler for the log of a bus, to which client libraries write: with hundreds
 // of feeds, the same line hundreds of times. Of warnings and errors that differ only in numbers
@@ -22,22 +19,11 @@ const (
 type repeatFilter struct {
 	slog.Handler
 	attrs string // of the logger
-	lines *lines
-}
-
-// lines are those that were logged lately.
-type lines struct {
-	mu   sync.Mutex // guards seen
-	seen map[string]*line
-}
-
-type line struct {
-	at      time.Time // when it was logged
-	repeats int       // since then
+	lines *logonce.Causes
 }
 
 func newRepeatFilter(next slog.Handler) *repeatFilter {
-	return &repeatFilter{Handler: next, lines: &lines{seen: map[string]*line{}}}
+	return &repeatFilter{Handler: next, lines: &logonce.Causes{Again: repeatTime}}
 }
 
 // Handle implements [slog.Handler].
@@ -51,7 +37,7 @@ func (f *repeatFilter) Handle(ctx context.Context, r slog.Record) error {
 		fmt.Fprintf(&text, " %s", a)
 		return true
 	})
-	isNew, repeats := f.lines.record(digits.ReplaceAllString(text.String(), "0"), r.Time)
+	isNew, repeats := f.lines.Add(text.String())
 	if !isNew {
 		return nil
 	}
@@ -60,25 +46,6 @@ func (f *repeatFilter) Handle(ctx context.Context, r slog.Record) error {
 		r.AddAttrs(slog.Int("repeated", repeats))
 	}
 	return f.Handler.Handle(ctx, r)
-}
-
-// record reports whether a line is to be logged at a time, and how often it was left out before.
-func (l *lines) record(text string, at time.Time) (isNew bool, repeats int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	before := l.seen[text]
-	if before != nil && at.Sub(before.at) < repeatTime {
-		before.repeats++
-		return false, 0
-	}
-	if len(l.seen) >= mostLines {
-		clear(l.seen)
-	}
-	l.seen[text] = &line{at: at}
-	if before != nil {
-		repeats = before.repeats
-	}
-	return true, repeats
 }
 
 // WithAttrs implements [slog.Handler].

@@ -28,6 +28,7 @@ var layers = map[string][]string{
 	"message":             {"feed"},
 	"internal/safetext":   {},
 	"internal/retry":      {},
+	"internal/logonce":    {},
 	"internal/credential": {"internal/safetext"},
 	"checkpoint":          {"feed"},
 	"internal/readahead":  {},
@@ -61,15 +62,15 @@ var layers = map[string][]string{
 	"internal/testkit/floor":     {"checkpoint", "feed", "sink/kafka", "sink/nats"},
 
 	"serve":          {"serve/snapshot", "internal/connlimit", "feed", "message", "internal/safetext"},
-	"serve/snapshot": {"feed"},
+	"serve/snapshot": {"feed", "internal/logonce"},
 	"internal/chaos": {},
-	"internal/trace": {"bridge", "checkpoint", "feed", "internal/safetext", "sink"},
+	"internal/trace": {"bridge", "checkpoint", "feed", "internal/logonce", "internal/safetext", "sink"},
 
 	"config": {"feed", "internal/credential", "internal/safetext", "serve", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml", "sink", "sink/nats", "sink/kafka"},
-	"daemon": {"internal/trace", "internal/admin", "bridge", "checkpoint", "config", "internal/credential", "feed", "internal/fleet", "internal/readahead", "internal/retry", "internal/safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
+	"daemon": {"internal/trace", "internal/admin", "bridge", "checkpoint", "config", "internal/credential", "feed", "internal/fleet", "internal/logonce", "internal/readahead", "internal/retry", "internal/safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
 
 	// Commands reach buses and servers through package daemon, and nothing else imports it.
-	"cmd/feedbridge": {"internal/admin/status", "bridge", "checkpoint", "config", "internal/credential", "daemon", "feed", "message", "internal/retry", "internal/safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "internal/verify"},
+	"cmd/feedbridge": {"internal/admin/status", "bridge", "checkpoint", "config", "internal/credential", "daemon", "feed", "internal/logonce", "message", "internal/retry", "internal/safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "internal/verify"},
 }
 
 // alone lists the modules that only the given packages (and their tests) import, so that
@@ -90,7 +91,7 @@ var alone = map[string][]string{
 }
 
 // standard are the packages that may import nothing but the standard library.
-var standard = []string{"feed", "message", "internal/retry", "internal/safetext", "checkpoint", "internal/connlimit"}
+var standard = []string{"feed", "message", "internal/logonce", "internal/retry", "internal/safetext", "checkpoint", "internal/connlimit"}
 
 // badNames are names that say nothing.
 var badNames = []string{"util", "utils", "common", "helper", "helpers", "types", "misc"}

@@ -11,6 +11,7 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/logonce"
 	"github.com/feedbridge/feedbridge/internal/retry"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/serve"
@@ -65,7 +66,7 @@ func (t topicTail) printPartitions(ctx context.Context, b *daemon.Bus, all bool,
 		return &topicReader{topic: topic, partition: partition, from: t.from, out: out, log: log}
 	}
 	readers := []*topicReader{open(max(0, t.partition))}
-	warned := ""
+	var causes logonce.Causes
 	for {
 		if all {
 			readers = updatePartitions(ctx, readers, open)
@@ -81,11 +82,12 @@ func (t topicTail) printPartitions(ctx context.Context, b *daemon.Bus, all bool,
 		case err == nil && !t.follow:
 			return nil
 		case err == nil:
-			warned = ""
+			causes.End()
 			t.from = startFlag{} // a partition that is added now is read from its beginning
-		case err.Error() != warned:
-			warned = err.Error()
-			log.Warn("cannot read the topic; trying again", "topic", t.topic, "error", err, "in", t.every)
+		default:
+			if isNew, _ := causes.Add(err.Error()); isNew {
+				log.Warn("cannot read the topic; trying again", "topic", t.topic, "error", err, "in", t.every)
+			}
 		}
 		if retry.Sleep(ctx, t.every) != nil {
 			return nil

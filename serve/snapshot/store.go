@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/logonce"
 )
 
 const (
@@ -46,7 +48,7 @@ func NewStore(topic Topic, opts Options) *Store {
 // Run builds snapshots until ctx ends, and drops them all then.
 func (s *Store) Run(ctx context.Context) {
 	defer s.Drop(0)
-	failing := "" // the cause that was logged last
+	var causes logonce.Causes
 	for {
 		err := s.Renew(ctx, time.Now())
 		if ctx.Err() != nil {
@@ -57,13 +59,12 @@ func (s *Store) Run(ctx context.Context) {
 		if err != nil {
 			wait = min(wait, Retry)
 		}
-		switch {
-		case err != nil && innermostCause(err) != failing:
-			failing = innermostCause(err)
+		if err == nil {
+			if causes.End() {
+				s.opts.Log.Info("snapshots can be built again")
+			}
+		} else if isNew, _ := causes.Add(innermostCause(err)); isNew {
 			s.opts.Log.Warn("a snapshot could not be built", "error", err)
-		case err == nil && failing != "":
-			failing = ""
-			s.opts.Log.Info("snapshots can be built again")
 		}
 		for wait > 0 {
 			step := min(wait, Retry)
