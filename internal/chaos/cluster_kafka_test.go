@@ -180,9 +180,15 @@ func (b *kafkaBus) close() {
 	}
 }
 
-func (b *kafkaBus) configure() (bus, topic, limited string) {
-	bus = fmt.Sprintf("kafka: {brokers: [%s], timeout: 2s, transaction_timeout: 10s}", strings.Join(b.seeds, ", "))
-	return bus, "kafka: {create: true}", fmt.Sprintf("kafka: {create: true, config: [max.message.bytes=%d]}", messageLimit)
+func (b *kafkaBus) configure() string {
+	return fmt.Sprintf("kafka: {brokers: [%s], timeout: 2s, transaction_timeout: 10s}", strings.Join(b.seeds, ", "))
+}
+
+func (b *kafkaBus) configureTopic(f *feed) string {
+	if f.deadLetters {
+		return fmt.Sprintf("kafka: {create: true, config: [max.message.bytes=%d]}", messageLimit)
+	}
+	return "kafka: {create: true}"
 }
 
 // checkpoints is the topic where feedbridge keeps the checkpoints of all feeds. The

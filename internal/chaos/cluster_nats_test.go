@@ -99,15 +99,70 @@ func newNATS(scenario string, nodes int) (bus, error) {
 func (b *natsBus) servers() []*node { return b.nodes }
 func (b *natsBus) close()           { b.conn.Close() }
 
-func (b *natsBus) configure() (bus, topic, limited string) {
-	bus = fmt.Sprintf("nats: {url: %q, timeout: 2s}", strings.Join(b.urls, ","))
-	topic = fmt.Sprintf("stream: {replicas: %d}", len(b.nodes))
-	return bus, topic, topic
+func (b *natsBus) configure() string {
+	return fmt.Sprintf("nats: {url: %q, timeout: 2s}", strings.Join(b.urls, ","))
+}
+
+func (b *natsBus) configureTopic(f *feed) string {
+	if streamOf(f.topic) == sharedStream {
+		return fmt.Sprintf("topic: %s, stream: {name: %s, create: false}", f.topic, sharedStream)
+	}
+	return fmt.Sprintf("stream: {replicas: %d}", len(b.nodes))
+}
+
+// sharedStream is the stream of all topics whose first token it is.
+const sharedStream = "shared"
+
+func streamOf(topic string) string {
+	stream, _, _ := strings.Cut(topic, ".")
+	return stream
+}
+
+// createShared creates the shared stream, which allows fast ingest.
+func (b *natsBus) createShared(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
+		_, err := b.js.CreateOrUpdateStream(attempt, jetstream.StreamConfig{
+			Name: sharedStream, Subjects: []string{sharedStream + ".>", "_feedbridge." + sharedStream + ".>"}, Replicas: len(b.nodes),
+			AllowAtomicPublish: true, AllowBatchPublish: true, AllowRollup: true, AllowMsgTTL: true,
+		})
+		cancel()
+		// The cluster may have no leader yet.
+		if err == nil || pause(ctx, 100*time.Millisecond) != nil {
+			return err
+		}
+	}
+}
+
+// checkIngest returns an error unless a copy reports that commits to the topic of a feed in the shared
+// stream are stored by fast ingest, or by atomic batches if the stream is replicated.
+func (b *natsBus) checkIngest(ctx context.Context, copies []*program, f *feed) error {
+	want := "fast_ingest"
+	if len(b.nodes) > 1 {
+		want = "atomic_batches"
+	}
+	for streamOf(f.topic) == sharedStream {
+		for _, p := range copies {
+			// It is empty if the copy has not read the checkpoint.
+			if s, err := p.status(ctx, f); err == nil && s.CommitsBy != "" {
+				if s.CommitsBy != want {
+					return fmt.Errorf("%s commits %s by %s, want %s", p.name, f.name, s.CommitsBy, want)
+				}
+				return nil
+			}
+		}
+		if pause(ctx, 200*time.Millisecond) != nil {
+			return fmt.Errorf("no copy reports how %s is committed", f.name)
+		}
+	}
+	return nil
 }
 
 // stream returns the stream of a topic, and the number of messages of its subjects.
 func (b *natsBus) stream(ctx context.Context, topic string) (jetstream.Stream, *jetstream.StreamInfo, error) {
-	s, err := b.js.Stream(ctx, topic)
+	s, err := b.js.Stream(ctx, streamOf(topic))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -205,7 +260,16 @@ func (b *natsBus) read(ctx context.Context, topic string, dead bool) ([]message,
 }
 
 func (b *natsBus) remove(ctx context.Context, topic string) error {
-	return b.js.DeleteStream(ctx, topic)
+	if streamOf(topic) != sharedStream {
+		return b.js.DeleteStream(ctx, topic)
+	}
+	s, err := b.js.Stream(ctx, sharedStream)
+	for _, subject := range []string{topic, topic + sink.DeadSuffix, "_feedbridge." + topic} {
+		if err == nil {
+			err = s.Purge(ctx, jetstream.WithPurgeSubject(subject))
+		}
+	}
+	return err
 }
 
 // getJSON reads a JSON document from a server.

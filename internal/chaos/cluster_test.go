@@ -38,9 +38,10 @@ const (
 type bus interface {
 	// servers returns the nodes, which are not started.
 	servers() []*node
-	// configure returns the parts of feedbridge's configuration for the bus, for the topic of
-	// each feed, and for that of a feed with dead letters.
-	configure() (bus, topic, limited string)
+	// configure returns the part of feedbridge's configuration for the bus, and configureTopic the one
+	// for the topic of a feed.
+	configure() string
+	configureTopic(f *feed) string
 	// leaders returns the nodes that lead a topic and its checkpoints, and controller
 	// the one that leads the cluster.
 	leaders(ctx context.Context, topic string) ([]*node, error)

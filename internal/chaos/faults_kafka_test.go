@@ -116,7 +116,7 @@ func deposeLeaderOfDeadLetters(ctx context.Context, s *scenario) error {
 	for !f.deadLetters {
 		f = s.feedToMove()
 	}
-	n, err := s.firstLeader(ctx, f.name+sink.DeadSuffix)
+	n, err := s.firstLeader(ctx, f.topic+sink.DeadSuffix)
 	if err != nil {
 		return err
 	}

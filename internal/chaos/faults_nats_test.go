@@ -97,10 +97,10 @@ func mapSubject(ctx context.Context, s *scenario) error {
 	b, f := s.bus.(*natsBus), s.feedToMove()
 	attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	_, info, err := b.stream(attempt, f.name)
-	if err == nil && !slices.Contains(info.Config.Subjects, movedPrefix+f.name) {
+	_, info, err := b.stream(attempt, f.topic)
+	if err == nil && !slices.Contains(info.Config.Subjects, movedPrefix+f.topic) {
 		config := info.Config
-		config.Subjects = append(config.Subjects, movedPrefix+f.name)
+		config.Subjects = append(config.Subjects, movedPrefix+f.topic)
 		_, err = b.js.UpdateStream(attempt, config)
 	}
 	if err != nil {
@@ -108,7 +108,7 @@ func mapSubject(ctx context.Context, s *scenario) error {
 	}
 	setUp(s.nodes, false)
 	defer setUp(s.nodes, true)
-	err = b.changeAccount(ctx, 0, fmt.Sprintf("%q: %q", f.name, movedPrefix+f.name))
+	err = b.changeAccount(ctx, 0, fmt.Sprintf("%q: %q", f.topic, movedPrefix+f.topic))
 	f.grow(1 + s.random.IntN(1500))
 	_ = pause(ctx, s.between(0, 4000))
 	if s.random.IntN(2) == 0 {

@@ -304,7 +304,7 @@ func takeBack(ctx context.Context, nodes []*node, saved []string) error {
 func tearBlock(ctx context.Context, s *scenario) error {
 	n := s.anyNode()
 	n.kill()
-	files, err := filepath.Glob(filepath.Join(n.store, "jetstream", natsAccount, "streams", s.anyFeed().name, "msgs", "*.blk"))
+	files, err := filepath.Glob(filepath.Join(n.store, "jetstream", natsAccount, "streams", streamOf(s.anyFeed().topic), "msgs", "*.blk"))
 	if err != nil {
 		return err
 	}

@@ -30,8 +30,9 @@ const (
 
 // feed is a feed that the test serves. It knows what its topic has to hold.
 type feed struct {
-	name string // and the topic's
-	url  string
+	name  string
+	topic string
+	url   string
 	*sample.Feed
 	pageSize int
 	traits
@@ -144,7 +145,7 @@ var feedsBegin = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 // add adds a feed with so many entities on a page, which is empty unless its topic begins later. Each entity has an ID and a
 // body that no other feed of the scenario has.
 func (u *upstream) add(name string, pageSize int, t traits) *feed {
-	f := &feed{name: name, url: u.server.URL + "/" + name + "/latest", pageSize: pageSize, traits: t, tip: tip{progress: time.Now()}}
+	f := &feed{name: name, topic: name, url: u.server.URL + "/" + name + "/latest", pageSize: pageSize, traits: t, tip: tip{progress: time.Now()}}
 	f.Feed = sample.New(sample.Options{PageSize: pageSize, Base: "/" + name, Entity: func(i int) entity.Entity {
 		original := i - f.repeated(i)
 		return entity.Entity{

@@ -44,12 +44,11 @@ func newProgram(scenario string, number int) (*program, error) {
 
 // configure writes the configuration. It is read at the next start.
 func (p *program) configure(b bus, feeds []*feed) error {
-	busConfig, topicConfig, limited := b.configure()
 	var text strings.Builder
 	if p.fleet {
 		text.WriteString("fleet: {name: chaos}\n")
 	}
-	fmt.Fprintf(&text, "log: {format: text}\nadmin: {listen: %q, socket: %q}\nbuses:\n  main:\n    %s\n", p.address, p.socket, busConfig)
+	fmt.Fprintf(&text, "log: {format: text}\nadmin: {listen: %q, socket: %q}\nbuses:\n  main:\n    %s\n", p.address, p.socket, b.configure())
 	none := true // it may lack all of them
 	for _, f := range feeds {
 		if p.lacks[f] {
@@ -59,11 +58,11 @@ func (p *program) configure(b bus, feeds []*feed) error {
 			text.WriteString("feeds:\n")
 			none = false
 		}
-		oversize, to := "stop", topicConfig
+		oversize := "stop"
 		if f.deadLetters {
-			oversize, to = "dead-letter", limited
+			oversize = "dead-letter"
 		}
-		fmt.Fprintf(&text, "  %s:\n    url: %s\n    every: 200ms\n    oversize: %s\n    limits: {rate: 1000}\n    to: {%s}\n", f.name, f.url, oversize, to)
+		fmt.Fprintf(&text, "  %s:\n    url: %s\n    every: 200ms\n    oversize: %s\n    limits: {rate: 1000}\n    to: {%s}\n", f.name, f.url, oversize, b.configureTopic(f))
 		if _, err := os.Stat(p.token(f)); err != nil {
 			if err := p.writeToken(f); err != nil {
 				return err
@@ -171,22 +170,35 @@ func (p *program) answers(ctx context.Context) bool {
 // unknownFeed explains a feed that a copy's configuration does not have.
 const unknownFeed = "it does not know the feed"
 
-// explain returns the copy's explanation of a feed's state.
-func (p *program) explain(ctx context.Context, f *feed) string {
+// feedStatus is what the status of a copy has of a feed.
+type feedStatus struct {
+	Feed, State, Explanation string
+	CommitsBy                string `json:"commits_by"`
+}
+
+// status returns the copy's status of a feed.
+func (p *program) status(ctx context.Context, f *feed) (feedStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	var status struct {
-		Feeds []struct{ Feed, State, Explanation string }
-	}
+	var status struct{ Feeds []feedStatus }
 	if err := getJSON(ctx, "http://"+p.address+"/status", &status); err != nil {
-		return err.Error()
+		return feedStatus{}, err
 	}
 	for _, s := range status.Feeds {
 		if s.Feed == f.name {
-			return s.State + ": " + s.Explanation
+			return s, nil
 		}
 	}
-	return unknownFeed
+	return feedStatus{}, errors.New(unknownFeed)
+}
+
+// explain returns the copy's explanation of a feed's state.
+func (p *program) explain(ctx context.Context, f *feed) string {
+	s, err := p.status(ctx, f)
+	if err != nil {
+		return err.Error()
+	}
+	return s.State + ": " + s.Explanation
 }
 
 // log is the path of the log.

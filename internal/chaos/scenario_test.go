@@ -45,6 +45,7 @@ type scenario struct {
 	quiet    atomic.Bool // feeds grow by bursts only
 	upstream *upstream
 	made     int // feeds
+	shared   int // chooses the feeds whose topics share a stream on NATS
 	mu       sync.Mutex
 	feeds    []*feed // that are published; replaced, never changed
 }
@@ -71,6 +72,12 @@ func newScenario(t *testing.T, kind string, nodes, number int, tab *table) (*sce
 	s.nodes = s.bus.servers()
 	if err := startAll(t.Context(), s.nodes); err != nil {
 		return nil, err
+	}
+	s.shared = s.random.IntN(4)
+	if b, ok := s.bus.(*natsBus); ok {
+		if err := b.createShared(t.Context()); err != nil {
+			return nil, err
+		}
 	}
 	fleet := s.random.IntN(2) == 0 && flags.fleet == "" || flags.fleet == "yes"
 	for i := range copiesPerScenario {
@@ -267,7 +274,7 @@ func (s *scenario) leader(ctx context.Context, not *node) (*node, error) {
 	defer cancel()
 	var candidates []*node
 	for _, f := range s.published() {
-		leaders, err := s.bus.leaders(ctx, f.name)
+		leaders, err := s.bus.leaders(ctx, f.topic)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errNotInjected, err)
 		}
@@ -306,7 +313,12 @@ func (s *scenario) replaceFeeds(old map[*feed]bool) error {
 	}
 	for len(feeds) < feedsPerScenario {
 		s.made++
-		feeds = append(feeds, s.upstream.add(fmt.Sprintf("feed%d", s.made), pageSizes[(s.made+s.made/4)%len(pageSizes)], traitsOf(s.made)))
+		name := fmt.Sprintf("feed%d", s.made)
+		f := s.upstream.add(name, pageSizes[(s.made+s.made/4)%len(pageSizes)], traitsOf(s.made))
+		if s.kind == "nats" && (s.made+s.shared)%4 < 2 {
+			f.topic = sharedStream + "." + name
+		}
+		feeds = append(feeds, f)
 	}
 	s.mu.Lock()
 	s.feeds = feeds
@@ -365,7 +377,7 @@ func (s *scenario) watch(ctx context.Context) {
 	for pause(ctx, 100*time.Millisecond) == nil {
 		for _, f := range s.published() {
 			attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
-			n, last, err := s.bus.tip(attempt, f.name)
+			n, last, err := s.bus.tip(attempt, f.topic)
 			cancel()
 			if !s.available() {
 				since = time.Now()
@@ -402,6 +414,11 @@ func (s *scenario) settle(fault string) error {
 			}
 		})
 		if d == (defects{}) && err == nil {
+			if b, ok := s.bus.(*natsBus); ok {
+				if err := b.checkIngest(ctx, s.copies, f); err != nil {
+					return err
+				}
+			}
 			continue
 		}
 		old[f] = true
@@ -509,7 +526,7 @@ func (s *scenario) endOf(ctx context.Context, f *feed, letters bool) (int, error
 		if dead && (!letters || !f.deadLetters) {
 			continue
 		}
-		all, err := s.bus.read(ctx, f.name, dead)
+		all, err := s.bus.read(ctx, f.topic, dead)
 		if err != nil {
 			return 0, err
 		}
@@ -535,13 +552,13 @@ func (s *scenario) explain(ctx context.Context, f *feed) (p *program, said strin
 func (s *scenario) compare(f *feed, n int) (d defects, where string, err error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
 	defer cancel()
-	topic, err := s.bus.read(ctx, f.name, false)
+	topic, err := s.bus.read(ctx, f.topic, false)
 	if err != nil {
 		return d, where, err
 	}
 	var dead []message
 	if f.deadLetters {
-		if dead, err = s.bus.read(ctx, f.name, true); err != nil {
+		if dead, err = s.bus.read(ctx, f.topic, true); err != nil {
 			return d, where, err
 		}
 	}
