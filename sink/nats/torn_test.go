@@ -208,3 +208,38 @@ func TestTheBeginningOfATornBatchIsLost(t *testing.T) {
 		}
 	}
 }
+
+// A batch of one entity compares one of the topic's two subjects. So a copy that has taken over a topic in a
+// shared stream does not compare less, as fast commits do, before it has looked at the other subject.
+func TestADeadLetterOfATornBatchIsNotStoredAgain(t *testing.T) {
+	t.Parallel()
+	url := startServer(t, t.TempDir(), "127.0.0.1:0").URL()
+	js := fastStream(t, url, []string{"other"})
+	s := connect(t, nats.Config{URL: url}).Sink(ordersWithDead())
+	resume(t, s)
+	commit(t, s, 0, 3)
+	resume(t, s)
+	torn(t, url, deadSubject, 4)
+	commit(t, s, 3, 4)
+	before := newest(t, js, deadSubject).Sequence
+	entities, cp := withDead(4, 5, 0)
+	wantError(t, s.Commit(t.Context(), entities, cp), false, nil, "the beginning of a batch that was not stored to its end")
+	if newest(t, js, deadSubject).Sequence != before {
+		t.Error("it is stored again")
+	}
+}
+
+// The first commit is an atomic batch, and the second one a fast batch.
+func TestEachIDOfALargeCommitIsKnown(t *testing.T) {
+	t.Parallel()
+	const first, all = 950, 950 + nats.MaxEntities
+	c := connect(t, nats.Config{URL: startServer(t, t.TempDir(), "127.0.0.1:0").URL()})
+	s, fresh := c.Sink(orders()), c.Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, first)
+	commit(t, s, first, all)
+	resume(t, fresh)
+	for _, s := range []*nats.Sink{s, fresh} {
+		wantHeld(t, s, all, all)
+	}
+}
