@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -457,22 +459,50 @@ func TestMarksBehindARecordOfAnotherFeed(t *testing.T) {
 	})
 }
 
+// produceOthers stores records of another feed in the first partition of the topic.
+func produceOthers(t *testing.T, cl *kgo.Client, at time.Time) {
+	t.Helper()
+	for range 100 {
+		r := &kgo.Record{Topic: "shop.orders", Timestamp: at, Headers: []kgo.RecordHeader{{Key: message.FeedName, Value: []byte("returns")}}}
+		if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // The window has the newest IDs in the order of the feed, in whatever partitions they are and however large the
 // commits are. The records of several commits may have the same time.
 func TestWindowHasTheNewestEntitiesBesideDeadLetters(t *testing.T) {
 	keys := orders()
 	keys.Partitions, keys.Key = 3, "/n"
+	shared := keys
+	shared.Shared = true
 	none := func(int) bool { return false }
 	tests := map[string]struct {
 		topic   kafka.Topic
 		commits []int
 		isDead  func(i int) bool
+		behind  func(t *testing.T, c *kfake.Cluster) // stores records of another feed in one partition
 	}{
-		"dead letters in front":             {ordersWithDead(), []int{30}, func(i int) bool { return i < 8 }},
-		"small commits behind many dead":    {ordersWithDead(), []int{100, 2, 1, 3}, func(i int) bool { return i < 100 && i%6 == 5 }},
-		"dead letters at the end":           {ordersWithDead(), []int{100, 8}, func(i int) bool { return i > 95 && i < 104 }},
-		"several partitions":                {keys, []int{200}, none},
-		"several partitions, small commits": {keys, []int{100, 2, 1, 3}, none},
+		"dead letters in front":             {ordersWithDead(), []int{30}, func(i int) bool { return i < 8 }, nil},
+		"small commits behind many dead":    {ordersWithDead(), []int{100, 2, 1, 3}, func(i int) bool { return i < 100 && i%6 == 5 }, nil},
+		"dead letters at the end":           {ordersWithDead(), []int{100, 8}, func(i int) bool { return i > 95 && i < 104 }, nil},
+		"several partitions":                {keys, []int{200}, none, nil},
+		"several partitions, small commits": {keys, []int{100, 2, 1, 3}, none, nil},
+		"several partitions, records of another feed with the same time": {shared, []int{200}, none, func(t *testing.T, c *kfake.Cluster) {
+			cl, _ := admin(t, c)
+			produceOthers(t, cl, consume(t, c, 200)[0].Timestamp)
+		}},
+		"several partitions, aborted records": {keys, []int{200}, none, func(t *testing.T, c *kfake.Cluster) {
+			cl, _ := admin(t, c, kgo.TransactionalID("others"))
+			if err := cl.BeginTransaction(); err != nil {
+				t.Fatal(err)
+			}
+			produceOthers(t, cl, time.Now())
+			if err := cl.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+				t.Fatal(err)
+			}
+		}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -498,6 +528,9 @@ func TestWindowHasTheNewestEntitiesBesideDeadLetters(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
+				if test.behind != nil {
+					test.behind(t, c)
+				}
 				fresh := connect(t, configFor(c)).Sink(topic)
 				resume(t, fresh)
 				for _, e := range sinktest.Entities(end-topic.Window, topic.Window) {
@@ -508,4 +541,21 @@ func TestWindowHasTheNewestEntitiesBesideDeadLetters(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A copy that does not read the dead letters continues the numbers of the checkpoint, so that a copy that reads
+// them takes none of them for the newest version of an entry.
+func TestNumbersContinueBehindDeadLettersThatAreNotRead(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, c, more := open(t, ordersWithDead())
+		version := marked(0, 1)
+		version[0].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+		commitMarked(t, s, version, 0)
+		commitMarked(t, s, version, 0)
+		without := connect(t, configFor(c)).Sink(orders())
+		resume(t, without)
+		version[0].Mark, version[0].Dead = "v1;newer", nil
+		commitMarked(t, without, version, 1)
+		wantMarks(t, more(), version)
+	})
 }
