@@ -23,14 +23,9 @@ type validator struct {
 }
 
 func (v *validator) checkConfig() {
-	const leastReadAhead = 1 << 16
 	cfg := v.cfg
 	v.require(cfg.Grace >= 0, "grace", "must not be negative")
-	if cfg.ReadAhead.Feed < leastReadAhead {
-		v.addError("read_ahead.feed", fmt.Sprintf("must be %d or more", leastReadAhead))
-	} else if cfg.ReadAhead.Total < cfg.ReadAhead.Feed {
-		v.addError("read_ahead.total", fmt.Sprintf("must be read_ahead.feed or more, which is %d", cfg.ReadAhead.Feed))
-	}
+	v.require(cfg.Memory >= 1<<19, "memory", "must be 524288 or more")
 	for i, name := range cfg.SecretParameters {
 		if err := safetext.CheckParameter(name); err != nil {
 			v.addError(fmt.Sprintf("secret_parameters[%d]", i), err.Error())

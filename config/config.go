@@ -46,8 +46,10 @@ type Config struct {
 	SecretParameters []string `yaml:"secret_parameters"`
 	// Grace limits the time for a graceful stop. Then the process ends at once. Default
 	// 30s.
-	Grace     time.Duration `yaml:"grace"`
-	ReadAhead ReadAhead     `yaml:"read_ahead"`
+	Grace time.Duration `yaml:"grace"`
+	// Memory limits the bytes of all feeds together that were read and are not published
+	// yet; see [Config.FeedMemory]. Default 64 MiB.
+	Memory int64 `yaml:"memory"`
 	// Buses are by name. Default: one called embedded, of that kind.
 	Buses map[string]Bus `yaml:"buses"`
 	// Feeds are by name; there is at least one, or one to serve.
@@ -69,15 +71,10 @@ type Log struct {
 	Format LogFormat `yaml:"format"`
 }
 
-// ReadAhead bounds the memory for entities that were read and are not published yet. Each
-// feed has one batch of up to 1 MiB besides, or one larger entity.
-type ReadAhead struct {
-	// Total limits the bytes that all feeds together hold. Default 64 MiB.
-	Total int64 `yaml:"total"`
-	// Feed limits the bytes that one feed with a backlog holds. A commit has at most half
-	// of that. Default 8 MiB.
-	Feed int64 `yaml:"feed"`
-}
+// FeedMemory returns the part of Memory that one feed with a backlog may hold: an eighth, so
+// that one feed cannot keep the others from reading. A commit has at most half of it. Each
+// feed has one batch of up to 256 KiB besides, or one larger entity.
+func (c *Config) FeedMemory() int64 { return c.Memory / 8 }
 
 // Level is a level of the log; slog.Level reads it as text.
 type Level string

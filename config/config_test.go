@@ -37,14 +37,14 @@ func defaults(name, url string) Feed {
 // minimal returns the configuration of a file that has only the feed orders.
 func minimal() *Config {
 	return &Config{
-		DataDir:   "./feedbridge-data",
-		Log:       Log{Level: "info", Format: "auto"},
-		Grace:     30 * time.Second,
-		ReadAhead: ReadAhead{Total: 64 << 20, Feed: 8 << 20},
-		Buses:     map[string]Bus{"embedded": {Embedded: &Embedded{Listen: "127.0.0.1:4222"}}},
-		Feeds:     map[string]Feed{"orders": defaults("orders", "https://shop.example.com/feed")},
-		Admin:     Admin{Listen: "127.0.0.1:9321"},
-		Metrics:   Metrics{PerFeed: "full"},
+		DataDir: "./feedbridge-data",
+		Log:     Log{Level: "info", Format: "auto"},
+		Grace:   30 * time.Second,
+		Memory:  64 << 20,
+		Buses:   map[string]Bus{"embedded": {Embedded: &Embedded{Listen: "127.0.0.1:4222"}}},
+		Feeds:   map[string]Feed{"orders": defaults("orders", "https://shop.example.com/feed")},
+		Admin:   Admin{Listen: "127.0.0.1:9321"},
+		Metrics: Metrics{PerFeed: "full"},
 	}
 }
 
@@ -96,10 +96,8 @@ func TestGoodFiles(t *testing.T) {
 			orders.Format, orders.Every, orders.Freshness = "atom", 5*time.Minute, 15*time.Minute
 			orders.Start = datareplication.Start{At: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 			orders.Syndication = syndication.Settings{
-				Dialect: "atomhopper", EntryOrder: "oldest_first", OlderRel: "older", NewerRel: "newer", Mode: "tail",
-				IgnoreChangesIn: []string{"comments", "{urn:x}count"}, MaxDeleteRatio: 0, TombstoneUnknown: "publish", FullEvery: time.Hour, Hints: "ignore",
-				RecheckArchives: syndication.Recheck{Newest: 2, Every: 12 * time.Hour}, TrustAhead: time.Minute, Identity: "link", Lenient: "true",
-				Bounds: syndication.Bounds{Documents: 100, Entries: 1000, Depth: 10, Memory: 1 << 20},
+				Dialect: "atomhopper", EntryOrder: "oldest_first", Mode: "tail", IgnoreChangesIn: []string{"comments", "{urn:x}count"},
+				MaxDeleteRatio: 0, FullEvery: time.Hour, Hints: "ignore", Identity: "link", Lenient: "true",
 			}
 			blog := defaults("blog", "https://blog.example.com/feed")
 			blog.Format = "rss"
@@ -223,10 +221,10 @@ func full() *Config {
 	returns.Source.Auth.BearerFile = "/run/secrets/token"
 	returns.To.Bus = "here"
 	return &Config{
-		DataDir:   "/var/lib/feedbridge",
-		Log:       Log{Level: "debug", Format: "json"},
-		Grace:     90 * time.Second,
-		ReadAhead: ReadAhead{Total: 32 << 20, Feed: 4 << 20},
+		DataDir: "/var/lib/feedbridge",
+		Log:     Log{Level: "debug", Format: "json"},
+		Grace:   90 * time.Second,
+		Memory:  32 << 20,
 
 		SecretParameters: []string{"ticket", "x-shop-id"},
 

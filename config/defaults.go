@@ -22,12 +22,12 @@ var defaultStream = nats.Stream{Create: true, Replicas: 1}
 func defaultsOf(t reflect.Type) reflect.Value {
 	for _, v := range []any{
 		Config{
-			DataDir:   "./feedbridge-data",
-			Log:       Log{Level: "info", Format: "auto"},
-			Grace:     30 * time.Second,
-			ReadAhead: ReadAhead{Total: 64 << 20, Feed: 8 << 20},
-			Admin:     Admin{Listen: "127.0.0.1:9321"},
-			Metrics:   Metrics{PerFeed: "full"},
+			DataDir: "./feedbridge-data",
+			Log:     Log{Level: "info", Format: "auto"},
+			Grace:   30 * time.Second,
+			Memory:  64 << 20,
+			Admin:   Admin{Listen: "127.0.0.1:9321"},
+			Metrics: Metrics{PerFeed: "full"},
 		},
 		Feed{
 			Source:       source.Defaults(),

@@ -171,7 +171,7 @@ func (d *daemon) openFeeds(writer string, redact *safetext.Redactor) {
 	d.adm.AddChange("/reload", d.serveReload)
 	// Pages that are requested ahead have a part of the memory of their own, so that no batch
 	// ever waits for them.
-	pagesAhead := d.cfg.ReadAhead.Total / 4
+	pagesAhead := d.cfg.Memory / 4
 	commands := &feedCommands{}
 	if d.membership != nil {
 		commands.elsewhere = d.feedElsewhere
@@ -179,7 +179,7 @@ func (d *daemon) openFeeds(writer string, redact *safetext.Redactor) {
 	commands.addTo(d.adm)
 	d.feeds = &feeds{running: map[string]*runningFeed{}, commands: commands, pipelines: &pipelines{
 		writer: writer, hosts: &source.Hosts{PageBudget: readahead.NewBudget(pagesAhead)}, adm: d.adm, redact: redact, failures: newFailureLog(d.log), traces: d.traces, opts: d.opts,
-		reading: readAhead{feed: int(d.cfg.ReadAhead.Feed), budget: readahead.NewBudget(d.cfg.ReadAhead.Total - pagesAhead)},
+		reading: readAhead{feed: int(d.cfg.FeedMemory()), budget: readahead.NewBudget(d.cfg.Memory - pagesAhead)},
 	}}
 }
 

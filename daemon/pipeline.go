@@ -66,7 +66,7 @@ func (p *pipelines) newBridge(name string, f *config.Feed, snk *busSink) *bridge
 		Feed: name, Writer: p.writer,
 		Open: func(ctx context.Context, kind string) (bridge.Source, string, error) {
 			opened, err := sources.open(SourceOptions{
-				Version: p.opts.Version, IDs: snk.IDs(), Hosts: p.hosts, ReadAhead: share, Redact: p.redact,
+				Version: p.opts.Version, IDs: snk.IDs(), Hosts: p.hosts, ReadAhead: share, FeedMemory: int64(p.reading.feed), Redact: p.redact,
 				Wrap:    p.traces.Transport,
 				Observe: func(e source.Exchange) { observer.Exchanged(e.Method, e.Status, e.Err, e.Took) },
 			}, log)

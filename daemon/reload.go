@@ -157,7 +157,7 @@ func needRestart(old, now *config.Config, levelCanChange bool) config.Errors {
 	check(old.Log.Format == now.Log.Format, "log.format")
 	check(slices.Equal(old.SecretParameters, now.SecretParameters), "secret_parameters")
 	check(old.Grace == now.Grace, "grace")
-	check(old.ReadAhead == now.ReadAhead, "read_ahead")
+	check(old.Memory == now.Memory, "memory")
 	check(reflect.DeepEqual(old.Fleet, now.Fleet), "fleet")
 	check(reflect.DeepEqual(old.Admin, now.Admin), "admin")
 	check(old.Metrics == now.Metrics, "metrics")

@@ -333,7 +333,7 @@ func TestReloadRefusesWhatNeedsARestart(t *testing.T) {
 		"log.format":          {"FEEDBRIDGE_LOG_FORMAT=text"},
 		"secret_parameters":   {"FEEDBRIDGE_SECRET_PARAMETERS=shop"},
 		"grace":               {"FEEDBRIDGE_GRACE=1s"},
-		"read_ahead":          {"FEEDBRIDGE_READ_AHEAD_FEED=65536"},
+		"memory":              {"FEEDBRIDGE_MEMORY=1000000"},
 		"admin":               {"FEEDBRIDGE_ADMIN_HOSTS=feedbridge.example.com"},
 		"metrics":             {"FEEDBRIDGE_METRICS_PER_FEED=core"},
 		"buses.here.embedded": {"FEEDBRIDGE_BUSES_HERE_EMBEDDED_LISTEN=127.0.0.1:4299"},

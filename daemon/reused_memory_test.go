@@ -24,7 +24,7 @@ func TestRunCopiesEveryByteWithMemoryThatIsUsedAgain(t *testing.T) {
 	t.Cleanup(server.Close)
 	url := server.URL + "/feed/latest"
 	// Commits of half of this are smaller than a page, and larger than a chunk of it.
-	cfg := load(t, t.TempDir(), url, "FEEDBRIDGE_READ_AHEAD_FEED=1000000", "FEEDBRIDGE_FEEDS_ORDERS_LIMITS_RATE=1000")
+	cfg := load(t, t.TempDir(), url, "FEEDBRIDGE_MEMORY=8000000", "FEEDBRIDGE_FEEDS_ORDERS_LIMITS_RATE=1000")
 	published := counter{make(chan int, n)}
 	at, stop := start(t, cfg, published)
 	defer stop()

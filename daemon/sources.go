@@ -33,6 +33,8 @@ type SourceOptions struct {
 	IDs *sink.IDs
 	// ReadAhead is the feed's share of the budget for what all feeds read ahead; nil for no bound.
 	ReadAhead *readahead.Share
+	// FeedMemory is [config.Config.FeedMemory]; zero for its default.
+	FeedMemory int64
 	// Hosts has the connections and pauses that several feeds share; nil for its own.
 	Hosts *source.Hosts
 	// Observe is called after each request. It may be nil.
@@ -140,8 +142,10 @@ func (s *Sources) newSource(kind string) (sink.Source, error) {
 		if f.Start.ID != "" || f.Start.Snapshot != "" {
 			return nil, feed.Permanent(fmt.Errorf("start: %s is a position in a datareplication feed, and this one is Atom or RSS; set beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Start))
 		}
+		bounds := syndication.Defaults().Bounds
+		bounds.Memory = cmp.Or(s.opts.FeedMemory, bounds.Memory)
 		cfg := syndication.Config{
-			Config: f.Source, Settings: f.Syndication, Every: f.Every, Budget: s.opts.ReadAhead.Budget(),
+			Config: f.Source, Settings: f.Syndication, Every: f.Every, Budget: s.opts.ReadAhead.Budget(), Bounds: bounds,
 			Start: syndication.Start{Now: f.Start.Now, At: f.Start.At}, Redact: s.opts.Redact, Once: s.opts.Once,
 		}
 		if f.Format != "auto" {

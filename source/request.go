@@ -56,7 +56,7 @@ type Response struct {
 }
 
 // longBody is the size above which a body is read in large pieces, in bytes. Of shorter pages fewer
-// would fit into read_ahead: a copy to Kafka of pages of 500 KiB became slower when they were read in
+// would fit into the memory of a feed: a copy to Kafka of pages of 500 KiB became slower when they were read in
 // pieces of 256 KiB, ahead and when it was their turn.
 const longBody = 1 << 20
 

@@ -33,7 +33,7 @@ var copySizes = []struct {
 // rates, of the processor time for 100,000 entities, of the ratios of the two copies that ran one
 // after the other, and of the peaks of resident memory, and what snappy leaves of the bodies.
 //
-// BENCH_READ_AHEAD sets read_ahead.feed, in bytes. BENCH_AGAINST is the path of another build of
+// BENCH_MEMORY sets memory, in bytes. BENCH_AGAINST is the path of another build of
 // feedbridge, which then runs in place of the floor program. BENCH_DOCS is the directory of the
 // documents, whose tables and charts get the results.
 //
@@ -217,10 +217,10 @@ func (c copyComparison) result(cmd *exec.Cmd, topic, feed string, peak float64) 
 	return r
 }
 
-// readingAhead adds read_ahead.feed to the variables of the program, if BENCH_READ_AHEAD has a value.
+// readingAhead adds memory to the variables of the program, if BENCH_MEMORY has a value.
 func readingAhead(env map[string]string) map[string]string {
-	if bytes := os.Getenv("BENCH_READ_AHEAD"); bytes != "" {
-		env["READ_AHEAD_FEED"] = bytes
+	if bytes := os.Getenv("BENCH_MEMORY"); bytes != "" {
+		env["MEMORY"] = bytes
 	}
 	return env
 }

@@ -86,7 +86,7 @@ func BenchmarkKafkaCompression(b *testing.B) {
 }
 
 // BenchmarkKafkaMemory copies 1 GB of feed to a real Kafka with the real program, and reports
-// its resident memory: the peak, after the first tenth, and at the end. BENCH_READ_AHEAD is as
+// its resident memory: the peak, after the first tenth, and at the end. BENCH_MEMORY is as
 // for FeedToKafka.
 //
 //	go test -tags integration -run '^$' -bench KafkaMemory -benchtime 1x ./cmd/feedbridge

@@ -15,7 +15,7 @@ import (
 )
 
 // BenchmarkManyFeeds reads 200 feeds with pages of 100 MB at once for a minute, with the
-// default read_ahead.total, and reports the peak of the program's resident memory. BENCH_FEEDS sets
+// default memory, and reports the peak of the program's resident memory. BENCH_FEEDS sets
 // another number of feeds.
 //
 //	BENCH_FEEDS=1000 go test -run '^$' -bench ManyFeeds -benchtime 1x ./cmd/feedbridge

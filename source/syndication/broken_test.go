@@ -111,10 +111,6 @@ func TestBrokenFeeds(t *testing.T) {
 		r.u.set("/feed", atom("", "-b@5 c@4:BAD a@1"))
 		r.want("c:BAD -b")
 	})
-	run("a tombstone of what nobody has", func(t *testing.T) {
-		newUpstream("/feed", broken(atom("", "-b@5 c@4:BAD"))).read(t, func(c *syndication.Config) { c.TombstoneUnknown = "publish" }).
-			want("c:a &amp; b", feedxml.NotWellFormed, syndication.DeletesWithheld)
-	})
 	run("a feed that nobody can read", func(t *testing.T) {
 		r := newUpstream("/feed", "<rss><channel>").read(t, lenient("false"))
 		for range 4 {

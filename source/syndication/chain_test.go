@@ -248,17 +248,24 @@ func TestDrafts(t *testing.T) {
 	})
 	run("case 88: draft 05, previous is older", func(t *testing.T) {
 		u := newUpstream("/feed", atom(link("previous", "/a1")+link("current", "/feed"), "b@2"), "/a1", atom(link("current", "/feed"), "a@1"))
-		u.read(t, func(c *syndication.Config) { c.Dialect = "fh-05" }).want("a b")
+		history := func(c *syndication.Config) { c.Dialect = "feed-history" }
+		u.read(t, history).want("a b")
+		r := chain().read(t, history) // the other drafts are read as they are detected
+		r.want("a b b:new c")
+		if p := r.place(); p.Dialect != syndication.Snapshots {
+			t.Errorf("draft 00 is read as %s", p.Dialect)
+		}
+		newUpstream("/feed", rss(`<fh:prev>`+host+`/a1</fh:prev>`, "b@2"), "/a1", rss("", "a@1")).read(t, history).want("a b")
 		u.read(t).want("b", syndication.PagedLossy)
 	})
 	run("case 89: PaceFeedState, one ID twice", func(t *testing.T) {
 		u := newUpstream("/feed", atom(link("this", "/t1"), "e1:new e2 e1:old"))
-		u.read(t, func(c *syndication.Config) { c.Dialect = "pace" }).want("e2 e1:new", syndication.DuplicateID)
+		u.read(t, func(c *syndication.Config) { c.Dialect = "feed-history" }).want("e2 e1:new", syndication.DuplicateID)
 	})
 	run("case 91: prev is missing", func(t *testing.T) {
 		u := chain()
 		delete(u.docs, "/t1")
-		u.read(t, func(c *syndication.Config) { c.Dialect = "pace" }).want("b:new c", syndication.ArchiveGone)
+		u.read(t, func(c *syndication.Config) { c.Dialect = "feed-history" }).want("b:new c", syndication.ArchiveGone)
 	})
 	run("case 92: links in a head", func(t *testing.T) {
 		draft := func(doc string) string {

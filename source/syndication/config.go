@@ -42,6 +42,8 @@ type Config struct {
 	// may use another 256 KiB, so none stops because of the others. Nil means that only
 	// Bounds.Memory applies.
 	Budget *readahead.Budget `yaml:"-"`
+	// Bounds limit the work and memory that the feed can cause.
+	Bounds Bounds `yaml:"-"`
 }
 
 // Settings configure how a feed is interpreted. Their yaml tags are the keys of the
@@ -49,19 +51,15 @@ type Config struct {
 type Settings struct {
 	// Dialect is the way in which the feed keeps the entries that its document has no
 	// room for: "auto", which detects it, or one of complete, archived, paged, window,
-	// fh-00 to fh-05, pace, atomhopper, ict4h, kurrent.
+	// feed-history, atomhopper, ict4h, kurrent.
 	Dialect DialectName `yaml:"dialect"`
 	// EntryOrder is the order of a document's entries: "auto" uses their
 	// update times, or else their dates of publication; the others are newest_first,
 	// oldest_first, and updated, which sorts them by update time.
 	EntryOrder OrderName `yaml:"entry_order"`
-	// OlderRel and NewerRel are the link relations to the next older and the
-	// next newer document. Default: those of the dialect.
-	OlderRel string `yaml:"older_rel"`
-	NewerRel string `yaml:"newer_rel"`
 	// Mode is "poll", which requests the newest document and walks back from there, or
-	// "tail", which follows NewerRel forwards and requests the page at the end. Mode
-	// tail requires pages that only change by growing.
+	// "tail", which follows the dialect's links to newer pages and requests the page at the
+	// end. Mode tail requires pages that only change by growing.
 	Mode Mode `yaml:"mode"`
 	// IgnoreChangesIn names elements of entries, at any depth, that do not count as changes
 	// of the entry: "viewers", or "{namespace}viewers" for the one of that namespace. The
@@ -72,9 +70,6 @@ type Settings struct {
 	// again after a quarter of an hour, or after Every or the wait that the feed asks
 	// for, if that is longer. Default 0.5; 1 holds nothing back.
 	MaxDeleteRatio float64 `yaml:"max_delete_ratio"`
-	// TombstoneUnknown sets how to handle a tombstone of an entry that the
-	// topic does not have: "ignore" or "publish".
-	TombstoneUnknown TombstonePolicy `yaml:"tombstone_unknown"`
 	// FullEvery is the longest time for which "not modified" is accepted, and the
 	// interval between complete reads of a paged feed. Default 24h.
 	FullEvery time.Duration `yaml:"full_every"`
@@ -82,11 +77,6 @@ type Settings struct {
 	// Expires, ttl, skipHours, skipDays, updatePeriod): "heed" or "ignore". A
 	// Retry-After is always followed.
 	Hints HintPolicy `yaml:"hints"`
-	// RecheckArchives reads archives again that should not change.
-	RecheckArchives Recheck `yaml:"recheck_archives"`
-	// TrustAhead is the greatest distance into the future at which an update time is
-	// compared with others. Default 24h.
-	TrustAhead time.Duration `yaml:"trust_ahead"`
 	// Identity sets the preferred ID of an item or entry: "guid", the guid of RSS and
 	// the id of Atom; "link"; or "content", a hash of the content that a reader would
 	// show. If an item lacks it, the next one is used. "auto" is guid, and rejects a
@@ -97,8 +87,6 @@ type Settings struct {
 	// is never read leniently, and nothing is deleted because of a document that is not
 	// well-formed.
 	Lenient Leniency `yaml:"lenient"`
-	// Bounds limit the work and memory that the feed can cause.
-	Bounds Bounds `yaml:"bounds"`
 }
 
 // Leniency selects which documents are read that are not well-formed.
@@ -112,9 +100,7 @@ type DialectName string
 
 // Values returns the valid values.
 func (DialectName) Values() []string {
-	return []string{
-		"auto", "complete", "archived", "paged", "window", "fh-00", "fh-01", "fh-02", "fh-03", "fh-04", "fh-05", "pace", "atomhopper", "ict4h", "kurrent",
-	}
+	return []string{"auto", "complete", "archived", "paged", "window", "feed-history", "atomhopper", "ict4h", "kurrent"}
 }
 
 // OrderName names an order in the configuration.
@@ -131,39 +117,21 @@ type Mode string
 // Values returns the valid values.
 func (Mode) Values() []string { return []string{"poll", "tail"} }
 
-// TombstonePolicy is for tombstones of entries that the topic does not have.
-type TombstonePolicy string
-
-// Values returns the valid values.
-func (TombstonePolicy) Values() []string { return []string{"ignore", "publish"} }
-
 // HintPolicy is for the feed's own polling hints.
 type HintPolicy string
 
 // Values returns the valid values.
 func (HintPolicy) Values() []string { return []string{"heed", "ignore"} }
 
-// Recheck selects the archives to read again, and the interval.
-type Recheck struct {
-	// Newest is the number of the newest archives to read again; 0 for none.
-	Newest int `yaml:"newest"`
-	// Every is the interval. Default 24h.
-	Every time.Duration `yaml:"every"`
-}
-
 // Bounds limit the work and memory that a feed can cause.
 type Bounds struct {
-	// Documents is the maximum number of documents that one walk reads. Default 10,000.
-	// Older documents are a missing archive that is read later.
-	Documents int `yaml:"documents"`
-	// Entries is the maximum number of entries of a document. Default 1,000,000.
-	Entries int `yaml:"entries"`
-	// Depth is the maximum depth of nested elements. Default 256.
-	Depth int `yaml:"depth"`
+	// Documents is the maximum number of documents that one walk reads. Older documents are a
+	// missing archive that is read later. Default 10,000: more would delay the first commit.
+	Documents int
 	// Memory is the approximate memory for the entries of a document, in bytes; it
 	// always has room for one entry. A document that has more to publish is read more
 	// than once. Default 8 MiB.
-	Memory int64 `yaml:"memory"`
+	Memory int64
 }
 
 // Defaults returns a Config with every default set.
@@ -171,19 +139,16 @@ func Defaults() Config {
 	return Config{
 		Config: source.Defaults(),
 		Settings: Settings{
-			Dialect:          "auto",
-			EntryOrder:       "auto",
-			Mode:             "poll",
-			MaxDeleteRatio:   0.5,
-			TombstoneUnknown: "ignore",
-			FullEvery:        24 * time.Hour,
-			Hints:            "heed",
-			RecheckArchives:  Recheck{Every: 24 * time.Hour},
-			TrustAhead:       24 * time.Hour,
-			Identity:         "auto",
-			Lenient:          "auto",
-			Bounds:           Bounds{Documents: 10_000, Entries: 1_000_000, Depth: 256, Memory: 8 << 20},
+			Dialect:        "auto",
+			EntryOrder:     "auto",
+			Mode:           "poll",
+			MaxDeleteRatio: 0.5,
+			FullEvery:      24 * time.Hour,
+			Hints:          "heed",
+			Identity:       "auto",
+			Lenient:        "auto",
 		},
+		Bounds: Bounds{Documents: 10_000, Memory: 8 << 20},
 	}
 }
 
@@ -207,15 +172,11 @@ func (s Settings) Validate() []error {
 	checkEnum("dialect", string(s.Dialect), s.Dialect.Values())
 	checkEnum("entry_order", string(s.EntryOrder), s.EntryOrder.Values())
 	checkEnum("mode", string(s.Mode), s.Mode.Values())
-	checkEnum("tombstone_unknown", string(s.TombstoneUnknown), s.TombstoneUnknown.Values())
 	checkEnum("hints", string(s.Hints), s.Hints.Values())
 	checkEnum("identity", string(s.Identity), s.Identity.Values())
 	checkEnum("lenient", string(s.Lenient), s.Lenient.Values())
-	switch p := s.profile(); {
-	case p.tail && p.newer == "":
-		fail("newer_rel: is missing: mode tail needs the relation that leads to the next newer page, such as previous or next-archive")
-	case !p.tail && s.NewerRel != "" && p.forced == Window:
-		fail("newer_rel: has no meaning where no links are followed (dialect: window)")
+	if p := s.profile(); p.tail && p.newer == "" {
+		fail("mode: tail needs links to newer pages, which the dialect %s does not name: want a dialect that does, kurrent, ict4h or atomhopper", s.Dialect)
 	}
 	for i, name := range s.IgnoreChangesIn {
 		if n := childName(name); n.Local == "" || strings.ContainsAny(n.Local, ":<>/{} ") {
@@ -225,24 +186,8 @@ func (s Settings) Validate() []error {
 	if s.MaxDeleteRatio < 0 || s.MaxDeleteRatio > 1 {
 		fail("max_delete_ratio: must be between 0 and 1")
 	}
-	if s.RecheckArchives.Newest < 0 {
-		fail("recheck_archives.newest: must not be negative")
-	}
-	for _, n := range []struct {
-		key   string
-		value int64
-	}{
-		{"full_every", int64(s.FullEvery)},
-		{"recheck_archives.every", int64(s.RecheckArchives.Every)},
-		{"trust_ahead", int64(s.TrustAhead)},
-		{"bounds.documents", int64(s.Bounds.Documents)},
-		{"bounds.entries", int64(s.Bounds.Entries)},
-		{"bounds.depth", int64(s.Bounds.Depth)},
-		{"bounds.memory", s.Bounds.Memory},
-	} {
-		if n.value <= 0 {
-			fail("%s: must be more than zero", n.key)
-		}
+	if s.FullEvery <= 0 {
+		fail("full_every: must be more than zero")
 	}
 	return errs
 }

@@ -65,8 +65,7 @@ type cursor struct {
 	Gaps     []gap  `json:"gaps,omitempty"`
 	// Awaited is the older document that could not be read at the last attempt.
 	Awaited *awaited `json:"awaited,omitempty"`
-	// Walked is the time at which all pages, or the archives to recheck, were last
-	// read, in Unix seconds.
+	// Walked is the time at which all pages were last read, in Unix seconds.
 	Walked int64 `json:"walked,omitempty"`
 
 	// Walk counts the older documents that were published, until the

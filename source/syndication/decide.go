@@ -3,7 +3,6 @@ package syndication
 import (
 	"iter"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -38,7 +37,7 @@ func (s *decider) mayWant(cur *cursor, it *item) bool {
 	m, ok := parseFingerprint(raw)
 	switch {
 	case !inTopic && it.Deleted:
-		return s.cfg.TombstoneUnknown == "publish"
+		return false
 	case !inTopic:
 		return !s.isSkipped(cur, it)
 	case !ok:
@@ -136,14 +135,12 @@ func (s *decider) decideChange(d *document, it *item, m fingerprint) feed.Operat
 func (s *decider) decideTombstone(d *document, it *item, m fingerprint, inTopic bool) feed.Operation {
 	when, was := instantOf(it.Updated.Time), s.trustedTime(m.updated, d.now)
 	switch {
-	case d.broken && (inTopic && !m.deleted || s.cfg.TombstoneUnknown == "publish"):
+	case d.broken && inTopic && !m.deleted:
 		d.withheld = true
 		d.seen.addViolation(DeletesWithheld, d.url, "there is a tombstone of %s in a document that is not well-formed; it is not deleted", feedxml.Excerpt(it.ID))
 		return ""
-	case !inTopic && s.cfg.TombstoneUnknown == "publish":
-		return feed.Delete
 	case !inTopic:
-		d.seen.addViolation(UnknownTombstone, d.url, "there is a tombstone of %s, which the topic does not have (tombstone_unknown)", feedxml.Excerpt(it.ID))
+		d.seen.addViolation(UnknownTombstone, d.url, "there is a tombstone of %s, which the topic does not have", feedxml.Excerpt(it.ID))
 		return ""
 	case m.deleted:
 		return ""
@@ -203,7 +200,7 @@ func (s *decider) classify(cur *cursor, d *document) {
 func (s *decider) documentDialect(m *feedxml.Meta) (Dialect, bool, []feed.Violation) {
 	found, deletes, odd := dialectOf(m)
 	switch forced := s.profile.forced; {
-	case forced == "" && found == Archived && s.cfg.OlderRel == "" && isAtomHopper(m):
+	case forced == "" && found == Archived && isAtomHopper(m):
 		return Paged, false, odd
 	case forced == "":
 		return found, deletes, odd
@@ -211,16 +208,20 @@ func (s *decider) documentDialect(m *feedxml.Meta) (Dialect, bool, []feed.Violat
 		asked := *m
 		asked.Complete, asked.Incremental = true, feedxml.Unset
 		return dialectOf(&asked)
-	case found == Complete && strings.HasPrefix(string(s.cfg.Dialect), "fh-"):
+	case s.cfg.Dialect == "feed-history" && (found == Complete || found == ArchivedElement || found == Snapshots):
 		return found, deletes, odd
 	default:
 		return forced, deletes && forced == Complete, odd
 	}
 }
 
-// trustedTime returns t, or 0 if t is further in the future than trust_ahead.
+// trustAhead is the greatest distance into the future at which an update time is compared with
+// others; a later one would block every later change of the entry. A day covers all time zones.
+const trustAhead = 24 * time.Hour
+
+// trustedTime returns t, or 0 if t is further in the future than trustAhead.
 func (s *decider) trustedTime(t instant, now time.Time) instant {
-	if t > instantOf(now.Add(s.cfg.TrustAhead)) {
+	if t > instantOf(now.Add(trustAhead)) {
 		return 0
 	}
 	return t

@@ -149,7 +149,7 @@ func (p *profile) olderLink(m *feedxml.Meta, dialect Dialect) (url, rel string) 
 			return withoutFragment(link.Href), rel
 		}
 	}
-	if dialect == Archived {
+	if dialect == Archived || dialect == ArchivedElement {
 		return withoutFragment(m.Prev), ""
 	}
 	return "", ""
@@ -180,33 +180,22 @@ type profile struct {
 var pagedOlder = []string{"next", "next-archive"}
 
 var profiles = map[DialectName]profile{
-	"auto":       {},
-	"complete":   {forced: Complete},
-	"archived":   {forced: Archived},
-	"paged":      {forced: Paged},
-	"window":     {forced: Window},
-	"fh-00":      {forced: Snapshots},
-	"fh-01":      {forced: ArchivedElement},
-	"fh-02":      {forced: ArchivedElement},
-	"fh-03":      {forced: ArchivedElement},
-	"fh-04":      {forced: ArchivedElement},
-	"fh-05":      {forced: Archived, older: []string{"previous"}},
-	"pace":       {forced: Snapshots},
-	"atomhopper": {forced: Paged, older: pagedOlder, newer: "prev-archive", steady: true},
-	"ict4h":      {forced: Archived, order: feedxml.OldestFirst, newer: "next-archive"},
-	"kurrent":    {forced: Paged, older: []string{"next"}, newer: "previous", tail: true},
+	"auto":     {},
+	"complete": {forced: Complete},
+	"archived": {forced: Archived},
+	"paged":    {forced: Paged},
+	"window":   {forced: Window},
+	// The other drafts are detected; a feed without their marks is of draft 05.
+	"feed-history": {forced: Archived, older: []string{"previous", "prev"}},
+	"atomhopper":   {forced: Paged, older: pagedOlder, newer: "prev-archive", steady: true},
+	"ict4h":        {forced: Archived, order: feedxml.OldestFirst, newer: "next-archive"},
+	"kurrent":      {forced: Paged, older: []string{"next"}, newer: "previous", tail: true},
 }
 
 var orders = map[OrderName]feedxml.Order{"auto": feedxml.NoOrder, "newest_first": feedxml.NewestFirst, "oldest_first": feedxml.OldestFirst, "updated": feedxml.Mixed}
 
 func (s Settings) profile() profile {
 	p := profiles[s.Dialect]
-	if s.OlderRel != "" {
-		p.older = []string{s.OlderRel}
-	}
-	if s.NewerRel != "" {
-		p.newer = s.NewerRel
-	}
 	if o := orders[s.EntryOrder]; o != feedxml.NoOrder {
 		p.order = o
 	}

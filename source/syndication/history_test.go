@@ -177,7 +177,6 @@ func TestHistories(t *testing.T) {
 		r := p.u.read(t, func(c *syndication.Config) {
 			c.Bounds.Memory = rapid.SampledFrom([]int64{1, 1500, 8 << 20}).Draw(t, "window")
 			c.MaxDeleteRatio = 1
-			c.TombstoneUnknown = "ignore"
 			if !p.dated && p.oldestFirst {
 				c.EntryOrder = "oldest_first"
 			}

@@ -43,21 +43,9 @@ func (c *nextCall) dropReported(d *document) {
 	}
 }
 
-// isRecheckDue reports whether the published archives, or all pages, have to be read
-// again.
+// isRecheckDue reports whether all pages have to be read again.
 func (c *nextCall) isRecheckDue(now time.Time) bool {
-	every := c.s.cfg.RecheckArchives.Every
-	switch c.cur.Dialect {
-	case Paged:
-		every = c.s.cfg.FullEvery
-	case Archived, ArchivedElement:
-		if c.s.cfg.RecheckArchives.Newest == 0 {
-			return false
-		}
-	default:
-		return false
-	}
-	return c.cur.Walked != 0 && now.Sub(time.Unix(c.cur.Walked, 0)) >= every
+	return c.cur.Dialect == Paged && c.cur.Walked != 0 && now.Sub(time.Unix(c.cur.Walked, 0)) >= c.s.cfg.FullEvery
 }
 
 // expectedOrder returns the order in which the entries of a document are expected.

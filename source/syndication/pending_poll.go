@@ -29,11 +29,9 @@ type pendingPoll struct {
 	// late and gapURL are set while the documents behind a gap are read.
 	late   bool
 	gapURL string
-	// recheck is the number of published archives that are still to be read again. full
-	// reports that all pages of a paged feed are read.
-	recheck int
-	full    bool
-	again   bool // a paged feed has changed during the walk once
+	// full reports that all pages of a paged feed are read.
+	full  bool
+	again bool // a paged feed has changed during the walk once
 	// shifted reports that it has changed while its pages were published, and walked is
 	// the time at which all of them were last read.
 	shifted bool

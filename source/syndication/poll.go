@@ -317,7 +317,7 @@ func (cur *cursor) skipAll(d *document) error {
 		return feed.Permanent(fmt.Errorf("start: now is not possible for %s: %s; start from the beginning, or from a time", d.url, why))
 	}
 	if !d.buffer.whole || d.buffer.cut != nil {
-		return impossible("its document is larger than bounds.memory")
+		return impossible("its document is larger than the feed may hold in memory")
 	}
 	items := slices.Clone(d.buffer.items)
 	at := func(it *item) instant { return instantOf(it.Updated.Time) }

@@ -18,6 +18,13 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
+const (
+	// mostDepth is the maximum depth of nested elements: XHTML in real entries needs less than 100.
+	mostDepth = 256
+	// mostEntries is the maximum number of entries of a document, which costs about 100 bytes for each.
+	mostEntries = 1_000_000
+)
+
 // documentReader reads the documents of a feed.
 type documentReader struct {
 	decider
@@ -113,7 +120,7 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (
 	r := feedxml.NewReader(body, feedxml.Options{
 		URL: baseURL(resp), ContentType: resp.Header.Get("Content-Type"), Check: q.strict, Lenient: s.cfg.Lenient != "false" && !q.strict,
 		Identity: s.cfg.Identity, Redact: s.cfg.Redact,
-		Limits: feedxml.Limits{Entry: int(s.cfg.Limits.Entity), Depth: s.cfg.Bounds.Depth}, HashWithout: s.ignored, Interrupted: ctx.Err, CutEntries: true,
+		Limits: feedxml.Limits{Entry: int(s.cfg.Limits.Entity), Depth: mostDepth}, HashWithout: s.ignored, Interrupted: ctx.Err, CutEntries: true,
 	})
 	if err := s.readEntries(r, body, cur, d); errors.Is(err, errNoBudget) {
 		return nil, err
@@ -344,8 +351,8 @@ func (s *documentReader) readEntries(r *feedxml.Reader, body *countingReader, cu
 		case err != nil:
 			return err
 		}
-		if d.entries++; d.entries > s.cfg.Bounds.Entries {
-			return fmt.Errorf("%s: the document has more than %d entries (bounds.entries): %w", d.url, s.cfg.Bounds.Entries, feedxml.ErrTooLarge)
+		if d.entries++; d.entries > mostEntries {
+			return fmt.Errorf("%s: the document has more than %d entries: %w", d.url, mostEntries, feedxml.ErrTooLarge)
 		}
 		body.piece = 0
 		s.takeEntry(cur, d, e, wanted)
@@ -365,7 +372,7 @@ func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wa
 	e.ID = headerSafe(e.ID)
 	updated := s.trustedTime(instantOf(e.Updated.Time), d.now)
 	if updated == 0 && instantOf(e.Updated.Time) != 0 {
-		d.seen.addViolation(FutureDate, d.url, "entry %s is of %s, which is not compared with other dates (trust_ahead)", feedxml.Excerpt(e.ID), e.Updated.Raw)
+		d.seen.addViolation(FutureDate, d.url, "entry %s is of %s, which is not compared with other dates", feedxml.Excerpt(e.ID), e.Updated.Raw)
 	}
 	it := &item{Entry: e, own: e.ID}
 	id, t := s.identify(cur, d, it, updated)

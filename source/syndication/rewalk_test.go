@@ -3,8 +3,6 @@ package syndication_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
@@ -13,7 +11,7 @@ import (
 // the newer one.
 func TestRewalk(t *testing.T) {
 	t.Parallel()
-	pace := func(c *syndication.Config) { c.Dialect = "pace" }
+	pace := func(c *syndication.Config) { c.Dialect = "feed-history" }
 	same := func(at string, entries string) string { return strings.ReplaceAll(entries, ":", at+":") }
 	for name, tt := range map[string]struct {
 		write func(head, entries string) string
@@ -159,16 +157,6 @@ func TestVersions(t *testing.T) {
 		r.want("")
 		missed(r.u)
 		r.want("e:2 e:3")
-	})
-	run("what was missed while archives are read again has its history", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			r := began().read(t, func(c *syndication.Config) { c.RecheckArchives.Newest = 9 })
-			r.want("x e:1")
-			r.want("")
-			time.Sleep(25 * time.Hour)
-			missed(r.u)
-			r.want("e:2 e:3")
-		})
 	})
 	run("a document that was not held in whole is read again for its turn", func(t *testing.T) {
 		// Entries take 400 bytes and more.

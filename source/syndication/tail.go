@@ -217,7 +217,7 @@ func (t tailer) findFirstPage(ctx context.Context) (feed.Batch, error) {
 		}
 		page = older
 	}
-	return feed.Batch{}, feed.Permanent(fmt.Errorf("the oldest page of the feed is more than %d pages back; raise bounds.documents", s.cfg.Bounds.Documents))
+	return feed.Batch{}, feed.Permanent(fmt.Errorf("the oldest page of the feed is more than %d pages back; set mode: poll, or start: now", s.cfg.Bounds.Documents))
 }
 
 func (t tailer) startAt(page string) (feed.Batch, error) {

@@ -15,7 +15,7 @@ const (
 	ArchiveRefused    = "archive_refused"    // 401, 403, 451 and the like
 	ArchiveForeign    = "archive_foreign"    // the link leads where the configuration does not
 	ArchiveUnreadable = "archive_unreadable" // any other error, for six hours
-	WalkLimit         = "walk_limit"         // bounds.documents
+	WalkLimit         = "walk_limit"         // Bounds
 	Incomplete        = "incomplete"         // a page of a paged feed, or of mode tail, is missing
 	PossibleOverrun   = "possible_overrun"   // two polls of a window have no entry in common
 	PagedLossy        = "paged_feed_is_lossy"

@@ -16,15 +16,11 @@ func (w walker) walkBack(ctx context.Context) error {
 	s, pending := w.s, w.s.pending
 	for pending.frontier != "" {
 		url := pending.frontier
-		old := pending.late
 		switch known := w.cur.hasArchive(url); {
 		case pending.visited[hashKey(url)]:
 			w.seen.addViolation(Loop, url, "the links to older documents lead in a circle")
 			pending.frontier = ""
 			return nil
-		case known && pending.recheck > 0:
-			pending.recheck--
-			old = true
 		case known, w.cur.gapIndex(url) >= 0 && url != pending.gapURL:
 			pending.frontier = ""
 			pending.shared = true // or a gap, which was reported
@@ -37,7 +33,7 @@ func (w walker) walkBack(ctx context.Context) error {
 				return nil
 			}
 		}
-		d, err := s.readDocument(ctx, &w.cur, request{url: url, archive: true, old: old, late: pending.late, believe: pending.believe, order: w.expectedOrder(), keep: true})
+		d, err := s.readDocument(ctx, &w.cur, request{url: url, archive: true, old: pending.late, late: pending.late, believe: pending.believe, order: w.expectedOrder(), keep: true})
 		if err == nil && d.unmodified {
 			err = fmt.Errorf("%s: the server answers without a document", url)
 		}
@@ -49,7 +45,7 @@ func (w walker) walkBack(ctx context.Context) error {
 			pending.visited[hashKey(final)] = true
 		}
 		w.cur.endWait(url)
-		w.pushStep(d, old)
+		w.pushStep(d, pending.late)
 		s.search.Store(&search{len(pending.steps), d.meta.Updated.Time})
 		pending.steps[len(pending.steps)-1].permanent = pending.permanent
 		if w.setFrontier(d); pending.frontier == "" && pending.dialect != Paged && len(w.cur.Archives) > 0 && !slices.ContainsFunc(pending.steps, isOld) {
@@ -72,10 +68,10 @@ func (w walker) checkLimits(url string) error {
 		if shortURL(url) == "" {
 			later = "the older ones are not read, because URLs of more than 500 bytes are not stored"
 		}
-		return fmt.Errorf("the URLs of %d documents take %d bytes, and a walk may not hold more (bounds.memory); %s", len(pending.steps), pending.weight, later)
+		return fmt.Errorf("the URLs of %d documents take %d bytes, and a walk may not hold more; %s", len(pending.steps), pending.weight, later)
 	}
 	if len(pending.steps) >= s.cfg.Bounds.Documents {
-		return fmt.Errorf("a walk reads at most %d documents (bounds.documents); the older ones are read later", len(pending.steps))
+		return fmt.Errorf("a walk reads at most %d documents; the older ones are read later", len(pending.steps))
 	}
 	return nil
 }
@@ -223,11 +219,7 @@ func (w walker) startPending(d *document) {
 		walked: w.cur.Walked, dialect: d.dialect, visited: map[hashedKey]bool{hashKey(withoutFragment(d.url)): true},
 	}
 	pending.visited[hashKey(withoutFragment(d.response.URL.String()))] = true
-	due := w.isRecheckDue(d.now)
-	if due {
-		pending.recheck = s.cfg.RecheckArchives.Newest
-	}
-	pending.full = due || w.cur.Walked == 0
+	pending.full = w.isRecheckDue(d.now) || w.cur.Walked == 0
 	pending.fresh, pending.shared = d.fresh, d.known > 0
 	walk := false
 	switch d.dialect {

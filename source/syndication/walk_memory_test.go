@@ -24,7 +24,7 @@ func chain(n, size int, entries string) *upstream {
 	return u
 }
 
-// The memory that a walk keeps of its documents counts in bounds.memory: their URLs, their
+// The memory that a walk keeps of its documents counts in Bounds.Memory: their URLs, their
 // heads, and their entries.
 func TestMemoryOfWalks(t *testing.T) {
 	t.Run("long URLs of archives", func(t *testing.T) {

@@ -64,7 +64,7 @@ func (r *reader) wantIDs(want []string) {
 	}
 }
 
-// Archives whose entries take more than bounds.memory are requested once all the same.
+// Archives whose entries take more than Bounds.Memory are requested once all the same.
 func TestArchivesAreRequestedOnce(t *testing.T) {
 	t.Parallel()
 	const archives = 150
@@ -80,7 +80,7 @@ func TestArchivesAreRequestedOnce(t *testing.T) {
 	}
 }
 
-// Of archives for which even the copies take more than bounds.memory, those are kept that
+// Of archives for which even the copies take more than Bounds.Memory, those are kept that
 // are published first.
 func TestArchivesThatDoNotFit(t *testing.T) {
 	t.Parallel()
@@ -109,7 +109,7 @@ func TestArchivesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// A document that is published in parts, because its entries take more than bounds.memory, is
+// A document that is published in parts, because its entries take more than Bounds.Memory, is
 // requested once.
 func TestAPartOfAnArchiveIsNotRequestedAgain(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,6 @@ func (list steps) run(t *testing.T, edits ...edit) {
 
 func TestWindow(t *testing.T) {
 	t.Parallel()
-	publish := func(c *syndication.Config) { c.TombstoneUnknown = "publish" }
 	tests := map[string]struct {
 		steps steps
 		edits []edit
@@ -47,7 +46,6 @@ func TestWindow(t *testing.T) {
 		"case 95: the tombstone comes first":            {steps{{atom("", "a@4 b@4"), "b a", ""}, {atom("", "-a@5 a@5:x b@4"), "-a", ""}}, nil},
 		"case 96: the entry is later":                   {steps{{atom("", "a@4 b@4"), "b a", ""}, {atom("", "-a@5 a@6:x b@4"), "a:x", ""}}, nil},
 		"case 97: of an entry that nobody knows":        {steps{{atom("", "b@2 -a@3"), "b", "unknown_tombstone"}}, nil},
-		"case 97: published all the same":               {steps{{atom("", "b@2 -a@3"), "-a b", ""}, {atom("@9", "b@2 -a@3"), "", ""}}, []edit{publish}},
 		"case 98: two tombstones":                       {steps{{atom("", "a@1 b@4"), "a b", ""}, {atom("", "-a@3 -a@5 -a@4 b@4"), "-a", ""}, {atom("", "a@5:x b@4"), "", "order_changed stale_dropped"}, {atom("", "a@6:y b@4"), "a:y", ""}}, nil},
 		"case 99: a tombstone that stays":               {steps{{atom("", "a@1 b@1"), "b a", ""}, {atom("", "b@1 -a@3"), "-a", ""}, {atom("@7", "b@1 -a@3"), "", ""}}, nil},
 		"case 101: newer than its tombstone":            {steps{{atom("", "a@1 b@1"), "b a", ""}, {atom("", "b@1 -a@3"), "-a", ""}, {atom("@7", "b@1 a@4:z"), "a:z", ""}}, nil},
