@@ -35,7 +35,7 @@ const (
 	fullWait = time.Second
 )
 
-// delay takes a place, and returns the time until it. A nil Pacer does not delay.
+// delay reserves the next start and returns the wait until it. A nil Pacer does not delay.
 func (p *Pacer) delay() time.Duration {
 	if p == nil {
 		return 0

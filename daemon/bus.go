@@ -103,7 +103,7 @@ func (b *bus) check(ctx context.Context) error {
 	return conn.check(ctx)
 }
 
-// reconnected is that of [connection]; nil while there is no connection.
+// reconnected returns the channel that the connection closes when it is made again, or nil while there is none.
 func (b *bus) reconnected() <-chan struct{} {
 	if conn, err := b.state(); err == nil {
 		return conn.reconnected()

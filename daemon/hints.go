@@ -4,7 +4,7 @@ import (
 	"sync"
 )
 
-// hints passes the commits that the watch of a bus has seen to the feeds of the bus. The zero
+// hints forwards the commits that were observed on a bus to its feeds. The zero
 // value is ready. It is safe for concurrent use.
 type hints struct {
 	mu      sync.RWMutex

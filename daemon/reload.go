@@ -253,7 +253,7 @@ func (d *daemon) forget(changed *Reloaded) {
 	}
 }
 
-// compare returns what differs in a configuration from the one in use, and in the files that
+// compare compares a configuration with the running one, and returns what differs there and in the files that
 // it names.
 func (d *daemon) compare(cfg *config.Config) *Reloaded {
 	changed := &Reloaded{}

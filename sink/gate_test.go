@@ -47,7 +47,7 @@ func gate(batch feed.Batch) (*sink.Gate, *bytes.Buffer) {
 				case e.ID == "unsendable":
 					return i, errors.New("it has a header without a name")
 				case e.ID == "keyless":
-					return i, fmt.Errorf("%w: its body has nothing at /id", sink.ErrNoKey)
+					return i, fmt.Errorf("%w: its body has no value at /id", sink.ErrNoKey)
 				case e.ID == "uncarried":
 					return i, fmt.Errorf("%w: it has\n no name", sink.ErrHeader)
 				case len(e.Body) > 3:
@@ -163,7 +163,7 @@ func TestGateMakesDeadLetters(t *testing.T) {
 	want := []*feed.DeadReason{
 		nil,
 		{Kind: feed.DeadTooLarge, Text: "the entity is too large for the bus: it has 4 bytes and the bus takes 3; raise max"},
-		{Kind: feed.DeadNoKey, Text: "the entity has no key: its body has nothing at /id"},
+		{Kind: feed.DeadNoKey, Text: "the entity has no key: its body has no value at /id"},
 		{Kind: feed.DeadHeader, Text: "the bus cannot carry a header of the entity: it has no name"},
 		nil,
 	}

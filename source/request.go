@@ -43,7 +43,7 @@ type Response struct {
 	// the request.
 	Body   io.ReadCloser
 	length int64 // of Body on the wire; -1 if that is unknown
-	// Date is the server's clock: the Date header, or this machine's time if
+	// Date is the Date header of the response, or this machine's time if
 	// there is none.
 	Date time.Time
 	// Answered is when the header arrived, by this machine's clock.

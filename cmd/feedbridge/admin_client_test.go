@@ -68,7 +68,7 @@ func TestAdminClientExplainsErrors(t *testing.T) {
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			_, _ = w.Write([]byte(`{"errors": ["one", "two"]}`))
 		case "/read-only":
-			http.Error(w, "this address is read-only", http.StatusForbidden)
+			http.Error(w, "changes are disabled at this address", http.StatusForbidden)
 		case "/unauthorized":
 			http.Error(w, "wrong or missing token; a change needs the header Authorization: Bearer with admin.token", http.StatusUnauthorized)
 		case "/elsewhere":
@@ -86,7 +86,7 @@ func TestAdminClientExplainsErrors(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"/fails":        "one\ntwo",
-		"/read-only":    "the daemon at " + server.URL + "/ answers 403 Forbidden: this address is read-only",
+		"/read-only":    "the daemon at " + server.URL + "/ answers 403 Forbidden: changes are disabled at this address",
 		"/elsewhere":    "the daemon at " + server.URL + "/ answers 307 Temporary Redirect: ",
 		"/unauthorized": "the daemon at " + server.URL + "/ does not accept this token; name the file that has its token with --token-file, or set admin.token or admin.token_file as ",
 		"/html":         server.URL + "/ answers with something else than feedbridge's admin server: ",

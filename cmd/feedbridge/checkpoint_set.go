@@ -71,7 +71,7 @@ messages. The command shows the effect and asks, unless --yes is given.`,
 }
 
 // errUnchanged is part of each error that leaves the checkpoint unchanged.
-var errUnchanged = errors.New("nothing was changed")
+var errUnchanged = errors.New("aborted, and the checkpoint is unchanged")
 
 // moveCheckpoint stores a checkpoint with the cursor of a position, once the user has agreed.
 // Without a position the checkpoint has no cursor.

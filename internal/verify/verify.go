@@ -35,7 +35,7 @@ type Difference struct {
 	First  *int `json:"first,omitempty"`
 	Second *int `json:"second,omitempty"`
 	// Parts names the parts that differ: "operation", "time", "body", and
-	// "header" with the header's name. A reordered entity may have some, too.
+	// "header" with the header's name. It is also set for reordered entities.
 	Parts []string `json:"parts,omitempty"`
 }
 

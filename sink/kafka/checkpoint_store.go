@@ -66,10 +66,10 @@ func (s *checkpointStore) explainWriteError(err error, r *kgo.Record) error {
 		return err
 	}
 	if size > defaultBatch-batchOverhead-recordOverhead {
-		return feed.Permanent(fmt.Errorf("the checkpoint is too large: it has %d bytes, and may have %d; its cursor grows with what the feed "+
+		return feed.Permanent(fmt.Errorf("the checkpoint is too large: its %d bytes exceed the limit of %d; its cursor grows with what the feed "+
 			"repeats, so report the feed, or move the position with 'feedbridge checkpoint set %s'", size, defaultBatch, s.to.Feed))
 	}
-	return feed.Permanent(fmt.Errorf("the checkpoint is too large: it has %d bytes, which topic %s does not take; run "+
+	return feed.Permanent(fmt.Errorf("the checkpoint is too large: its %d bytes exceed max.message.bytes of topic %s; run "+
 		"'kafka-configs.sh --bootstrap-server %s --alter --topic %[2]s --add-config max.message.bytes=1048588'", size, s.client.cfg.Checkpoints, s.client.cfg.Brokers[0]))
 }
 

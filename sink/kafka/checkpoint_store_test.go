@@ -38,7 +38,7 @@ func TestEndsOfManyPartitions(t *testing.T) {
 	// They count if the checkpoint does not fit.
 	r.Value = make([]byte, defaultBatch-len(text))
 	err = s.explainWriteError(kerr.MessageTooLarge, &r)
-	if !errors.Is(err, feed.ErrPermanent) || !strings.Contains(err.Error(), "and may have 1000000") {
+	if !errors.Is(err, feed.ErrPermanent) || !strings.Contains(err.Error(), "exceed the limit of 1000000") {
 		t.Errorf("error %v, want that no topic takes it", err)
 	}
 }

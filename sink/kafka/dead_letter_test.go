@@ -316,7 +316,7 @@ func TestMissingKeyIsADeadLetter(t *testing.T) {
 		topic.Key, topic.MissingKey = "/id", kafka.KeyDeadLetter
 		s, c, _ := open(t, topic)
 		entities, cp := withDead(0, 1, 0)
-		wantError(t, fits(s, entities[0]), false, sink.ErrNoKey, "the entity has no key: its body has nothing at /id")
+		wantError(t, fits(s, entities[0]), false, sink.ErrNoKey, "the entity has no key: its body has no value at /id")
 		if err := s.Commit(t.Context(), entities, cp); err != nil {
 			t.Fatal(err)
 		}

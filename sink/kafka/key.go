@@ -89,7 +89,7 @@ func (k Key) newKeyer() keyer {
 		case errors.Is(err, io.EOF) && len(bytes.TrimSpace(e.Body)) == 0:
 			return nil, errors.New("its body is empty")
 		case errors.Is(err, errNothing):
-			return nil, fmt.Errorf("its body has nothing at %s", k)
+			return nil, fmt.Errorf("its body has no value at %s", k)
 		case errors.Is(err, errNoText):
 			return nil, fmt.Errorf("its body has %w at %s", err, k)
 		case err != nil:

@@ -119,7 +119,7 @@ func (c *client) listOffsetsOnce(ctx context.Context, req *kmsg.ListOffsetsReque
 	for _, t := range req.Topics {
 		for _, p := range t.Partitions {
 			if _, ok := found[t.Topic][p.Partition]; !ok {
-				return nil, fmt.Errorf("the cluster says nothing about partition %d of %s", p.Partition, t.Topic)
+				return nil, fmt.Errorf("the response of the cluster lacks partition %d of %s", p.Partition, t.Topic)
 			}
 		}
 	}

@@ -67,7 +67,7 @@ func (m *recordMaker) checkEntity(e feed.Entity) error {
 		most += headerOverhead + len(message.Escape) + len(f.Name) + len(f.Value)
 	}
 	if int64(most) <= m.limit.Load() {
-		return nil // as nearly always, without the work of making the headers
+		return nil // fast path: it fits, and no headers are made
 	}
 	var buf [24]feed.Field
 	return m.checkSize(message.AppendHeader(buf[:0], m.topic.Feed, e), len(key), &e)

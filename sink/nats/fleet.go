@@ -131,7 +131,7 @@ func (f *Fleet) takePart(ctx context.Context, scope scope, self fleet.Self, repo
 				return err
 			}
 			if time.Since(echoed) > 2*fleetTTL && !failing {
-				return errors.New("the watch does not show the renewed key of this copy")
+				return errors.New("the watch of the members is stale: it lacks the renewed key of this copy")
 			}
 		case <-keys.ended:
 			return errWatchEnded
