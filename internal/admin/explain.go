@@ -28,7 +28,7 @@ func (f *Feed) explainState(r *feedRecord, now time.Time) string {
 		sentence += fmt.Sprintf("; %d deletes are held back because most of the feed has vanished", deletes)
 	}
 	for _, remark := range remarks {
-		if slices.Contains(r.remarks, remark.kind) {
+		if slices.Contains(r.remarked, remark.kind) {
 			sentence += "; " + remark.text + " (" + remark.kind + ")"
 		}
 	}
@@ -69,14 +69,14 @@ func (f *Feed) describeActivity(r *feedRecord, now time.Time) string {
 			r.status.Checkpoint.Paused.UTC().Format(time.RFC3339), f.opts.Name)
 	case bridge.Retrying:
 		if due {
-			return fmt.Sprintf("trying again now after attempt %d: %s", r.attempts, r.lastError.text)
+			return fmt.Sprintf("trying again now after attempt %d: %s", r.attempts, r.lastError.Text)
 		}
-		return fmt.Sprintf("retrying in %s after attempt %d: %s", next, r.attempts, r.lastError.text)
+		return fmt.Sprintf("retrying in %s after attempt %d: %s", next, r.attempts, r.lastError.Text)
 	case bridge.Halted:
 		if due {
-			return fmt.Sprintf("halted: %s; nothing is published until this is fixed, and it is being tried again now", r.lastError.text)
+			return fmt.Sprintf("halted: %s; nothing is published until this is fixed, and it is being tried again now", r.lastError.Text)
 		}
-		return fmt.Sprintf("halted: %s; nothing is published until this is fixed, and it is tried again in %s", r.lastError.text, next)
+		return fmt.Sprintf("halted: %s; nothing is published until this is fixed, and it is tried again in %s", r.lastError.Text, next)
 	case bridge.Stopped:
 		return fmt.Sprintf("stopped: this copy is shutting down, %s", f.published(r, now))
 	}

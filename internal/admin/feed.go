@@ -11,6 +11,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
@@ -87,34 +88,34 @@ func (f *Feed) Polled(b feed.Batch, err error, took time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := &f.record
-	p := poll{at: time.Now(), took: took, outcome: unchanged}
+	now, result := time.Now(), unchanged
 	switch {
 	case err == nil && (len(b.Entities) > 0 || !bytes.Equal(b.Cursor, r.readTo)):
-		p.outcome = moved
+		result = moved
 	case errors.Is(err, feed.ErrPermanent):
-		p.outcome = permanentError
+		result = permanentError
 	case err != nil:
-		p.outcome = transientError
+		result = transientError
 	}
-	r.polls.add(p.outcome)
-	r.lastPoll = p
+	r.polls.add(result)
+	r.lastPoll = &status.Poll{At: formatTime(now), Outcome: string(result), Took: took.Round(time.Microsecond).String()}
 	r.pollErr = err
 	if err != nil {
 		// A halted bridge runs into the same violation at every attempt. That
 		// is one violation until a poll has worked.
 		if v, ok := errors.AsType[*feed.Violation](err); ok && (breachAt{v.Kind, v.Page}) != r.stuckOn {
 			r.stuckOn = breachAt{v.Kind, v.Page}
-			f.violated(*v, p.at)
+			f.violated(*v, now)
 		}
 		return
 	}
 	r.stuckOn = breachAt{}
-	r.goodPoll = p.at
+	r.goodPoll = now
 	r.readTo = b.Cursor
 	if !b.Newest.IsZero() {
 		r.newest = b.Newest
 	}
-	if p.outcome == moved {
+	if result == moved {
 		r.caughtUp = false
 	}
 }
@@ -190,7 +191,7 @@ func (f *Feed) Entered(s bridge.Status) {
 		}
 	case bridge.Retrying, bridge.Halted:
 		r.attempts++
-		r.lastError = fault{s.Since, f.redact.Clip(s.Err.Error(), longestError)}
+		r.lastError = &status.Error{At: formatTime(s.Since), Text: f.redact.Clip(s.Err.Error(), longestError)}
 		f.history.fail(r.lastError)
 		if _, ok := errors.AsType[*bridge.PanicError](s.Err); ok {
 			r.panics++

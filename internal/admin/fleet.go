@@ -137,7 +137,7 @@ func (f *Fleet) status(feeds []*Feed, redact func(string) string) *status.Fleet 
 		counts[a.Owner(each.opts.Topic)]++
 	}
 	for _, m := range a.Members {
-		s.Members = append(s.Members, status.Member{Member: m, Self: m == a.Self, Feeds: counts[m], OtherFeeds: slices.Contains(a.Different, m)})
+		s.Members = append(s.Members, status.Member{Member: redact(m), Self: m == a.Self, Feeds: counts[m], OtherFeeds: slices.Contains(a.Different, m)})
 	}
 	return s
 }

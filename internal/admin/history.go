@@ -18,16 +18,9 @@ type history struct {
 	perMinute [status.Minutes]uint32
 	minute    int64
 	// errors are different ones, the newest first.
-	errors []repeatedFault
+	errors []status.RepeatedError
 	// entities are the newest that were published, the newest last.
 	entities []publishedEntity
-}
-
-// repeatedFault is an error that occurred count times, the last time at fault.at.
-type repeatedFault struct {
-	fault
-	first time.Time
-	count uint64
 }
 
 // publishedEntity is kept small, because there are 20 of them for each of thousands of feeds.
@@ -98,13 +91,14 @@ func (h *history) advance(now time.Time) {
 }
 
 // fail records an error.
-func (h *history) fail(f fault) {
-	same := slices.IndexFunc(h.errors, func(e repeatedFault) bool { return e.text == f.text })
-	latest := repeatedFault{fault: f, first: f.at, count: 1}
-	if same >= 0 {
-		latest.text, latest.first, latest.count = h.errors[same].text, h.errors[same].first, h.errors[same].count+1
+func (h *history) fail(e *status.Error) {
+	latest := status.RepeatedError{First: e.At, Text: e.Text}
+	if same := slices.IndexFunc(h.errors, func(had status.RepeatedError) bool { return had.Text == e.Text }); same >= 0 {
+		latest = h.errors[same]
 		h.errors = slices.Delete(h.errors, same, same+1)
 	}
+	latest.Last = e.At
+	latest.Count++
 	h.errors = slices.Insert(h.errors, 0, latest)
 	h.errors = h.errors[:min(len(h.errors), status.MostErrors)]
 }
@@ -122,10 +116,7 @@ func (h *history) published(now time.Time) []uint32 {
 // addTo adds the minutes, errors and entities to the status of a feed.
 func (h *history) addTo(row *status.Feed, now time.Time) {
 	row.PublishedByMinute = h.published(now)
-	row.RecentErrors, row.RecentEntities = []status.RepeatedError{}, []status.Entity{}
-	for _, e := range h.errors {
-		row.RecentErrors = append(row.RecentErrors, status.RepeatedError{First: formatTime(e.first), Last: formatTime(e.at), Count: e.count, Text: e.text})
-	}
+	row.RecentErrors, row.RecentEntities = append([]status.RepeatedError{}, h.errors...), []status.Entity{}
 	for _, e := range slices.Backward(h.entities) {
 		row.RecentEntities = append(row.RecentEntities, status.Entity{
 			Position: e.position, ID: e.id, Operation: string(operations[e.op]), Page: e.page,

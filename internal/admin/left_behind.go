@@ -40,7 +40,7 @@ func (n *inventory) leftBehind() []status.LeftBehind {
 	n.mu.Unlock()
 	rows := []status.LeftBehind{}
 	for _, l := range left {
-		rows = append(rows, status.LeftBehind{Feed: l.name, Since: formatTime(l.since), Work: l.work()})
+		rows = append(rows, status.LeftBehind{Feed: l.name, Since: formatTime(l.since), Work: n.redact.Clip(l.work(), longestError)})
 	}
 	return rows
 }

@@ -179,7 +179,7 @@ func labeledCounters() []metric {
 			prometheus.CounterValue,
 			func(_ *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {
 				for kind, b := range r.violations {
-					emit(float64(b.count), kind)
+					emit(float64(b.Count), kind)
 				}
 			},
 		},

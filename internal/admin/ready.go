@@ -110,7 +110,7 @@ func (f *Feed) staleReason(r *feedRecord, now time.Time) string {
 	state, since := f.currentState(r, now)
 	switch state {
 	case bridge.Retrying, bridge.Halted:
-		return what + ": " + r.lastError.text
+		return what + ": " + r.lastError.Text
 	}
 	return fmt.Sprintf("%s: %s for %s", what, state, status.FormatDuration(now.Sub(since)))
 }

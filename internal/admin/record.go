@@ -8,6 +8,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
 )
 
 // feedRecord has the state and the counters of a feed. It holds no entities, and its size
@@ -24,12 +25,12 @@ type feedRecord struct {
 	// due holds the time of the next poll if upstream has asked for a longer wait than is
 	// configured. Until then the feed counts as fresh.
 	due       time.Time
-	lastError fault
+	lastError *status.Error // nil before the first
 
 	polls    tally[outcome]
-	lastPoll poll
-	goodPoll time.Time // when one last worked
-	pollErr  error     // of the last one
+	lastPoll *status.Poll // nil before the first
+	goodPoll time.Time    // when one last worked
+	pollErr  error        // of the last one
 	readTo   feed.Cursor
 	stuckOn  breachAt // what ends every poll at present
 
@@ -42,11 +43,11 @@ type feedRecord struct {
 	dead                               tally[feed.DeadKind] // dead letters
 	panics                             uint64
 
-	violations map[string]breach // by kind; nil if there are none
-	// remarks are the kinds of violation of the document that was published last which have a
+	violations map[string]status.Violation // by kind
+	// remarked are the kinds of violation of the document that was published last which have a
 	// sentence, and inParts reports that more of it is to come.
-	remarks []string
-	inParts bool
+	remarked []string
+	inParts  bool
 
 	// The lag is computed from these: whether everything up to the end of the feed
 	// was read and published; the newest modification that upstream has; and that
@@ -70,24 +71,6 @@ const (
 	transient class = "transient"
 	permanent class = "permanent"
 )
-
-type poll struct {
-	at      time.Time
-	outcome outcome
-	took    time.Duration
-}
-
-type fault struct {
-	at   time.Time
-	text string
-}
-
-// breach counts the violations of a kind, and has the last of them.
-type breach struct {
-	count        uint64
-	at           time.Time
-	page, detail string
-}
 
 // breachAt identifies a violation.
 type breachAt struct{ kind, page string }
@@ -132,6 +115,7 @@ func newRecord() feedRecord {
 		requests:     newTally(requests),
 		commitErrors: newTally(classes),
 		dead:         newTally(deadKinds),
+		violations:   map[string]status.Violation{},
 	}
 }
 
@@ -147,11 +131,11 @@ var remarks = []struct{ kind, text string }{
 // reports its violations with the first part of a document.
 func (r *feedRecord) noteRemarks(b feed.Batch) {
 	if len(b.Entities) > 0 && !r.inParts {
-		r.remarks = nil
+		r.remarked = nil
 	}
 	for _, v := range b.Violations {
-		if !slices.Contains(r.remarks, v.Kind) && slices.ContainsFunc(remarks, func(m struct{ kind, text string }) bool { return m.kind == v.Kind }) {
-			r.remarks = append(r.remarks, v.Kind)
+		if !slices.Contains(r.remarked, v.Kind) && slices.ContainsFunc(remarks, func(m struct{ kind, text string }) bool { return m.kind == v.Kind }) {
+			r.remarked = append(r.remarked, v.Kind)
 		}
 	}
 	r.inParts = b.More
@@ -163,7 +147,7 @@ func (r *feedRecord) deepCopy() feedRecord {
 	c.requests = r.requests.clone()
 	c.commitErrors = r.commitErrors.clone()
 	c.violations = maps.Clone(r.violations)
-	c.remarks = slices.Clone(r.remarks)
+	c.remarked = slices.Clone(r.remarked)
 	c.dead = r.dead.clone()
 	return c
 }
@@ -176,10 +160,10 @@ func (r *feedRecord) violated(v feed.Violation, at time.Time) {
 	if _, known := r.violations[v.Kind]; !known && len(r.violations) >= maxKinds {
 		v.Kind = "other"
 	}
-	if r.violations == nil {
-		r.violations = make(map[string]breach)
-	}
-	r.violations[v.Kind] = breach{r.violations[v.Kind].count + 1, at, v.Page, v.Detail}
+	kind := r.violations[v.Kind]
+	kind.Count++
+	kind.Last.At, kind.Last.Page, kind.Last.Detail = formatTime(at), v.Page, v.Detail
+	r.violations[v.Kind] = kind
 }
 
 // bridgeState returns the present state of the bridge. It does not report that it reads when

@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/fleet"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
@@ -44,6 +46,33 @@ func TestStatusIsSafe(t *testing.T) {
 		}
 		if path == "/status" && strings.Count(body, "raise the limit") != 2 {
 			t.Errorf("the end of the error is missing:\n%s", body)
+		}
+	}
+}
+
+// So have the names and texts that other copies, the bus and the daemon provide.
+func TestTextsOfOthersAreSafe(t *testing.T) {
+	t.Parallel()
+	hostile := "\x1b[2J https://me:w0rd@x.example/?token=s3cret " + strings.Repeat("é", 500_000)
+	shop := admin.NewFleet("shop", "main")
+	shop.Assigned(fleet.Assignment{Self: "a", Members: []string{"a", hostile}, Owner: func(topic string) string {
+		return map[string]string{"orders": "a", "parcels": hostile}[topic]
+	}})
+	s := admin.New(admin.Options{Fleet: shop, Log: slog.New(slog.DiscardHandler)})
+	for _, name := range []string{"orders", "parcels"} {
+		f := s.AddFeed(admin.FeedOptions{Name: name, Topic: name, Every: time.Second, Freshness: time.Second})
+		f.Entered(bridge.Status{State: bridge.Idle, Since: time.Now(), Checkpoint: checkpoint.Checkpoint{At: time.Now(), Writer: hostile}})
+	}
+	defer s.AddLeftBehind("orders", func() string { return hostile })()
+	s.AddServed(admin.ServedOptions{Name: "orders", URL: hostile, Look: func(context.Context) (admin.ServedTopic, error) {
+		return admin.ServedTopic{Snapshot: hostile, Created: time.Now()}, nil
+	}})
+	for _, path := range []string{"/status", "/status/orders", "/status/parcels", "/", "/feed/orders", "/feed/parcels", "/served"} {
+		_, body := get(t, s, path)
+		for _, bad := range []string{"s3cret", "w0rd", "\x1b", `\u001b`} {
+			if strings.Contains(body, bad) || len(body) > 30_000 {
+				t.Errorf("%s has %q, or too many bytes: %d\n%.30000s", path, bad, len(body), body)
+			}
 		}
 	}
 }

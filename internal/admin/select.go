@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/admin/statuspage"
-	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
 // pageSource selects the rows of the status pages. A page has a few rows of thousands of
@@ -21,7 +19,7 @@ import (
 type pageSource struct{ *inventory }
 
 // Feeds is that of [statuspage.Options].
-func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) (statuspage.Feeds, error) {
+func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) statuspage.Feeds {
 	now := time.Now()
 	all := p.allFeeds()
 	answer := statuspage.Feeds{Config: p.config.status(p.redact), Fleet: p.fleetStatus(), LeftBehind: p.leftBehind(), All: len(all), States: map[string]int{}}
@@ -41,28 +39,30 @@ func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) (statuspage.F
 	from, to := q.Slice(len(found))
 	for _, key := range found[from:to] {
 		row := key.feed.feedStatus(now)
+		row.Cursor = p.decodeCursor(row.Cursor)
 		row.PublishedByMinute = key.feed.publishedByMinute(now)
 		answer.Rows = append(answer.Rows, &row)
 	}
 	for _, bus := range p.allBuses() {
 		answer.Buses = append(answer.Buses, bus.lastStatus(ctx, p.redact))
 	}
-	return redacted(p.redact, answer)
+	return answer
 }
 
 // Feed is that of [statuspage.Options].
-func (p pageSource) Feed(name string) (status.Feed, bool, error) {
+func (p pageSource) Feed(name string) (status.Feed, bool) {
 	all := p.allFeeds()
 	i, ok := slices.BinarySearchFunc(all, name, func(f *Feed, name string) int { return cmp.Compare(f.opts.Name, name) })
 	if !ok {
-		return status.Feed{}, false, nil
+		return status.Feed{}, false
 	}
-	row, err := redacted(p.redact, all[i].feedDetails(time.Now()))
-	return row, true, err
+	row := all[i].feedDetails(time.Now())
+	row.Cursor = p.decodeCursor(row.Cursor)
+	return row, true
 }
 
 // Served is that of [statuspage.Options].
-func (p pageSource) Served(ctx context.Context, q statuspage.Query) (statuspage.Served, error) {
+func (p pageSource) Served(ctx context.Context, q statuspage.Query) statuspage.Served {
 	all := p.allServed()
 	answer := statuspage.Served{All: len(all)}
 	found := slices.DeleteFunc(all, func(f *Served) bool {
@@ -71,7 +71,7 @@ func (p pageSource) Served(ctx context.Context, q statuspage.Query) (statuspage.
 	answer.Found = len(found)
 	from, to := q.Slice(len(found))
 	answer.Rows = inspectServed(ctx, found[from:to])
-	return redacted(p.redact, answer)
+	return answer
 }
 
 // anyContains reports whether one of the texts contains search, which is in lower case.
@@ -79,17 +79,17 @@ func anyContains(search string, texts ...string) bool {
 	return search == "" || slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(strings.ToLower(text), search) })
 }
 
-// redacted returns v as a program reads it from /status: with the secrets of URLs hidden and
-// the length of every text bounded.
-func redacted[T any](redact *safetext.Redactor, v T) (shown T, err error) {
-	var body bytes.Buffer
-	enc := json.NewEncoder(&body)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return shown, err
+// decodeCursor returns the description of a cursor as a program reads it from /status: as JSON, with the
+// secrets of URLs hidden and the length of every text bounded.
+func (p pageSource) decodeCursor(info any) (shown any) {
+	b, err := json.Marshal(info)
+	if err == nil {
+		err = json.Unmarshal(p.redact.JSON(b, longestText), &shown)
 	}
-	err = json.Unmarshal(redact.JSON(body.Bytes(), longestText), &shown)
-	return shown, err
+	if err != nil {
+		return err.Error()
+	}
+	return shown
 }
 
 // sortKey is a feed with its state, and the value by which it is sorted; NaN if that is

@@ -58,8 +58,8 @@ type Served struct {
 	redact *safetext.Redactor
 	times  histograms
 
-	mu   sync.Mutex // guards the fields below
-	last fault
+	mu   sync.Mutex    // guards the fields below
+	last *status.Error // nil before the first
 	// removed is set when the feed is not served any more. A request may still be under way.
 	removed bool
 }
@@ -104,23 +104,21 @@ func (s *Served) inspectTopic(ctx context.Context) status.Served {
 	}
 	row := status.Served{
 		Feed: s.opts.Name, OK: err == nil, Explanation: s.explainServed(seen, err, time.Now()),
-		URL: s.opts.URL, Format: s.opts.Format, Bus: s.opts.Bus, Topic: s.opts.Topic,
+		URL: s.redact.Clip(s.opts.URL, longestText), Format: s.opts.Format, Bus: s.opts.Bus, Topic: s.opts.Topic,
 	}
 	if err == nil {
 		row.Positions = &status.Span{First: seen.Span.First, End: seen.Span.End, Epoch: seen.Span.Epoch}
 		row.Newest = formatTime(seen.Newest)
 	}
 	if seen.Snapshot != "" {
-		row.Snapshot = &status.Snapshot{ID: seen.Snapshot, Created: formatTime(seen.Created), Unmatched: seen.Unmatched}
+		row.Snapshot = &status.Snapshot{ID: s.redact.Clip(seen.Snapshot, longestName), Created: formatTime(seen.Created), Unmatched: seen.Unmatched}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil && !errors.Is(err, context.Canceled) {
-		s.last = fault{time.Now(), s.redact.Clip(err.Error(), longestError)}
+		s.last = &status.Error{At: formatTime(time.Now()), Text: s.redact.Clip(err.Error(), longestError)}
 	}
-	if !s.last.at.IsZero() {
-		row.LastError = &status.Error{At: formatTime(s.last.at), Text: s.last.text}
-	}
+	row.LastError = s.last
 	return row
 }
 

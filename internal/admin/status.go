@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
-
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 )
 
@@ -70,15 +69,12 @@ func (f *Feed) publishedByMinute(now time.Time) []uint32 {
 	return f.history.published(now)
 }
 
-// recentlyPublished returns the entities that were published in the last minutes.
-func (f *Feed) recentlyPublished(now time.Time) uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.history.total(now)
-}
-
+// feedStatus returns the row of the feed in /status and on the status page. Its texts have no secrets of
+// URLs, and their length is bounded, except for the cursor.
 func (f *Feed) feedStatus(now time.Time) status.Feed {
-	r := f.copyRecord()
+	f.mu.Lock()
+	r, recent := f.record.deepCopy(), f.history.total(now)
+	f.mu.Unlock()
 	cp := r.status.Checkpoint
 	state, since := f.currentState(&r, now)
 	row := status.Feed{
@@ -86,7 +82,7 @@ func (f *Feed) feedStatus(now time.Time) status.Feed {
 		State:             string(state),
 		Since:             formatTime(since),
 		Explanation:       f.explainState(&r, now),
-		URL:               f.opts.URL,
+		URL:               f.redact.Clip(f.opts.URL, longestText),
 		Every:             status.FormatDuration(f.opts.Every),
 		Bus:               f.opts.Bus,
 		Topic:             f.opts.Topic,
@@ -95,18 +91,16 @@ func (f *Feed) feedStatus(now time.Time) status.Feed {
 		Duplicates:        r.duplicates,
 		Oversized:         r.oversized,
 		DeadLetters:       deadLetters(r.dead),
-		Violations:        make(map[string]status.Violation, len(r.violations)),
+		Violations:        r.violations,
 		LastSuccess:       formatTime(r.goodPoll),
 		Paused:            formatTime(cp.Paused),
-		RecentlyPublished: f.recentlyPublished(now),
+		RecentlyPublished: recent,
+		LastPoll:          r.lastPoll,
+		LastError:         r.lastError,
 	}
-	row.Owner, _ = f.fleet.ownerElsewhere(f.opts.Topic)
+	owner, _ := f.fleet.ownerElsewhere(f.opts.Topic)
+	row.Owner = f.redact.Clip(owner, longestName)
 	row.Format, row.Cursor = f.describeCursor(cp)
-	for kind, b := range r.violations {
-		v := status.Violation{Count: b.count}
-		v.Last.At, v.Last.Page, v.Last.Detail = formatTime(b.at), b.page, b.detail
-		row.Violations[kind] = v
-	}
 	if lag, known := r.publishLag(); known {
 		seconds := lag.Seconds()
 		row.Lag.Seconds = &seconds
@@ -114,20 +108,14 @@ func (f *Feed) feedStatus(now time.Time) status.Feed {
 			row.Lag.Entities = new(uint64)
 		}
 	}
-	if !r.lastPoll.at.IsZero() {
-		row.LastPoll = &status.Poll{At: formatTime(r.lastPoll.at), Outcome: string(r.lastPoll.outcome), Took: r.lastPoll.took.Round(time.Microsecond).String()}
-	}
 	if !cp.At.IsZero() {
-		row.LastCommit = &status.Commit{At: formatTime(cp.At), Writer: cp.Writer}
+		row.LastCommit = &status.Commit{At: formatTime(cp.At), Writer: f.redact.Clip(cp.Writer, longestName)}
 	}
 	if f.opts.CommitsBy != nil {
 		row.CommitsBy = f.opts.CommitsBy()
 	}
 	if r.status.Confirmed != nil {
 		row.ConfirmedAt = formatTime(r.status.Confirmed())
-	}
-	if !r.lastError.at.IsZero() {
-		row.LastError = &status.Error{At: formatTime(r.lastError.at), Text: r.lastError.text}
 	}
 	if r.status.Until.After(now) {
 		row.NextAttempt = formatTime(r.status.Until)

@@ -95,9 +95,10 @@ func (q Query) sortValue() string {
 	return string(q.Sort)
 }
 
-// Slice returns the indexes of the rows of the page, of n rows that are selected.
+// Slice returns the indexes of the rows of the page, of n rows that are selected. A page after the last
+// one is the last.
 func (q Query) Slice(n int) (from, to int) {
-	from = min(n, (min(q.Page, lastPage(n)+1)-1)*PageSize)
+	from = (min(q.Page, lastPage(n)) - 1) * PageSize
 	return from, min(n, from+PageSize)
 }
 

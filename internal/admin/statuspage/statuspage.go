@@ -47,13 +47,13 @@ type Served struct {
 // is bounded.
 type Options struct {
 	// Feeds returns the copied feeds that the query selects.
-	Feeds func(ctx context.Context, q Query) (Feeds, error)
+	Feeds func(ctx context.Context, q Query) Feeds
 	// Feed returns a copied feed with its recent errors and entities, and whether there is
 	// one of that name.
-	Feed func(name string) (status.Feed, bool, error)
+	Feed func(name string) (status.Feed, bool)
 	// Served returns the served topics that the query selects. It ignores their order, which is
 	// that of their names, and State.
-	Served func(ctx context.Context, q Query) (Served, error)
+	Served func(ctx context.Context, q Query) Served
 
 	Version, Writer string
 	Started         time.Time
@@ -162,7 +162,7 @@ type view struct {
 }
 
 // content returns the data of the page that is requested.
-type content func(r *http.Request) (title string, code int, data any, err error)
+type content func(r *http.Request) (title string, code int, data any)
 
 // serve returns the handler of a page. A request that accepts only events gets a live page.
 func (p *Pages) serve(t *template.Template, get content) http.HandlerFunc {
@@ -187,10 +187,7 @@ func (p *Pages) serve(t *template.Template, get content) http.HandlerFunc {
 
 // execute returns a page, or the part of it that has the name, and its status.
 func (p *Pages) execute(r *http.Request, t *template.Template, name string, get content) (body []byte, code int, err error) {
-	title, code, data, err := get(r)
-	if err != nil {
-		return nil, 0, err
-	}
+	title, code, data := get(r)
 	var b bytes.Buffer
 	err = t.ExecuteTemplate(&b, name, view{
 		Title: title, Path: r.URL.Path, Assets: "/assets/" + assetsVersion, Version: p.opts.Version, Writer: p.opts.Writer,
@@ -199,44 +196,23 @@ func (p *Pages) execute(r *http.Request, t *template.Template, name string, get 
 	return b.Bytes(), code, err
 }
 
-func (p *Pages) feeds(r *http.Request) (string, int, any, error) {
+func (p *Pages) feeds(r *http.Request) (string, int, any) {
 	q := parseQuery(r.URL.Query(), feedColumns)
-	feeds, err := p.opts.Feeds(r.Context(), q)
-	if err != nil {
-		return "", 0, nil, err
-	}
-	if last := lastPage(feeds.Found); q.Page > last {
-		q.Page = last
-		if feeds, err = p.opts.Feeds(r.Context(), q); err != nil {
-			return "", 0, nil, err
-		}
-	}
-	return "Feeds", http.StatusOK, feedsData{feeds, listing{q, feeds.All, feeds.Found, "/"}}, nil
+	feeds := p.opts.Feeds(r.Context(), q)
+	return "Feeds", http.StatusOK, feedsData{feeds, newListing(q, feeds.All, feeds.Found, "/")}
 }
 
-func (p *Pages) feed(r *http.Request) (string, int, any, error) {
+func (p *Pages) feed(r *http.Request) (string, int, any) {
 	name := r.PathValue("feed")
-	f, ok, err := p.opts.Feed(name)
-	switch {
-	case err != nil:
-		return "", 0, nil, err
-	case !ok:
-		return "No such feed", http.StatusNotFound, feedData{Name: strings.ToValidUTF8(name, "?")}, nil
+	f, ok := p.opts.Feed(name)
+	if !ok {
+		return "No such feed", http.StatusNotFound, feedData{Name: strings.ToValidUTF8(name, "?")}
 	}
-	return f.Feed, http.StatusOK, feedData{Name: f.Feed, Feed: &f}, nil
+	return f.Feed, http.StatusOK, feedData{Name: f.Feed, Feed: &f}
 }
 
-func (p *Pages) served(r *http.Request) (string, int, any, error) {
+func (p *Pages) served(r *http.Request) (string, int, any) {
 	q := parseQuery(r.URL.Query(), nil)
-	served, err := p.opts.Served(r.Context(), q)
-	if err != nil {
-		return "", 0, nil, err
-	}
-	if last := lastPage(served.Found); q.Page > last {
-		q.Page = last
-		if served, err = p.opts.Served(r.Context(), q); err != nil {
-			return "", 0, nil, err
-		}
-	}
-	return "Served topics", http.StatusOK, servedData{served, listing{q, served.All, served.Found, "/served"}}, nil
+	served := p.opts.Served(r.Context(), q)
+	return "Served topics", http.StatusOK, servedData{served, newListing(q, served.All, served.Found, "/served")}
 }

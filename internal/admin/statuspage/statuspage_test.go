@@ -3,7 +3,6 @@ package statuspage_test
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -25,7 +24,6 @@ import (
 // feeds is a source of n feeds.
 type feeds struct {
 	n     atomic.Int64
-	err   error
 	asked atomic.Int64
 	last  atomic.Pointer[statuspage.Query]
 	took  time.Duration
@@ -33,7 +31,7 @@ type feeds struct {
 	most  atomic.Int64 // of busy
 }
 
-func (f *feeds) Feeds(_ context.Context, q statuspage.Query) (statuspage.Feeds, error) {
+func (f *feeds) Feeds(_ context.Context, q statuspage.Query) statuspage.Feeds {
 	f.asked.Add(1)
 	f.last.Store(&q)
 	f.most.Store(max(f.most.Load(), f.busy.Add(1)))
@@ -45,15 +43,15 @@ func (f *feeds) Feeds(_ context.Context, q statuspage.Query) (statuspage.Feeds, 
 	for i := from; i < to; i++ {
 		answer.Rows = append(answer.Rows, &status.Feed{Feed: fmt.Sprintf("feed-%d", i), State: "idle"})
 	}
-	return answer, f.err
+	return answer
 }
 
-func (f *feeds) Feed(name string) (status.Feed, bool, error) {
-	return status.Feed{Feed: name, State: "idle"}, name == "feed-1", f.err
+func (f *feeds) Feed(name string) (status.Feed, bool) {
+	return status.Feed{Feed: name, State: "idle"}, name == "feed-1"
 }
 
-func (f *feeds) Served(context.Context, statuspage.Query) (statuspage.Served, error) {
-	return statuspage.Served{}, f.err
+func (f *feeds) Served(context.Context, statuspage.Query) statuspage.Served {
+	return statuspage.Served{}
 }
 
 func newFeeds(n int64) *feeds {
@@ -127,7 +125,7 @@ func TestQueries(t *testing.T) {
 		"":                                     {Sort: statuspage.ByState, Page: 1},
 		"q=+Orders+&state=halted&sort=-lag":    {Search: "orders", State: "halted", Sort: statuspage.ByLag, Descending: true, Page: 1},
 		"page=3&sort=name":                     {Sort: statuspage.ByName, Page: 3},
-		"page=99":                              {Sort: statuspage.ByState, Page: 3}, // the last one
+		"page=99":                              {Sort: statuspage.ByState, Page: 99}, // which shows the last one
 		"page=-1&sort=constructor":             {Sort: statuspage.ByState, Page: 1},
 		"page=99999999999999999999&sort=-":     {Sort: statuspage.ByState, Page: 1},
 		"q=%ff%00":                             {Search: "\ufffd\x00", Sort: statuspage.ByState, Page: 1},
@@ -144,21 +142,8 @@ func TestQueries(t *testing.T) {
 		if again, _ := url.ParseQuery(want.String()); want.Search != "" && again.Get("q") != want.Search {
 			t.Errorf("%.60q: the link has %q", query, again.Get("q"))
 		}
-		if want.Page > 1 && !strings.Contains(body, `rel="prev"`) || want.Page < 3 && !strings.Contains(body, `rel="next"`) || want.Page == 3 && strings.Contains(body, `rel="next"`) {
+		if want.Page > 1 && !strings.Contains(body, `rel="prev"`) || want.Page < 3 != strings.Contains(body, `rel="next"`) || want.Page >= 3 && !strings.Contains(body, "101 to 120 of 120") {
 			t.Errorf("%.60q: the links to other pages are wrong", query)
-		}
-	}
-}
-
-func TestErrorsOfTheSourceAreShown(t *testing.T) {
-	t.Parallel()
-	f := newFeeds(1)
-	f.err = errors.New("the cursor cannot be shown <script>")
-	_, h := newPages(f, statuspage.Options{})
-	for _, path := range []string{"/", "/feed/feed-1", "/served"} {
-		w := get(t, h, path)
-		if w.Code != 500 || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" || !strings.Contains(w.Body.String(), "the cursor cannot be shown") {
-			t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)
 		}
 	}
 }

@@ -53,7 +53,13 @@ type listing struct {
 	Path       string
 }
 
-// URL returns the URL of the listing with another query.
+// newListing returns a listing of the rows that a query has found. A page after the last one is the last.
+func newListing(q Query, all, found int, path string) listing {
+	q.Page = min(q.Page, lastPage(found))
+	return listing{q, all, found, path}
+}
+
+// link returns the URL of the listing with another query.
 func (l listing) link(q Query) string {
 	if v := q.String(); v != "" {
 		return l.Path + "?" + v
