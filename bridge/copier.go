@@ -61,7 +61,7 @@ func (c *copier) copyAll(ctx context.Context) (caughtUp bool, fresh time.Duratio
 		if err != nil {
 			return false, 0, err
 		}
-		if err := c.commitBatch(ctx, batch, p.current.size); err != nil {
+		if err := c.commitBatch(ctx, batch); err != nil {
 			return false, 0, err
 		}
 		p.release()
@@ -75,9 +75,8 @@ func (c *copier) copyAll(ctx context.Context) (caughtUp bool, fresh time.Duratio
 	return false, 0, nil
 }
 
-// commitBatch commits the batch, unless it has no entities and its cursor need not be
-// stored. size is that of the entities.
-func (c *copier) commitBatch(ctx context.Context, batch feed.Batch, size int) error {
+// commitBatch commits the batch, unless it has no entities and its cursor need not be stored.
+func (c *copier) commitBatch(ctx context.Context, batch feed.Batch) error {
 	last := c.known.last
 	if !c.known.needsCommit(batch) {
 		// If the process dies here, the next poll is made without the newest validators.
@@ -103,12 +102,12 @@ func (c *copier) commitBatch(ctx context.Context, batch feed.Batch, size int) er
 	if err := c.sink.Commit(context.WithoutCancel(ctx), batch.Entities, cp); err != nil {
 		took := time.Since(cp.At)
 		err = c.size.explainError(err, batch.Entities, took)
-		c.size.failed(size, took)
+		c.size.failed(batch.Bytes, took)
 		return &sinkError{err, false}
 	}
 	c.start.end()
 	took := time.Since(cp.At)
-	c.size.committed(size, took)
+	c.size.committed(batch.Bytes, took)
 	c.known.set(cp)
 	c.report.batchCommitted(batch, published, took)
 	return nil

@@ -64,7 +64,6 @@ type prefetcher struct {
 type result struct {
 	batch feed.Batch
 	err   error
-	size  int // of the batch
 	taken readahead.Grant
 }
 
@@ -73,7 +72,6 @@ type joined struct {
 	batch feed.Batch
 	err   error
 	parts int
-	size  int // of the batch
 	taken readahead.Grant
 	// free has [feed.Batch.Free] of the parts, and own reports that the prefetcher has made the
 	// slice of the entities.
@@ -231,11 +229,12 @@ func (p *prefetcher) cancelRequest() { p.budget.Release(p.endRequest()) }
 // enqueue queues a result of the source, which has the grant taken. Of that, reserved bytes
 // were acquired before the call. used is the number of bytes that the source has reserved.
 func (p *prefetcher) enqueue(batch feed.Batch, err error, reserved int64, taken readahead.Grant, used int64) {
-	size := batch.Size()
-	p.largest = max(p.largest, int64(size), used)
+	batch.Bytes = batch.Size()
+	size := int64(batch.Bytes)
+	p.largest = max(p.largest, size, used)
 	needed := used
 	if reserved > 0 || size > readahead.Unreserved {
-		needed = max(used, int64(size))
+		needed = max(used, size)
 	}
 	// If there is no budget for the batch, do not wait: it is in memory already. The next
 	// batch waits.
@@ -247,7 +246,7 @@ func (p *prefetcher) enqueue(batch feed.Batch, err error, reserved int64, taken 
 	defer p.mu.Unlock()
 	p.taken.Bytes += taken.Bytes - reserved
 	p.taken.Alone = p.taken.Alone || taken.Alone
-	p.queue = append(p.queue, result{batch, err, size, taken})
+	p.queue = append(p.queue, result{batch, err, taken})
 	signal(p.arrived)
 }
 
@@ -297,7 +296,7 @@ func (p *prefetcher) assemble() bool {
 	n, entities, size := 0, 0, 0
 	for _, r := range p.queue {
 		entities += len(r.batch.Entities)
-		size += r.size
+		size += r.batch.Bytes
 		if n > 0 && (r.err != nil || size > limits.Bytes || limits.Entities > 0 && entities > limits.Entities) {
 			break
 		}
@@ -312,7 +311,6 @@ func (p *prefetcher) assemble() bool {
 		if r.batch.Free != nil {
 			p.current.free = append(p.current.free, r.batch.Free)
 		}
-		p.current.size += r.size
 		p.current.taken.Bytes += r.taken.Bytes
 		p.current.taken.Alone = p.current.taken.Alone || r.taken.Alone
 	}
@@ -329,11 +327,12 @@ func (p *prefetcher) joinBatches(parts []result) {
 	}
 	// The slices belong to the source, so do not append to them.
 	all.Entities, all.Violations = p.spare, nil
-	all.Duplicates, all.Oversized = 0, 0
+	all.Bytes, all.Duplicates, all.Oversized = 0, 0, 0
 	for _, r := range parts {
 		b := r.batch
 		all.Entities = append(all.Entities, b.Entities...)
 		all.Violations = append(all.Violations, b.Violations...)
+		all.Bytes += b.Bytes
 		all.Duplicates += b.Duplicates
 		all.Oversized += b.Oversized
 		if all.Newest.Before(b.Newest) {

@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -60,9 +59,7 @@ func (r *reporter) batchCommitted(batch feed.Batch, published int, took time.Dur
 	r.commands.turn.published += published
 	r.commands.turn.duplicates += batch.Duplicates
 	r.observer.Processed(batch, took)
-	if r.log.Enabled(context.Background(), slog.LevelDebug) { // the size costs a look at each header
-		r.log.Debug("committed", "entities", published, "dead", len(batch.Entities)-published, "bytes", batch.Size(), "count", r.known.last.Count, "took", took)
-	}
+	r.log.Debug("committed", "entities", published, "dead", len(batch.Entities)-published, "bytes", batch.Bytes, "count", r.known.last.Count, "took", took)
 	r.logPublished(batch.More)
 }
 

@@ -133,6 +133,8 @@ type Cursor []byte
 type Batch struct {
 	// Entities are in the feed's order.
 	Entities []Entity
+	// Bytes is the sum of [Entity.Size] of Entities. The bridge sets it, once for each batch that it has read.
+	Bytes int
 	// Cursor is the position after Entities. It may move without entities, as while a source
 	// searches for its start.
 	Cursor Cursor

@@ -83,6 +83,7 @@ func inspectFeed(ctx context.Context, a *app, f config.Feed) (*feedReport, error
 			}
 		}
 		r.setFormat(sources.Describe(checkpoint.Checkpoint{Cursor: b.Cursor}))
+		b.Bytes = b.Size()
 		progress.Processed(b, 0)
 		return nil
 	}

@@ -35,7 +35,6 @@ func (*progress) Polled(feed.Batch, error, time.Duration) {}
 
 // Processed implements bridge.Observer.
 func (p *progress) Processed(b feed.Batch, _ time.Duration) {
-	size := b.Size()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range b.Entities {
@@ -50,7 +49,7 @@ func (p *progress) Processed(b feed.Batch, _ time.Duration) {
 	published := len(b.Entities) - feed.CountDead(b.Entities)
 	p.entities += published
 	p.total += uint64(published)
-	p.bytes += int64(size)
+	p.bytes += int64(b.Bytes)
 	p.left += b.Duplicates
 	p.recent.addSample(time.Now(), published)
 	p.newest = b.Newest

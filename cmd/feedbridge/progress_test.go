@@ -16,6 +16,7 @@ func batch(modified time.Time, more bool, pages ...string) feed.Batch {
 	for _, page := range pages {
 		b.Entities = append(b.Entities, feed.Entity{ID: "x", Modified: modified, Body: make([]byte, 1000-len(page)), Page: page})
 	}
+	b.Bytes = b.Size()
 	return b
 }
 

@@ -112,6 +112,7 @@ func batch(cursor string, n int, more bool) feed.Batch {
 			Modified: time.Date(1999, 1, 1, 0, i, 0, 0, time.UTC),
 		})
 	}
+	b.Bytes = b.Size()
 	return b
 }
 

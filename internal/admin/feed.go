@@ -122,7 +122,6 @@ func (f *Feed) Polled(b feed.Batch, err error, took time.Duration) {
 
 // Processed records a batch whose entities are published, or that has none.
 func (f *Feed) Processed(b feed.Batch, took time.Duration) {
-	size := b.Size()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := &f.record
@@ -143,7 +142,7 @@ func (f *Feed) Processed(b feed.Batch, took time.Duration) {
 	// The bridge reports the checkpoint when it enters a state, and may be in one
 	// for hours while it catches up. Until then, this record follows the batches.
 	cp.Cursor, cp.At, cp.Writer = b.Cursor, now.Add(-took), f.writer
-	published := uint64(len(b.Entities))
+	published, size := uint64(len(b.Entities)), b.Bytes
 	for i := range b.Entities {
 		if e := &b.Entities[i]; e.Dead != nil {
 			r.dead.add(e.Dead.Kind)
