@@ -534,7 +534,14 @@ func growWithoutEnd(ctx context.Context, s *scenario) error {
 // system that does not answer. The copy must carry out a pause, a reload that removes the feed, one that
 // adds it again while the old one is left behind, and a stop.
 func holdFeed(ctx context.Context, s *scenario) error {
-	p, f := s.copies[1+s.random.IntN(len(s.copies)-1)], s.anyFeed() // the first has no socket
+	// The first copy has no socket. In a fleet one copy reads the feed.
+	p, f := s.copies[1+s.random.IntN(len(s.copies)-1)], s.anyFeed()
+	for range 20 {
+		if status, err := p.status(ctx, f); err == nil && (status.State == "idle" || status.State == "reading") {
+			break
+		}
+		p, f = s.copies[1+s.random.IntN(len(s.copies)-1)], s.anyFeed()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fill, err := p.holdToken(ctx, f)
