@@ -446,7 +446,7 @@ func (s *scenario) settle(fault string) error {
 		return err
 	}
 	for _, f := range full {
-		if err := s.bus.remove(s.t.Context(), f.name); err != nil {
+		if err := s.bus.remove(s.t.Context(), f.topic); err != nil {
 			return fmt.Errorf("remove %s: %w", f.name, err)
 		}
 	}
