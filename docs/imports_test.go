@@ -55,6 +55,7 @@ var layers = map[string][]string{
 	"internal/testkit/freeport":  {},
 	"internal/testkit/httpfault": {},
 	"internal/testkit/logbuffer": {},
+	"internal/testkit/must":      {},
 	"sink/nats":                  {"internal/fleet", "sink", "feed", "checkpoint", "internal/credential", "message", "internal/retry"},
 	"sink/kafka":                 {"internal/fleet", "sink", "feed", "checkpoint", "internal/credential", "message", "internal/retry"},
 	"sink/nats/embedded":         {},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -30,9 +31,7 @@ func sampleTopic(n int) *memoryTopic {
 func listen(t testing.TB, serve func(context.Context, net.Listener) error) (url string, stop func()) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- serve(ctx, l) }()
@@ -61,9 +60,7 @@ func BenchmarkClosedPage(b *testing.B) {
 		buffer := make([]byte, 64<<10)
 		for b.Loop() {
 			resp, err := client.Get(url + path)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{resp.Body}, buffer)
 			resp.Body.Close()
 			if err != nil || n != int64(len(body)) {
@@ -99,9 +96,7 @@ func BenchmarkColdPage(b *testing.B) {
 		s := serveTopic(b, topic, sized(500))
 		for k := range uint64(pages) {
 			p, err := s.builder.currentPage(b.Context(), pageKey{feed: s.cfg, id: pageID{"e0", 500, k}})
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			s.builder.memory.releasePage(p)
 		}
 	}
@@ -119,9 +114,7 @@ func BenchmarkArchive(b *testing.B) {
 	for b.Loop() {
 		s := serveTopic(b, topic, sized(500), as(Atom))
 		p, err := s.builder.currentPage(b.Context(), pageKey{feed: s.cfg, id: pageID{"e0", 500, 0}})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, err)
 		s.builder.memory.releasePage(p)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // The build of a page waits while the page before it is read, and does not read that page itself,
@@ -77,9 +78,7 @@ func TestPagesAreMadeAhead(t *testing.T) {
 			topic := newTopic()
 			topic.numbered(24)
 			f, err := New(Config{Name: "orders", PageSize: 3}, topic)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			s := &served{Feed: f, topic: topic}
 			s.get(t, "/pages/e0-3-1").want(t, 200)
 			synctest.Wait()
@@ -127,9 +126,7 @@ func TestPagesAreBuiltWhileOthersAreConfirmed(t *testing.T) {
 				topic := &heldSpans{memoryTopic: newTopic()}
 				topic.numbered(24)
 				f, err := New(Config{Name: "orders", PageSize: 3}, topic)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				f.builder.ahead = 0
 				s := &served{Feed: f, topic: topic.memoryTopic}
 				s.get(t, "/pages/e0-3-0").want(t, 200)

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // coldMessages is the number of messages of the topics that are served without a cache: of
@@ -85,9 +86,7 @@ func sendPlain(b *testing.B, bare func(visit func(body []byte))) {
 // fetchPage reads a page, and throws it away.
 func fetchPage(b *testing.B, client *http.Client, url string, buffer []byte) {
 	resp, err := client.Get(url)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{resp.Body}, buffer)
 	resp.Body.Close()
 	if err != nil || resp.StatusCode != http.StatusOK || n == 0 {
@@ -99,15 +98,11 @@ func fetchPage(b *testing.B, client *http.Client, url string, buffer []byte) {
 // first page to its last.
 func readCold(b *testing.B, log Log) {
 	f, err := New(Config{Name: "orders"}, log)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	url, stop := listen(b, NewServer(ServerOptions{}, f).Serve)
 	defer stop()
 	span, err := f.builder.spans.Span(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	defer client.CloseIdleConnections()
 	buffer := make([]byte, 64<<10)
@@ -141,19 +136,13 @@ func BenchmarkColdFromNATS(b *testing.B) {
 	<-js.PublishAsyncComplete()
 	benchmarkCold(b, conn.Log("bench", "bench"), func(visit func([]byte)) {
 		c, err := js.OrderedConsumer(b.Context(), "bench", jetstream.OrderedConsumerConfig{FilterSubjects: []string{"bench"}})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, err)
 		in, err := c.Messages()
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, err)
 		defer in.Stop()
 		for range coldMessages {
 			m, err := in.Next()
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			visit(m.Data())
 		}
 	})
@@ -165,9 +154,7 @@ func BenchmarkColdFromNATS(b *testing.B) {
 func BenchmarkColdFromKafka(b *testing.B) {
 	cluster, conn := startKafka(b, kfake.SeedTopics(1, "bench"))
 	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.DefaultProduceTopic("bench"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	b.Cleanup(client.Close)
 	for _, r := range sampleTopic(coldMessages).records {
 		client.Produce(b.Context(), kafkaRecord(r), func(_ *kgo.Record, err error) {
@@ -176,18 +163,14 @@ func BenchmarkColdFromKafka(b *testing.B) {
 			}
 		})
 	}
-	if err := client.Flush(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, client.Flush(b.Context()))
 	start := map[string]map[int32]kgo.Offset{"bench": {0: kgo.NewOffset().AtStart()}}
 	benchmarkCold(b, conn.Log("bench", 0), func(visit func([]byte)) {
 		client.AddConsumePartitions(start)
 		defer client.RemoveConsumePartitions(map[string][]int32{"bench": {0}})
 		for n := 0; n < coldMessages; {
 			fetches := client.PollFetches(b.Context())
-			if err := fetches.Err(); err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, fetches.Err())
 			fetches.EachRecord(func(r *kgo.Record) { visit(r.Value) })
 			n += fetches.NumRecords()
 		}

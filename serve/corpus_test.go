@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
@@ -99,9 +100,7 @@ func views(t *testing.T, docs ...document) (all []view) {
 func pythonSays(t *testing.T, modules, program string, in, out any) {
 	t.Helper()
 	b, err := json.Marshal(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cmd := exec.CommandContext(t.Context(), python(t, modules), "-c", program)
 	cmd.Stdin = bytes.NewReader(b)
 	var stderr bytes.Buffer
@@ -122,9 +121,7 @@ func bridged(t *testing.T, url string) *memoryTopic {
 	cfg.URL = url
 	cfg.Limits.Rate = 1e6
 	client, err := source.NewClient(cfg.Config, source.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer client.CloseIdle()
 	ids := sink.NewIDs(0)
 	src := syndication.New(cfg, client, ids, slog.New(slog.DiscardHandler))
@@ -132,9 +129,7 @@ func bridged(t *testing.T, url string) *memoryTopic {
 	var cursor feed.Cursor
 	for more := true; more; {
 		batch, err := src.Next(t.Context(), cursor, feed.Limits{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		cursor, more = batch.Cursor, batch.More
 		for _, e := range batch.Entities {
 			topic.add(feed.Record{Time: later(int(topic.span.End)), Header: message.Header("news", e), Body: bytes.Clone(e.Body)})
@@ -172,9 +167,7 @@ func corpus(t *testing.T) (docs map[string]document) {
 	docs = map[string]document{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		docs[filepath.Base(file)] = document{site.URL + "/feeds/" + filepath.Base(file), string(text)}
 	}
 	return docs
@@ -311,14 +304,10 @@ func (t *memoryTopic) state(tt *testing.T) (all []said) {
 	tt.Helper()
 	for _, r := range t.records {
 		e, err := message.Entity(r.Header, r.Body)
-		if err != nil {
-			tt.Fatal(err)
-		}
+		must.Succeed(tt, err)
 		id, _, _ := strings.Cut(e.ID, "#") // versions of an entry
 		id, err = url.PathUnescape(strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(id, "cid:"), "<"), ">"))
-		if err != nil {
-			tt.Fatal(err)
-		}
+		must.Succeed(tt, err)
 		all = slices.DeleteFunc(all, func(s said) bool { return s.ID == id })
 		all = append(all, said{id, e.Op, e.Modified, string(r.Body)})
 	}

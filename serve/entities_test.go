@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // Entities returns the same as a reader of the feed gets, for topics of any writer, with
@@ -47,14 +48,10 @@ func TestEntitiesAreThoseThatReadersGet(t *testing.T) {
 		}
 		out := 0
 		entities, err := s.Entities(t.Context(), func() { out++ })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var got []feed.Entity
 		for e, err := range entities {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			got = append(got, e)
 		}
 		if diff := cmp.Diff(c.got, got, cmp.Transformer("empty", func(b []byte) string { return string(b) })); diff != "" {
@@ -87,9 +84,7 @@ func TestEntitiesThatCannotBeRead(t *testing.T) {
 	}
 	s := serveTopic(t, topic)
 	entities, err := s.Entities(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	topic.set(func() { topic.away = true })
 	for e, err := range entities {
 		if !errors.Is(err, errAway) {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/message"
 )
 
@@ -182,9 +183,7 @@ func (g got) times(t tester) string {
 	for _, line := range append(strings.Split(g.body, "\r\n"), "Last-Modified: "+g.header.Get("Last-Modified")) {
 		if value, ok := strings.CutPrefix(line, "Last-Modified: "); ok {
 			at, err := http.ParseTime(value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			all = append(all, fmt.Sprint(at.Sub(noon).Seconds()))
 		}
 	}
@@ -323,9 +322,7 @@ func TestBoundary(t *testing.T) {
 				t.Errorf("got %v", g)
 			}
 			p, err := pageOf(g.header)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			parts, err := partsOf([]byte(g.body), p.boundary)
 			if err != nil || len(parts) != 2 || parts[1].body != string(r.Body) {
 				t.Errorf("it is read as %v, %v", parts, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // served is a feed that a test asks.
@@ -38,9 +39,7 @@ func serveTopic(t tester, topic *memoryTopic, edit ...func(*Config)) *served {
 		edit(&cfg)
 	}
 	f, err := New(cfg, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	f.builder.ahead = 0 // topics count the messages that are read
 	return &served{f, topic, &log}
 }
@@ -71,9 +70,7 @@ func (s *served) ask(t tester, method, path string, fields ...string) got {
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
 	body, err := io.ReadAll(w.Result().Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return got{w.Code, w.Result().Header, string(body)}
 }
 
@@ -187,13 +184,9 @@ func TestPages(t *testing.T) {
 			i := 0
 			for _, g := range s.pages(t) {
 				p, err := pageOf(g.header)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				parts, err := partsOf([]byte(g.body), p.boundary)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				for _, part := range parts {
 					if want := strings.Repeat("x", test.bodies[i]); part.body != want {
 						t.Errorf("message %d has %d bytes, want %d", i, len(part.body), len(want))

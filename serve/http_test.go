@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func TestHTTP(t *testing.T) {
@@ -152,9 +153,7 @@ func TestHTTP(t *testing.T) {
 					t.Errorf("got %v, plain %v", g.header, plain.header)
 				}
 				r, err := gzip.NewReader(strings.NewReader(g.body))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if b, err := io.ReadAll(r); err != nil || string(b) != plain.body {
 					t.Errorf("got %q, %v", b, err)
 				}
@@ -234,9 +233,7 @@ func TestHTTP(t *testing.T) {
 func (s *served) memoryless(t tester, host string) {
 	t.Helper()
 	r, err := http.NewRequest("GET", "http://x/feeds/orders/latest", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.Host = host
 	if _, err := s.cfg.linkBase(r); err == nil {
 		t.Errorf("the host %q is fit for links", host)
@@ -543,17 +540,13 @@ func TestRetentionStrikesWhileAPageIsSent(t *testing.T) {
 	defer stop()
 	for _, strike := range []bool{false, true} {
 		resp, err := http.Head(url + "/feeds/orders/pages/e0-3-2")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		resp.Body.Close()
 		if strike {
 			topic.set(func() { topic.during = func() { topic.trim(9) } })
 		}
 		resp, err = http.Get(url + "/feeds/orders/pages/e0-3-2")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_, err = io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if whole := err == nil && resp.StatusCode == 200; whole == strike {

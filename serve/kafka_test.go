@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
@@ -21,14 +22,10 @@ var _ Log = (*kafka.Log)(nil)
 func startKafka(t testing.TB, opts ...kfake.Opt) (*kfake.Cluster, *kafka.Conn) {
 	t.Helper()
 	cluster, err := kfake.NewCluster(append(opts, kfake.NumBrokers(1))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(cluster.Close)
 	conn, err := kafka.Connect(t.Context(), kafka.Config{Brokers: cluster.ListenAddrs(), Timeout: time.Minute, TransactionTimeout: 3 * time.Minute}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(conn.Close)
 	return cluster, conn
 }
@@ -39,36 +36,26 @@ func TestTopicOfKafka(t *testing.T) {
 	t.Parallel()
 	cluster, conn := startKafka(t, kfake.SeedTopics(1, "shop.orders"))
 	producer, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.DefaultProduceTopic("shop.orders"), kgo.TransactionalID("shop"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(producer.Close)
 
 	f, err := New(Config{Name: "orders", PageSize: 4}, conn.Log("shop.orders", 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	f.builder.ahead = 0
 	s := &served{Feed: f}
 	s.get(t, "/latest").want(t, 204)
 	want := ""
 	for n := range 10 {
-		if err := producer.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, producer.BeginTransaction())
 		for i := range 2 {
 			r := kgo.Record{Value: fmt.Appendf(nil, "%d", 2*n+i), Headers: []kgo.RecordHeader{{Key: "Content-ID", Value: fmt.Appendf(nil, "m%d@x", 2*n+i)}}}
 			if n == 9 && i == 1 {
 				r.Value = nil
 			}
-			if err := producer.ProduceSync(t.Context(), &r).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, producer.ProduceSync(t.Context(), &r).FirstErr())
 		}
 		commit := n%3 != 1
-		if err := producer.EndTransaction(t.Context(), kgo.TransactionEndTry(commit)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, producer.EndTransaction(t.Context(), kgo.TransactionEndTry(commit)))
 		if commit {
 			want += fmt.Sprintf(" m%d m%d", 2*n, 2*n+1)
 		}
@@ -95,9 +82,7 @@ func TestTombstonesOfKafka(t *testing.T) {
 	t.Parallel()
 	cluster, conn := startKafka(t)
 	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(client.Close)
 	for name, test := range map[string]struct {
 		records []kgo.Record
@@ -139,14 +124,10 @@ func TestTombstonesOfKafka(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			topic := strings.NewReplacer(" ", "-", "'", "", ",", "").Replace(name)
-			if err := cluster.CreateTopic(topic, 1, nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, cluster.CreateTopic(topic, 1, nil))
 			for i, r := range append(test.records, record("z", "in the last second")) {
 				r.Topic, r.Timestamp = topic, later(i)
-				if err := client.ProduceSync(t.Context(), &r).FirstErr(); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, client.ProduceSync(t.Context(), &r).FirstErr())
 			}
 			wantState(t, conn.Log(topic, 0), test.key, test.want, test.names)
 		})
@@ -161,16 +142,12 @@ func TestTombstonesOfKafka(t *testing.T) {
 		}
 		for i, e := range []feed.Entity{{Op: feed.Put, Body: []byte(`{"id":"a"}`)}, {Op: feed.Put, Body: []byte(`{"id":"b"}`)}, {Op: feed.Delete, Body: []byte(`{"id":"a"}`)}} {
 			e.ID, e.Modified = fmt.Sprintf("%d@x", i), later(i)
-			if err := sink.Commit(t.Context(), []feed.Entity{e}, checkpoint.Checkpoint{Feed: "orders", Cursor: feed.Cursor(e.ID)}); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, sink.Commit(t.Context(), []feed.Entity{e}, checkpoint.Checkpoint{Feed: "orders", Cursor: feed.Cursor(e.ID)}))
 		}
 		// They have the time of this second, as the snapshot's end has.
 		last := record("z", "in the last second")
 		last.Topic, last.Timestamp = "orders", time.Now().Add(time.Second)
-		if err := client.ProduceSync(t.Context(), &last).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, client.ProduceSync(t.Context(), &last).FirstErr())
 		wantState(t, conn.Log("orders", 0), "/id", `{"id":"b"}`, "- - a z")
 	})
 }
@@ -188,13 +165,9 @@ func record(key, body string) kgo.Record {
 func snapshotOf(t *testing.T, log Log, key kafka.Key) (f *Feed, bodies string) {
 	t.Helper()
 	f, err := New(Config{Name: "orders", Snapshot: Snapshot{Every: time.Hour, Key: key.Find()}}, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	f.builder.ahead = 0
-	if err := f.snapshots.Renew(t.Context(), time.Now().Add(24*time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.snapshots.Renew(t.Context(), time.Now().Add(24*time.Hour)))
 	t.Cleanup(func() { f.snapshots.Drop(0) })
 	return f, strings.Trim(fmt.Sprint((&served{Feed: f}).load(t).pages), "[]")
 }
@@ -212,13 +185,9 @@ func wantState(t *testing.T, log Log, key kafka.Key, bodies, names string) {
 	}
 	got = ""
 	entities, err := f.Entities(t.Context(), func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for e, err := range entities {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		name, ok := e.Header.Get("Message-Key")
 		if !ok {
 			name = "-"
@@ -236,9 +205,7 @@ func stateOfTombstones(t *testing.T, snapshotKey, topicKey kafka.Key, versions b
 	t.Helper()
 	cluster, conn := startKafka(t)
 	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(client.Close)
 	sink := conn.Sink(kafka.Topic{Feed: "orders", Name: "orders", Key: topicKey, Options: kafka.Options{Create: true, Partitions: 1, Delete: kafka.DeleteTombstone, MissingKey: kafka.KeyStop}})
 	if _, err := sink.Resume(t.Context()); err != nil {
@@ -254,15 +221,11 @@ func stateOfTombstones(t *testing.T, snapshotKey, topicKey kafka.Key, versions b
 		}
 		e.Modified = later(i)
 		e.Header = feed.Header{{Name: "Content-ID", Value: e.ID}}
-		if err := sink.Commit(t.Context(), []feed.Entity{e}, checkpoint.Checkpoint{Feed: "orders", Cursor: feed.Cursor(fmt.Sprint(i))}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, sink.Commit(t.Context(), []feed.Entity{e}, checkpoint.Checkpoint{Feed: "orders", Cursor: feed.Cursor(fmt.Sprint(i))}))
 	}
 	last := record("z", "in the last second")
 	last.Topic, last.Timestamp = "orders", time.Now().Add(time.Second)
-	if err := client.ProduceSync(t.Context(), &last).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.ProduceSync(t.Context(), &last).FirstErr())
 	_, bodies := snapshotOf(t, conn.Log("orders", 0), snapshotKey)
 	return bodies
 }

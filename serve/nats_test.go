@@ -14,6 +14,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 )
@@ -28,15 +29,11 @@ func startNATS(t testing.TB) (url string, conn *nats.Conn) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(server.Close)
 	cfg := nats.Config{URL: server.URL(), Timeout: time.Minute}
 	conn, err = nats.Connect(t.Context(), cfg, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(conn.Close)
 	return server.URL(), conn
 }
@@ -60,9 +57,7 @@ func TestTopicOfNATS(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, err := New(Config{Name: "orders", PageSize: 25}, conn.Log("shop.orders", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	site := newSite(t)
 	site.feed.Store(f)
 	c := site.crawl(t)
@@ -70,9 +65,7 @@ func TestTopicOfNATS(t *testing.T) {
 	want := ""
 	for n := range 6 {
 		cp := checkpoint.Checkpoint{Feed: "orders", Source: "datareplication", Cursor: feed.Cursor(fmt.Sprint(n))}
-		if err := sink.Commit(t.Context(), entities(n*20, n*20+20), cp); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, sink.Commit(t.Context(), entities(n*20, n*20+20), cp))
 		for i := range 20 {
 			want += fmt.Sprintf("m%d ", n*20+i)
 		}
@@ -105,9 +98,7 @@ func TestTopicOfNATS(t *testing.T) {
 			}
 		}
 		theirs, err := New(Config{Name: "orders", PageSize: 2}, conn.Log("theirs.a", "theirs"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		s := &served{Feed: theirs}
 		pages := s.pages(t)
 		var bodies [][]byte
@@ -121,9 +112,7 @@ func TestTopicOfNATS(t *testing.T) {
 		if got := string(bytes.Join(bodies, []byte(", "))); got != fmt.Sprintf("0 of %[1]d, 2 of %[1]d, 4 of %[1]d, 6 of %[1]d", epoch) {
 			t.Errorf("got %s", got)
 		}
-		if err := js.DeleteStream(t.Context(), "theirs"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, js.DeleteStream(t.Context(), "theirs"))
 		s.get(t, "/latest").want(t, 404)
 		s.get(t, pages[0].links(t)["self"]).want(t, 410)
 	}
@@ -169,9 +158,7 @@ func TestPagesThatNATSHasLostStayGone(t *testing.T) {
 		"by hand": func(t *testing.T, b topic) {
 			b.commit(small...)
 			b.look()
-			if err := b.stream.Purge(t.Context(), jetstream.WithPurgeSequence(36)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, b.stream.Purge(t.Context(), jetstream.WithPurgeSequence(36)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,9 +170,7 @@ func TestPagesThatNATSHasLostStayGone(t *testing.T) {
 			}
 			js := jetStream(t, url)
 			stream, err := js.Stream(t.Context(), "orders")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			n := 0
 			commit := func(sizes ...int) {
 				var list []feed.Entity
@@ -195,9 +180,7 @@ func TestPagesThatNATSHasLostStayGone(t *testing.T) {
 					n++
 				}
 				cp := checkpoint.Checkpoint{Feed: "orders", Source: "datareplication", Cursor: feed.Cursor(fmt.Sprint(n))}
-				if err := sink.Commit(t.Context(), list, cp); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, sink.Commit(t.Context(), list, cp))
 			}
 			var first *served
 			var states []string
@@ -205,9 +188,7 @@ func TestPagesThatNATSHasLostStayGone(t *testing.T) {
 			// the deleted messages, and from copies that do not.
 			look := func() {
 				f, err := New(Config{Name: "orders", PageSize: 10}, conn.Log("orders", ""))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				copies := []*served{{Feed: f}}
 				if first == nil {
 					first = copies[0]
@@ -216,9 +197,7 @@ func TestPagesThatNATSHasLostStayGone(t *testing.T) {
 				}
 				for i, s := range copies {
 					span, err := s.builder.spans.spanNow(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					g := s.get(t, "/pages/"+pageID{span.Epoch, 10, 3}.String())
 					state := fmt.Sprintf("%d with %d entities", g.status, strings.Count(g.body, "Content-ID:"))
 					if i > 0 && state != states[len(states)-1] {
@@ -251,14 +230,10 @@ func TestPagesThatNATSHasLostStayGone(t *testing.T) {
 func jetStream(t testing.TB, url string) jetstream.JetStream {
 	t.Helper()
 	nc, err := natsgo.Connect(url, natsgo.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return js
 }
 
@@ -281,16 +256,12 @@ func TestLatestBehindCommitsWithoutEntities(t *testing.T) {
 	cp := checkpoint.Checkpoint{Feed: "orders", Source: "datareplication"}
 	for n := range 201 {
 		cp.Cursor = feed.Cursor(fmt.Sprint(n))
-		if err := sink.Commit(t.Context(), list, cp); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, sink.Commit(t.Context(), list, cp))
 		cp.Count, list = entities, nil
 	}
 	for _, format := range []Format{DataReplication, Atom, RSS} {
 		f, err := New(Config{Name: "orders", Format: format, PageSize: 5}, conn.Log("orders", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		s := &served{Feed: f}
 		body := s.get(t, "/latest").want(t, 200).body
 		for i := entities - 3; i < entities; i++ {

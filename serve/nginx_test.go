@@ -17,6 +17,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/freeport"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 var nginxBlock = regexp.MustCompile("(?s)```nginx\n(.*?)```")
@@ -33,13 +34,9 @@ func startNginx(t *testing.T, server string) string {
 		t.Skip("there is no nginx")
 	}
 	docs, err := os.ReadFile("../docs/serving.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	port, err := freeport.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	dir := t.TempDir()
 	sites := strings.NewReplacer("listen 80", "listen "+address, "http://127.0.0.1:8080", server, "/var/cache/nginx", dir).Replace(string(nginxBlock.FindSubmatch(docs)[1]))
@@ -49,14 +46,10 @@ func startNginx(t *testing.T, server string) string {
 	}
 	config := filepath.Join(dir, "nginx.conf")
 	text := fmt.Sprintf("daemon off; master_process off; pid %s/pid; error_log %s/error.log;\nevents {}\nhttp {\naccess_log off;\n%s%s}\n", dir, dir, paths, sites)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(config, []byte(text), 0o600))
 	nginx := exec.CommandContext(t.Context(), program, "-c", config, "-e", dir+"/error.log")
 	nginx.Cancel = func() error { return nginx.Process.Signal(syscall.SIGQUIT) }
-	if err := nginx.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, nginx.Start())
 	t.Cleanup(func() { _ = nginx.Wait() })
 	return "http://" + address
 }
@@ -108,9 +101,7 @@ func TestNginx(t *testing.T) {
 				t.Helper()
 				for {
 					r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, nginx+"/feeds/orders"+path, nil)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					r.Host = host
 					r.Header.Set("If-None-Match", tag)
 					resp, err := http.DefaultClient.Do(r)
@@ -120,9 +111,7 @@ func TestNginx(t *testing.T) {
 					}
 					defer resp.Body.Close()
 					body, err := io.ReadAll(resp.Body)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					return got{resp.StatusCode, resp.Header, string(body)}
 				}
 			}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // A range has the bytes of the page that is not compressed, whether the page is in memory or not.
@@ -131,21 +132,15 @@ func TestRangesForNetHTTP(t *testing.T) {
 	ask := func(fields ...string) got {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/feeds/orders/latest", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for i := 0; i < len(fields); i += 2 {
 			r.Header.Set(fields[i], fields[i+1])
 		}
 		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer resp.Body.Close()
 		b, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return got{resp.StatusCode, resp.Header, string(b)}
 	}
 	whole := ask()
@@ -244,9 +239,7 @@ func TestNewEntityOnALongPageOfOurOwn(t *testing.T) {
 		t.Errorf("the reader sees %v", c.violations)
 	}
 	r, err := gzip.NewReader(strings.NewReader(s.get(t, "/latest", "Accept-Encoding", "gzip").body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if b, err := io.ReadAll(r); err != nil || string(b) != s.get(t, "/latest").body {
 		t.Errorf("the compressed page has %d bytes, %v", len(b), err)
 	}

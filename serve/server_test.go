@@ -17,6 +17,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/connlimit"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // start runs a server until the test ends.
@@ -30,14 +31,10 @@ func start(t *testing.T, opts ServerOptions, feeds ...*Feed) string {
 func get(t *testing.T, url string) (status int, body string) {
 	t.Helper()
 	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return resp.StatusCode, string(b)
 }
 
@@ -530,9 +527,7 @@ func TestTLS(t *testing.T) {
 	defer stop()
 	defer client.CloseIdleConnections()
 	resp, err := client.Get(strings.Replace(url, "http:", "https:", 1) + "/feeds/orders/latest")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	resp.Body.Close()
 	if l := (got{header: resp.Header}).links(t); !strings.HasPrefix(l["self"], "https://127.0.0.1:") || resp.StatusCode != 200 {
 		t.Errorf("got %d, %v", resp.StatusCode, l)
@@ -547,9 +542,7 @@ func TestLargePageIsNotCached(t *testing.T) {
 	s := serveTopic(t, sampleTopic(200), sized(40), func(c *Config) { c.Memory = memory })
 	for size, held := range map[uint64]bool{5: true, 40: false} {
 		p, err := s.builder.currentPage(t.Context(), pageKey{feed: s.cfg, id: pageID{"e0", size, 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		memory.releasePage(p)
 		if got := p.body != nil; got != held {
 			t.Errorf("a page of %d bytes is held: %v", p.length, got)
@@ -568,9 +561,7 @@ func TestPageTakesLittleMoreThanItHas(t *testing.T) {
 	s := serveTopic(t, topic, sized(10))
 	for k := range uint64(6) {
 		p, err := s.builder.currentPage(t.Context(), pageKey{feed: s.cfg, id: pageID{"e0", 10, k}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		s.builder.memory.releasePage(p)
 		if most := len(p.body)*9/8 + 1<<10; cap(p.body) > most || len(p.body) < 1000 {
 			t.Errorf("page %d of %d bytes takes %d, want at most %d", k, len(p.body), cap(p.body), most)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/serve/snapshot"
 )
 
@@ -37,9 +38,7 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 		}
 		topic.set(func() { topic.away = false })
 		s.get(t, "/snapshots/latest").want(t, 503)
-		if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 		one := s.load(t)
 		// The next one replaces it when it is complete. Clients that are reading the old
 		// one can finish.
@@ -51,17 +50,13 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 				}
 			}
 		})
-		if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 		if two := s.load(t); two.index.ID == one.index.ID || len(two.entities) != 10 {
 			t.Errorf("got %v", two)
 		}
 		s.get(t, one.index.Pages[0]).want(t, 200)
 		topic.numbered(1)
-		if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 		s.get(t, one.index.Pages[0]).want(t, 410)
 		// Without a change there is no other.
 		three := s.load(t)
@@ -88,9 +83,7 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 	t.Run("an empty topic", func(t *testing.T) {
 		t.Parallel()
 		s := serveTopic(t, newTopic(), withSnapshots())
-		if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 		empty := func() loaded {
 			t.Helper()
 			in := s.load(t)
@@ -112,9 +105,7 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 		}
 		for first := range uint64(3) {
 			topic.trim(first)
-			if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 			if in := empty(); in.index.ID != one.index.ID {
 				t.Errorf("it is %s, and was %s", in.index.ID, one.index.ID)
 			}
@@ -136,9 +127,7 @@ func TestRetentionTakesAPutWhileASnapshotIsBuilt(t *testing.T) {
 	topic.during = func() { // its end is sought
 		topic.during = func() { topic.trim(1) } // the keys have been read
 	}
-	if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 	if in := s.load(t); fmt.Sprint(in.pages) != "[[b:1 b:3]]" {
 		t.Errorf("got %v", in)
 	}
@@ -264,9 +253,7 @@ func TestSnapshotsAreBuiltInTurn(t *testing.T) {
 				two.get(t, "/snapshots/latest").want(t, 503)
 			}
 		}
-		if err := one.snapshots.Renew(t.Context(), dusk); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, one.snapshots.Renew(t.Context(), dusk))
 		synctest.Wait()
 		two.get(t, "/snapshots/latest").want(t, 302)
 	})

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 )
 
@@ -71,9 +72,7 @@ func TestSnapshotAndFeed(t *testing.T) {
 		site.feed.Store(s.Feed)
 		add("before")
 		topic.during = func() { add("while it is built") }
-		if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 		add("after")
 		in := s.load(t)
 		reader := site.crawl(t)
@@ -150,9 +149,7 @@ func TestSnapshotAndFeed(t *testing.T) {
 			topic.add(messageOf("3@x", feed.Put, later(1), "a:3"))
 			topic.add(messageOf("4@x", feed.Delete, later(2), "b:4"))
 		}
-		if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 		in := s.load(t)
 		if fmt.Sprint(in.pages) != "[[a:0 b:1]]" || !in.created.Equal(later(2)) {
 			t.Errorf("got %v", in)
@@ -184,9 +181,7 @@ func TestSnapshotsAreMadeOfTheFeed(t *testing.T) {
 		c.all(t)
 		read := func(from uint64) (all []feed.Entity, positions []uint64) {
 			for e, err := range s.builder.snapshotEntities(t.Context(), topic.span, from, topic.span.End) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				_, part, _ := strings.Cut(string(e.AppendPart(nil, "b")), "Content-ID: ")
 				id, _, _ := strings.Cut(part, "\r\n")
 				all = append(all, feed.Entity{ID: id, Op: e.Op, Modified: e.Modified, Body: e.Body})

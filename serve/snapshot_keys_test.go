@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // In a feed of events no message has the Content-ID of another, so by that key nothing
@@ -51,9 +52,7 @@ func TestSnapshotByKeysThatAreNotRight(t *testing.T) {
 					c.Key = nil
 				}
 			}))
-			if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 			log := s.log.String()
 			if strings.Contains(log, warning) != (test.want != "") || !strings.Contains(log, test.want) {
 				t.Errorf("logged %s, want %q", log, test.want)
@@ -118,9 +117,7 @@ func TestTombstonesInSnapshots(t *testing.T) {
 				return byKey(header, body)
 			}
 		}))
-		if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 		want := map[string]string{}
 		for key, of := range things {
 			want[key] = of.body
@@ -151,9 +148,7 @@ func TestTombstonesOfManyKeys(t *testing.T) {
 	}
 	topic.add(messageOf("last", feed.Put, later(100), "in the last second"))
 	s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) { c.Keys = 2 }))
-	if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 	if got := state(s.load(t).entities); !maps.Equal(got, want) {
 		t.Errorf("the snapshot has %v, want %v", got, want)
 	}
@@ -177,9 +172,7 @@ func TestTombstoneOfOneOfManyUnderARecordKey(t *testing.T) {
 	add(2, "order-1", feed.Delete, "")
 	topic.add(messageOf("last", feed.Put, later(100), "in the last second"))
 	s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) { c.Key = nil }))
-	if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 	got, want := s.load(t).entities, map[string]string{"2": "2:x"}
 	if st := state(got); !maps.Equal(st, want) {
 		t.Errorf("the snapshot has %v, want %v", st, want)

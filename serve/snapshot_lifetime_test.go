@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/serve/snapshot"
 )
 
@@ -55,9 +56,7 @@ func TestSnapshotsAreTheSame(t *testing.T) {
 			return serveTopic(t, topic, withSnapshots(append(edit, func(c *Snapshot) { c.Keys, c.PageBytes = 2, 9 })...))
 		}
 		renew := func(s *served, seconds int) {
-			if err := s.snapshots.Renew(t.Context(), later(seconds).Add(snapshot.Settled)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.snapshots.Renew(t.Context(), later(seconds).Add(snapshot.Settled)))
 		}
 
 		add()
@@ -115,9 +114,7 @@ func TestSnapshotThatIsNotThereYet(t *testing.T) {
 	}
 	renew := func(s *served, n int) (page string) {
 		t.Helper()
-		if err := s.snapshots.Renew(t.Context(), hour(n)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.snapshots.Renew(t.Context(), hour(n)))
 		return s.load(t).index.Pages[0]
 	}
 	comes := func(s *served, page string) {
@@ -184,9 +181,7 @@ func TestSnapshotsAndRetention(t *testing.T) {
 	s := serveTopic(t, topic, sized(1), withSnapshots())
 	renew := func() loaded {
 		t.Helper()
-		if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 		return s.load(t)
 	}
 	all := renew()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/serve/snapshot"
 )
@@ -49,9 +50,7 @@ func (s *served) load(t tester) loaded {
 	g := s.get(t, s.get(t, "/snapshots/latest").want(t, 302).header.Get("Location")).want(t, 200)
 	d := json.NewDecoder(strings.NewReader(g.body))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&in.index); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, d.Decode(&in.index))
 	var err error
 	if in.created, err = time.Parse(time.RFC3339, in.index.CreatedAt); err != nil || g.header.Get("Content-Type") != "application/json" {
 		t.Fatalf("got %v, %v", g, err)
@@ -59,9 +58,7 @@ func (s *served) load(t tester) loaded {
 	for _, url := range in.index.Pages {
 		g := s.get(t, url).want(t, 200)
 		_, params, err := mime.ParseMediaType(g.header.Get("Content-Type"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		pageTime, err := http.ParseTime(g.header.Get("Last-Modified"))
 		if err != nil {
 			t.Fatalf("case 139: %v", err)
@@ -73,13 +70,9 @@ func (s *served) load(t tester) loaded {
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			body, err := io.ReadAll(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			at, err := http.ParseTime(p.Header.Get("Last-Modified"))
 			if newest.Before(at) {
 				newest = at

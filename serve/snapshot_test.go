@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func TestSnapshotPages(t *testing.T) {
@@ -27,9 +28,7 @@ func TestSnapshotPages(t *testing.T) {
 				topic.add(messageOf(fmt.Sprint(i), feed.Put, later(min(i, 6)), body))
 			}
 			s := serveTopic(t, topic, sized(test.entities), withSnapshots(func(c *Snapshot) { c.PageBytes = test.bytes }))
-			if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 			if got := fmt.Sprint(s.load(t).pages); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
@@ -45,9 +44,7 @@ func TestSnapshotIsReadUntilItsEnd(t *testing.T) {
 		topic.add(messageOf(fmt.Sprint(i), feed.Put, later(i*i), body))
 	}
 	s := serveTopic(t, topic, sized(10), withSnapshots())
-	if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 	in := s.load(t)
 	w := &inTheMiddle{httptest.NewRecorder(), func() { s.snapshots.Drop(0) }}
 	s.ServeHTTP(w, httptest.NewRequest("GET", in.index.Pages[0], nil))
@@ -76,9 +73,7 @@ func TestSnapshotOfATopicWhoseTimesRunBack(t *testing.T) {
 				topic.add(messageOf(fmt.Sprint(i), feed.Put, later(at), "x"))
 			}
 			s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) { c.Key, c.Keys = nil, 4 }))
-			if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 			log := s.log.String()
 			if strings.Contains(log, "LogAppendTime") != (test.want != "") || !strings.Contains(log, test.want) {
 				t.Errorf("logged %s, want %q", log, test.want)
@@ -98,9 +93,7 @@ func TestSnapshotBoundaries(t *testing.T) {
 			topic.add(messageOf(fmt.Sprint(i), feed.Put, later(i), body, feed.Field{Name: "X", Value: guess}))
 		}
 		s := serveTopic(t, topic, sized(10), withSnapshots(func(c *Snapshot) { c.Key = nil }))
-		if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 		if got, want := fmt.Sprintf("%q", s.load(t).pages), fmt.Sprintf("%q", [][]string{bodies[:4]}); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}

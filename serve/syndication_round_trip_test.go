@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
@@ -34,9 +35,7 @@ func (s *site) follow(t tester) *follower {
 	cfg.URL = s.URL + "/feeds/orders/latest"
 	cfg.Limits.Rate = 1e6
 	client, err := source.NewClient(cfg.Config, source.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	f := &follower{ids: sink.NewIDs(0), client: client}
 	log := slog.New(slog.DiscardHandler)
 	f.src = &sink.Gate{Source: syndication.New(cfg, client, f.ids, log), IDs: f.ids, Log: log, Fits: func(e []feed.Entity) (int, error) { return len(e), nil }}
@@ -53,9 +52,7 @@ func (f *follower) all(t *testing.T) {
 func (f *follower) step(t *testing.T) bool {
 	t.Helper()
 	batch, err := f.src.Next(t.Context(), f.cursor, f.batch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	f.cursor = batch.Cursor
 	for _, e := range batch.Entities {
 		e.Body = bytes.Clone(e.Body)

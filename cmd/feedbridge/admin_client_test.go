@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 const adminToken = "0123456789abcdef"
@@ -20,9 +22,7 @@ func TestDaemonIsFoundByTheConfiguration(t *testing.T) {
 		// The variable is one that only the daemon has.
 		file: "admin: {listen: '0.0.0.0:9400', token_file: " + tokenFile + "}\nfeeds: {orders: {url: 'http://x/', auth: {bearer: '${ONLY_OF_THE_DAEMON}'}}}\n",
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	for _, c := range []struct {
 		situation   string
@@ -81,9 +81,7 @@ func TestAdminClientExplainsErrors(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	client, err := newAdminClient(server.URL+"/", adminToken)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for path, want := range map[string]string{
 		"/fails":        "one\ntwo",
 		"/read-only":    "the daemon at " + server.URL + "/ answers 403 Forbidden: changes are disabled at this address",
@@ -114,9 +112,7 @@ func TestAdminClientExplainsErrors(t *testing.T) {
 		"unix:" + filepath.Join(t.TempDir(), "none"): "no daemon answers at unix:",
 	} {
 		gone, err := newAdminClient(at, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if err := gone.get(t.Context(), "/status", &answer); err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), "; is it running with this configuration? --admin names another address") {
 			t.Errorf("%s: %v", at, err)
 		}

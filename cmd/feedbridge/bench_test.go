@@ -7,19 +7,17 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // openJetStream connects to a NATS server until the benchmark ends.
 func openJetStream(b *testing.B, url string) (*nats.Conn, jetstream.JetStream) {
 	nc, err := nats.Connect(url)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	b.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	return nc, js
 }
 
@@ -27,16 +25,12 @@ func openJetStream(b *testing.B, url string) (*nats.Conn, jetstream.JetStream) {
 // message to its last, by the server's clock. It deletes the stream.
 func streamRate(b *testing.B, js jetstream.JetStream, topic string, n int) float64 {
 	stream, err := js.Stream(b.Context(), topic)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	state := stream.CachedInfo().State
 	if want := uint64(n + 1); state.Msgs != want {
 		b.Fatalf("the stream has %d messages, want %d", state.Msgs, want)
 	}
-	if err := js.DeleteStream(b.Context(), topic); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, js.DeleteStream(b.Context(), topic))
 	return float64(n) / state.LastTime.Sub(state.FirstTime).Seconds()
 }
 
@@ -46,9 +40,7 @@ func streamLength(b *testing.B, js jetstream.JetStream, stream string) int {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return 0
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	return int(s.CachedInfo().State.Msgs)
 }
 

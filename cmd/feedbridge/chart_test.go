@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // chart is a bar chart: for each group, such as a size of entities, one bar for each series.
@@ -129,23 +131,17 @@ func (r *copyResults) write(b *testing.B) {
 		rates.groups = append(rates.groups, chartGroup{r.sizes[i], []float64{m.floor.rate, m.bridged.rate}})
 	}
 	err := os.WriteFile(filepath.Join(dir, "copy-to-"+strings.ToLower(r.bus)+".svg"), rates.svg(), 0o644)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	file := filepath.Join(dir, "benchmarks.md")
 	text, err := os.ReadFile(file)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	before, rest, found := strings.Cut(string(text), "#### Copies to "+r.bus+"\n")
 	_, after, foundEnd := strings.Cut(rest, "\n![")
 	if !found || !foundEnd {
 		b.Fatalf("%s has no table of copies to %s", file, r.bus)
 	}
 	whole := before + "#### Copies to " + r.bus + "\n\n" + r.table(date) + "\n![" + after
-	if err := os.WriteFile(file, []byte(whole), 0o644); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, os.WriteFile(file, []byte(whole), 0o644))
 }
 
 func TestChartIsWrittenAsSVG(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // Who may look at a topic need not be able to read it.
@@ -17,14 +18,10 @@ func TestCheckReadsWhatIsServed(t *testing.T) {
 	t.Parallel()
 	bus, _ := startServer(t, "nats", t.TempDir(), "-1")
 	nc, err := nats.Connect(bus, nats.Timeout(patience))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer nc.Close()
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(patience))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	env := []string{"FEEDBRIDGE_BUSES_MAIN_NATS_URL=" + bus, "FEEDBRIDGE_SERVE_LISTEN=127.0.0.1:0"}
 	for name, c := range map[string]jetstream.StreamConfig{
 		"good":  {},
@@ -35,9 +32,7 @@ func TestCheckReadsWhatIsServed(t *testing.T) {
 		env = append(env, "FEEDBRIDGE_SERVE_FEEDS_"+strings.ToUpper(name)+"_FROM_TOPIC="+name)
 		c.Name, c.Subjects = name, []string{name}
 		stream, err := js.CreateStream(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if name == "empty" {
 			continue
 		}

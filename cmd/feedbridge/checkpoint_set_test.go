@@ -14,6 +14,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -34,9 +35,7 @@ func TestCheckpointIsMovedWhileTheFeedIsPublished(t *testing.T) {
 		"NATS": func(t *testing.T) (bridge.Sink, []string) {
 			url, _ := startServer(t, "nats", t.TempDir(), "-1")
 			c, err := nats.Connect(t.Context(), nats.Config{URL: url, Timeout: patience}, slog.New(slog.DiscardHandler))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			t.Cleanup(c.Close)
 			topic := nats.Topic{Feed: "orders", Subject: "orders", Stream: nats.Stream{Create: true}}
 			return c.Sink(topic), []string{"FEEDBRIDGE_BUSES_HERE_NATS_URL=" + url}
@@ -44,9 +43,7 @@ func TestCheckpointIsMovedWhileTheFeedIsPublished(t *testing.T) {
 		"Kafka": func(t *testing.T) (bridge.Sink, []string) {
 			addr, _ := startServer(t, "kafka", t.TempDir(), "127.0.0.1:0")
 			c, err := kafka.Connect(t.Context(), kafka.Config{Brokers: []string{addr}, Timeout: time.Minute, TransactionTimeout: 3 * time.Minute}, slog.New(slog.DiscardHandler))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			t.Cleanup(c.Close)
 			topic := kafka.Topic{Feed: "orders", Name: "orders", Options: kafka.DefaultOptions()}
 			return c.Sink(topic), []string{"FEEDBRIDGE_BUSES_HERE_KAFKA_BROKERS=" + addr}
@@ -75,9 +72,7 @@ func TestCheckpointIsMovedWhileTheFeedIsPublished(t *testing.T) {
 				t.Errorf("it says: %s", out.String())
 			}
 			cp, err := daemon.Resume(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if cp.Count != 5 || len(cp.Cursor) > 0 {
 				t.Errorf("checkpoint %+v, want one with 5 entities and no cursor", cp)
 			}

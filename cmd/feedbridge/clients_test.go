@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/serve"
 )
 
@@ -57,9 +58,7 @@ func TestSlowClients(t *testing.T) {
 				return err == nil
 			})
 			_, whole, err := readPage(t, page)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			before := memory(t, server.Process.Pid, "VmRSS")
 			_, out := spawn(t, "clients", nil, page, strconv.Itoa(clients))
 			told := bufio.NewReader(out)
@@ -106,9 +105,7 @@ func number(t *testing.T, variable string, otherwise int) int {
 		return otherwise
 	}
 	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return n
 }
 
@@ -117,9 +114,7 @@ func readPage(t *testing.T, page string) (http.Header, int64, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	req.Close = true
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

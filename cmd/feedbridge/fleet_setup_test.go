@@ -27,6 +27,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/retry"
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -90,9 +91,7 @@ func (n *fleetNATS) start() { n.url, n.cmd = startServer(n.t, "nats", n.dir, por
 func (n *fleetNATS) read(topics []string) map[string][]string {
 	n.once.Do(func() {
 		nc, err := nats.Connect(n.url, nats.Timeout(patience), nats.MaxReconnects(-1))
-		if err != nil {
-			n.t.Fatal(err)
-		}
+		must.Succeed(n.t, err)
 		n.t.Cleanup(nc.Close)
 		if n.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(patience)); err != nil {
 			n.t.Fatal(err)
@@ -133,23 +132,17 @@ func (k *fleetKafka) config() string { return fmt.Sprintf("kafka: {brokers: [%q]
 func (k *fleetKafka) kill() { k.broker.Kill() }
 
 func (k *fleetKafka) start() {
-	if err := k.broker.Restart(k.t.Context()); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Succeed(k.t, k.broker.Restart(k.t.Context()))
 }
 
 func (k *fleetKafka) read(topics []string) map[string][]string {
 	ctx, cancel := context.WithTimeout(k.t.Context(), kafkaPatience)
 	defer cancel()
 	client, err := kgo.NewClient(kgo.SeedBrokers(k.broker.Addr()))
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.Succeed(k.t, err)
 	defer client.Close()
 	ends, err := kadm.NewClient(client).ListCommittedOffsets(ctx, topics...)
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.Succeed(k.t, err)
 	left := map[string]int64{} // where each topic ends
 	from := map[string]map[int32]kgo.Offset{}
 	ends.Each(func(end kadm.ListedOffset) {
@@ -161,9 +154,7 @@ func (k *fleetKafka) read(topics []string) map[string][]string {
 		}
 	})
 	consumer, err := kgo.NewClient(kgo.SeedBrokers(k.broker.Addr()), kgo.ConsumePartitions(from), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.Succeed(k.t, err)
 	defer consumer.Close()
 	ids := map[string][]string{}
 	for len(left) > 0 && ctx.Err() == nil {
@@ -265,9 +256,7 @@ func (f *testFleet) start(more string) *fleetCopy {
 		fmt.Fprintf(&text, "  %s: {url: \"%s/%s/latest\", format: datareplication, every: %v, headers: [\"Copy: %d\"]}\n", name, f.server.URL, name, fleetEvery, c.number)
 	}
 	path := filepath.Join(f.t.TempDir(), "feedbridge.yaml")
-	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, os.WriteFile(path, []byte(text.String()), 0o600))
 	c.cmd, _ = spawn(f.t, "feedbridge", nil, "run", "-c", path)
 	f.copies = append(f.copies, c)
 	return c
@@ -283,9 +272,7 @@ func (f *testFleet) status(c *fleetCopy) *status.Process {
 	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.admin+"/status", nil)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, err)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // manyFeeds is for what is a matter of chance with few feeds.
@@ -89,9 +91,7 @@ func TestFleetRunsTheFeedsOfAKilledCopy(t *testing.T) {
 		f.awaitPolls(2)
 		victim := f.copies[1]
 		feeds := f.running(victim)
-		if err := victim.cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, victim.cmd.Process.Kill())
 		f.remove(victim)
 		f.awaitFeeds(fmt.Sprintf("after kill -9 the others run its %d feeds (goal 20s)", len(feeds)), feeds)
 		stop()
@@ -109,9 +109,7 @@ func TestFleetRunsTheFeedsOfACopyThatStops(t *testing.T) {
 		victim := f.copies[1]
 		feeds := f.running(victim)
 		began := time.Now()
-		if err := victim.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, victim.cmd.Process.Signal(syscall.SIGTERM))
 		f.remove(victim)
 		if err := victim.cmd.Wait(); err != nil {
 			t.Error(err)
@@ -133,9 +131,7 @@ func TestFleetCopyThatWasFrozenJoinsAgain(t *testing.T) {
 		frozen := f.copies[1]
 		feeds := f.running(frozen)
 		f.grow()
-		if err := frozen.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, frozen.cmd.Process.Signal(syscall.SIGSTOP))
 		all := f.copies
 		f.remove(frozen)
 		began := time.Now()
@@ -146,9 +142,7 @@ func TestFleetCopyThatWasFrozenJoinsAgain(t *testing.T) {
 			waitFor(t, time.Minute-time.Since(began))
 		}
 		f.copies = all
-		if err := frozen.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, frozen.cmd.Process.Signal(syscall.SIGCONT))
 		f.grow()
 		after := f.awaitOwners("the copy is a member again")
 		if !maps.Equal(before, after) {
@@ -190,9 +184,7 @@ func TestFleetIsUpgradedCopyByCopy(t *testing.T) {
 		delete(f.feeds, "feed-000")
 		for _, c := range old {
 			f.grow()
-			if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.cmd.Process.Signal(syscall.SIGTERM))
 			f.remove(c)
 			_ = c.cmd.Wait()
 			f.start("log: {level: debug}\n")

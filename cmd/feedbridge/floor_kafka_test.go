@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // The comparison is fair only if both programs write the same records, compressed alike.
@@ -16,9 +18,7 @@ func TestFloorWritesTheSameRecordsToKafka(t *testing.T) {
 	t.Parallel()
 	const length = 1200
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "bridged", "floor"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(cluster.Close)
 	broker := cluster.ListenAddrs()[0]
 	feedURL, _ := startServer(t, "upstream", "127.0.0.1:0", "500", fmt.Sprint(length), "300")
@@ -55,9 +55,7 @@ func writtenRecords(t *testing.T, broker, topic string, n int) (written []writte
 	defer cancel()
 	client, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer client.Close()
 	compressed := map[uint8]int{}
 	for len(written) < n {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // BenchmarkMemory copies 1 GB of feed to a NATS server with the real program, and reports its
@@ -72,9 +74,7 @@ func startBuild(tb testing.TB, path string, variables map[string]string) (cmd *e
 
 func freeAddress(tb testing.TB) string {
 	addr, err := freePort()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return addr
 }
 
@@ -82,18 +82,14 @@ func freeAddress(tb testing.TB) string {
 // answer yet.
 func published(b testing.TB, url string) int {
 	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0
 	}
 	defer resp.Body.Close()
 	var status struct{ Feeds []struct{ Published int } }
-	if err := json.NewDecoder(resp.Body).Decode(&status); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, json.NewDecoder(resp.Body).Decode(&status))
 	sum := 0
 	for _, f := range status.Feeds {
 		sum += f.Published
@@ -125,9 +121,7 @@ func memory(b testing.TB, pid int, field string) float64 {
 	for line := range strings.Lines(string(data)) {
 		if name, value, _ := strings.Cut(line, ":"); name == field {
 			kilobytes, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			return kilobytes / 1024
 		}
 	}
@@ -147,9 +141,7 @@ func cpuTime(b *testing.B, pid int) time.Duration {
 	ticks := 0
 	for _, f := range fields[11:13] {
 		n, err := strconv.Atoi(f)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, err)
 		ticks += n
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond

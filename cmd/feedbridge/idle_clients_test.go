@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // A process that may have 512 open files polls and answers while 600 clients that
@@ -24,9 +26,7 @@ func TestIdleClientsExhaustNoOpenFiles(t *testing.T) {
 	feedURL, _ := startServer(t, "upstream", "127.0.0.1:0", "10", "25", "100")
 	status, served := freeAddress(t), freeAddress(t)
 	log, err := os.Create(t.TempDir() + "/log")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = log.Close() }()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -n 512 && exec "$0" run`, os.Args[0])
 	cmd.Env = append(os.Environ(), testMainRole+"=feedbridge", "FEEDBRIDGE_ADMIN_LISTEN="+status, "FEEDBRIDGE_SERVE_LISTEN="+served,
@@ -34,12 +34,8 @@ func TestIdleClientsExhaustNoOpenFiles(t *testing.T) {
 		"FEEDBRIDGE_SERVE_FEEDS_ORDERS_FROM_TOPIC=orders")
 	cmd.Stdout, cmd.Stderr = log, log
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, cmd.Start())
 	t.Cleanup(func() {
 		in.Close()
 		_ = cmd.Process.Kill()
@@ -53,9 +49,7 @@ func TestIdleClientsExhaustNoOpenFiles(t *testing.T) {
 	for _, addr := range []string{status, served} {
 		for range 600 {
 			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer conn.Close()
 		}
 	}
@@ -80,9 +74,7 @@ func polls(t *testing.T, addr string) int {
 		return 0
 	}
 	n, err := strconv.Atoi(found[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return n
 }
 
@@ -92,18 +84,12 @@ func fetch(t *testing.T, url string) (status int, body string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	req.Close = true
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return resp.StatusCode, string(b)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -48,9 +49,7 @@ func BenchmarkIdle(b *testing.B) {
 	} {
 		for _, feeds := range strings.Split(cmp.Or(os.Getenv("IDLE_FEEDS"), "1000,10000"), ",") {
 			n, err := strconv.Atoi(feeds)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			b.Run(upstream.format+"/"+feeds, func(b *testing.B) { benchmarkIdle(b, upstream.handler, upstream.path, n) })
 		}
 	}
@@ -59,9 +58,7 @@ func BenchmarkIdle(b *testing.B) {
 // benchmarkIdle copies feeds of 10 entities each.
 func benchmarkIdle(b *testing.B, handler http.Handler, path string, feeds int) {
 	watch, err := time.ParseDuration(cmp.Or(os.Getenv("IDLE_WATCH"), "1m"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	for b.Loop() {
 		requests := &requestCounter{Handler: handler}
 		upstream := httptest.NewUnstartedServer(requests)
@@ -74,9 +71,7 @@ func benchmarkIdle(b *testing.B, handler http.Handler, path string, feeds int) {
 			fmt.Fprintf(&file, "  feed-%d: {url: %q, every: 60s, to: {topic: idle.%d, stream: {name: %s, create: false}}}\n", n, upstream.URL+path, n, idleStream(n))
 		}
 		path := filepath.Join(b.TempDir(), "feedbridge.yaml")
-		if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, os.WriteFile(path, file.Bytes(), 0o600))
 		begin := func(name string) (pid int, status string, stop func()) {
 			requests.reset()
 			start := time.Now()
@@ -139,9 +134,7 @@ func startBus(b *testing.B, topics int) (bus *server.Server, overruns *atomic.In
 		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: b.TempDir(), NoSigs: true,
 		JetStreamRequestQueueLimit: server.JSDefaultRequestQueueLimit / 10,
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	log := &overrunLog{}
 	bus.SetLogger(log, false, false)
 	bus.Start()
@@ -150,14 +143,10 @@ func startBus(b *testing.B, topics int) (bus *server.Server, overruns *atomic.In
 		b.Fatal("the NATS server does not start")
 	}
 	nc, err := nats.Connect(bus.ClientURL())
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	defer nc.Close()
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(patience))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	storage := jetstream.MemoryStorage
 	if os.Getenv("IDLE_STORAGE") == "file" {
 		storage = jetstream.FileStorage
@@ -197,9 +186,7 @@ func (*overrunLog) Tracef(string, ...any)  {}
 // busMessages returns the number of messages that clients have sent and received.
 func busMessages(b *testing.B, bus *server.Server) int64 {
 	v, err := bus.Varz(nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	return v.InMsgs + v.OutMsgs
 }
 
@@ -245,18 +232,14 @@ func (c *requestCounter) figures() (most, connections int) {
 // fetchText returns what the program answers; nothing if it does not answer yet.
 func fetchText(b *testing.B, url string) string {
 	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return ""
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	return string(body)
 }
 
@@ -277,9 +260,7 @@ func countIdle(b *testing.B, page string) int {
 		return r
 	}, found[1])
 	n, err := strconv.Atoi(digits)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	return n
 }
 
@@ -289,9 +270,7 @@ func goMemory(b *testing.B, url string) (bytes float64) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if slices.Contains([]string{"go_memstats_heap_inuse_bytes", "go_memstats_stack_inuse_bytes"}, name) {
 			n, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			bytes += n
 		}
 	}

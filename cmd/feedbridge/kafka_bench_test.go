@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -47,9 +48,7 @@ func BenchmarkCopyToKafka(b *testing.B) {
 // countOffsets returns the number of offsets of a topic that are committed.
 func (k *kafkaBench) countOffsets(topic string) (n int) {
 	ends, err := k.admin.ListCommittedOffsets(k.b.Context(), topic)
-	if err != nil {
-		k.b.Fatal(err)
-	}
+	must.Succeed(k.b, err)
 	ends.Each(func(o kadm.ListedOffset) { n += int(o.Offset) })
 	return n
 }
@@ -165,9 +164,7 @@ func (k *kafkaBench) newTopic() string {
 func (k *kafkaBench) rate(topic string, length int) float64 {
 	k.b.Helper()
 	ends, err := k.admin.ListCommittedOffsets(k.b.Context(), topic)
-	if err != nil {
-		k.b.Fatal(err)
-	}
+	must.Succeed(k.b, err)
 	end, _ := ends.Lookup(topic, 0)
 	// at returns when the last of the first few records from an offset on was taken.
 	at := func(offset int64, few int) time.Time {
@@ -189,9 +186,7 @@ func (k *kafkaBench) rate(topic string, length int) float64 {
 // size returns the size of the topic on the disk, in bytes.
 func (k *kafkaBench) size(topic string) int64 {
 	dirs, err := k.admin.DescribeAllLogDirs(k.b.Context(), nil)
-	if err != nil {
-		k.b.Fatal(err)
-	}
+	must.Succeed(k.b, err)
 	var sum int64
 	dirs.Each(func(d kadm.DescribedLogDir) {
 		for _, p := range d.Topics[topic] {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // kafkaPatience is the time limit for operations of a real broker on a busy machine.
@@ -22,9 +23,7 @@ const kafkaPatience = 3 * time.Minute
 func newKafkaClient(tb testing.TB, broker string, opts ...kgo.Opt) *kgo.Client {
 	tb.Helper()
 	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(broker)}, opts...)...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	tb.Cleanup(client.Close)
 	return client
 }
@@ -37,22 +36,16 @@ func readAll(tb testing.TB, broker, topic string) []kafkatest.Record {
 	defer cancel()
 	admin := kadm.NewClient(newKafkaClient(tb, broker))
 	starts, err := admin.ListStartOffsets(ctx, topic)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	ends, err := admin.ListCommittedOffsets(ctx, topic)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	var all []kafkatest.Record
 	for _, end := range ends.Offsets().Sorted() {
 		if start, ok := starts.Lookup(topic, end.Partition); ok && start.Offset == end.At {
 			continue
 		}
 		records, err := readPartition(ctx, broker, topic, end.Partition, end.At)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		for _, r := range records {
 			all = append(all, recordOf(r))
 		}
@@ -70,9 +63,7 @@ func checkpointCounts(tb testing.TB, broker, topic, feedName string) []int {
 			continue
 		}
 		cp, err := checkpoint.Decode(r.Value)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		counts = append(counts, int(cp.Count))
 	}
 	return counts

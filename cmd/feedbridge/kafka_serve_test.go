@@ -23,6 +23,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -186,18 +187,12 @@ func (s *servedKafka) copy() *exec.Cmd {
 func (s *servedKafka) abort(n int) {
 	s.t.Helper()
 	client := newKafkaClient(s.t, s.broker.Addr(), kgo.TransactionalID(fmt.Sprintf("another-%d", n)), kgo.DefaultProduceTopic("orders"))
-	if err := client.BeginTransaction(); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, client.BeginTransaction())
 	for i := range 2 * servedPage {
 		r := &kgo.Record{Value: []byte("aborted"), Headers: []kgo.RecordHeader{{Key: "Content-ID", Value: fmt.Appendf(nil, "aborted-%d-%d", n, i)}}}
-		if err := client.ProduceSync(s.t.Context(), r).FirstErr(); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Succeed(s.t, client.ProduceSync(s.t.Context(), r).FirstErr())
 	}
-	if err := client.EndTransaction(s.t.Context(), kgo.TryAbort); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, client.EndTransaction(s.t.Context(), kgo.TryAbort))
 }
 
 // tailing is a reader that follows the served feed.
@@ -233,18 +228,14 @@ var linkLine = regexp.MustCompile(`^<(.*)>; rel=(self|prev|next)$`)
 func (s *servedKafka) get(t *testing.T, path string) (status int, links map[string]string, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+strings.TrimPrefix(path, s.url), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, nil, "" // it is not up yet
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	links = map[string]string{}
 	for _, line := range resp.Header["Link"] {
 		if m := linkLine.FindStringSubmatch(line); m != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -129,9 +130,7 @@ func (f *keyedFeed) count() int {
 func (f *keyedFeed) goOn() {
 	f.t.Helper()
 	ends, err := kadm.NewClient(newKafkaClient(f.t, f.broker.Addr())).ListEndOffsets(f.t.Context(), f.topic)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, err)
 	f.kill()
 	// Messages may be gone as soon as they are there.
 	from := map[int32]int64{}
@@ -214,13 +213,9 @@ func (f *keyedFeed) empty() bool {
 	f.t.Helper()
 	admin := kadm.NewClient(newKafkaClient(f.t, f.broker.Addr()))
 	starts, err := admin.ListStartOffsets(f.t.Context(), f.topic)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, err)
 	ends, err := admin.ListEndOffsets(f.t.Context(), f.topic)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, err)
 	empty := true
 	ends.Each(func(end kadm.ListedOffset) {
 		start, _ := starts.Lookup(f.topic, end.Partition)

@@ -15,6 +15,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 const (
@@ -211,9 +213,7 @@ func startAgain(t *testing.T, start func() *exec.Cmd) (kill func()) {
 
 // killServer kills the NATS server, and starts it on the same data.
 func (k *killing) killServer() {
-	if err := k.server.Process.Kill(); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Succeed(k.t, k.server.Process.Kill())
 	_ = k.server.Wait()
 	_, k.server = startServer(k.t, "nats", k.dir, portOf(k.natsURL))
 }
@@ -238,9 +238,7 @@ func (k *killing) pause(least, most int) {
 // published returns the number of messages in the topic.
 func (k *killing) published() uint64 {
 	nc, err := nats.Connect(k.natsURL, nats.Timeout(patience))
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.Succeed(k.t, err)
 	defer nc.Close()
 	stream := k.stream(nc)
 	if stream == nil {
@@ -252,18 +250,14 @@ func (k *killing) published() uint64 {
 // stream returns the topic's stream; nil if there is none yet.
 func (k *killing) stream(nc *nats.Conn) jetstream.Stream {
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(patience))
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.Succeed(k.t, err)
 	ctx, cancel := context.WithTimeout(k.t.Context(), patience)
 	defer cancel()
 	stream, err := js.Stream(ctx, "orders")
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.Succeed(k.t, err)
 	return stream
 }
 
@@ -271,9 +265,7 @@ func (k *killing) info(stream jetstream.Stream) *jetstream.StreamInfo {
 	ctx, cancel := context.WithTimeout(k.t.Context(), patience)
 	defer cancel()
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter("orders"))
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.Succeed(k.t, err)
 	return info
 }
 
@@ -287,9 +279,7 @@ func (k *killing) waitFor(n uint64) {
 // check reads the topic and compares it with the feed.
 func (k *killing) check() {
 	nc, err := nats.Connect(k.natsURL, nats.Timeout(patience))
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.Succeed(k.t, err)
 	defer nc.Close()
 	stream := k.stream(nc)
 	held := k.info(stream).State.Subjects["orders"]
@@ -297,13 +287,9 @@ func (k *killing) check() {
 		k.t.Errorf("the topic has %d entities, and the feed %d", held, k.length)
 	}
 	consumer, err := stream.OrderedConsumer(k.t.Context(), jetstream.OrderedConsumerConfig{FilterSubjects: []string{"orders"}, HeadersOnly: true})
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.Succeed(k.t, err)
 	messages, err := consumer.Messages()
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.Succeed(k.t, err)
 	defer messages.Stop()
 	for i := range held {
 		msg, err := messages.Next(jetstream.NextMaxWait(patience))

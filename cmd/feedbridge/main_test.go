@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/feedbridge/feedbridge/daemon"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -163,22 +164,14 @@ func spawn(tb testing.TB, role string, env []string, args ...string) (*exec.Cmd,
 func startCommand(tb testing.TB, name string, cmd *exec.Cmd) io.Reader {
 	tb.Helper()
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	log, err := os.Create(filepath.Join(tb.TempDir(), "log"))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	defer func() { _ = log.Close() }() // the child has it
 	cmd.Stderr = log
-	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, cmd.Start())
 	tb.Cleanup(func() {
 		in.Close()
 		alive := cmd.Process.Kill() == nil

@@ -13,6 +13,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // hostile is an ID of a feed that is long, moves the cursor of a terminal, and has a
@@ -51,14 +52,10 @@ func TestPrintedLinesAreSafe(t *testing.T) {
 	r := newReport("https://x.example/?ticket=s3cret", "auto")
 	r.addEntity(&feed.Entity{ID: hostile[:200], Page: "https://x.example/?token=s3cret"})
 	r.addViolation(feed.Violation{Kind: "kind", Page: hostile, Detail: hostile})
-	if err := r.printText(&b, redact); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.printText(&b, redact))
 	wantSafe(t, b.String(), 20_000)
 	b.Reset()
-	if err := printReport(&b, redact, r); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, printReport(&b, redact, r))
 	if wantSafe(t, b.String(), 5_000_000); !json.Valid(b.Bytes()) {
 		t.Error("it is no JSON")
 	}
@@ -110,9 +107,7 @@ func TestCommandsHideTheParametersOfTheConfiguration(t *testing.T) {
 func TestPrintedJSONIsSafe(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	if err := newEntityWriter(&b).writeEntities([]feed.Entity{{ID: hostile, Body: []byte(hostile)}, {ID: "2"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, newEntityWriter(&b).writeEntities([]feed.Entity{{ID: hostile, Body: []byte(hostile)}, {ID: "2"}}))
 	if strings.ContainsAny(b.String(), "\x1b\u009b") {
 		t.Error("it has control characters")
 	}

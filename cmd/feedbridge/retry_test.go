@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -95,9 +96,7 @@ func TestVerifyGoesOn(t *testing.T) {
 			"FEEDBRIDGE_FEEDS_FIRST_URL=" + first.URL + "/feed/latest", "FEEDBRIDGE_FEEDS_SECOND_URL=" + second.URL + "/feed/latest",
 		}, nil, &out, &errs)
 		var r comparison
-		if err := json.Unmarshal(out.Bytes(), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(out.Bytes(), &r))
 		return r, code, errs.Take()
 	}
 	r, code, told := verify()
@@ -165,9 +164,7 @@ func TestTopicIsReadOn(t *testing.T) {
 				tt.topic.headers = make([]feed.Header, 4)
 				topic := verification{retryFor: time.Minute}.retryLog(&tt.topic, slog.New(slog.DiscardHandler))
 				entities, err := topicEntities(t.Context(), topic, new(int))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				got := ""
 				for e, err := range entities {
 					if err != nil {

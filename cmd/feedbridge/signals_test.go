@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func TestTwoSignalsWithinASecondAreOne(t *testing.T) {
@@ -70,13 +72,9 @@ func TestACommandWhoseOutputIsNotReadEnds(t *testing.T) {
 	}))
 	t.Cleanup(upstream.Close)
 	program, err := builds.path(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	unread, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _, _ = unread.Close(), out.Close() })
 	for err == nil {
 		_ = out.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)) // until it is full
@@ -84,9 +82,7 @@ func TestACommandWhoseOutputIsNotReadEnds(t *testing.T) {
 	}
 	cmd := exec.Command(program, "tail", upstream.URL)
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	<-asked

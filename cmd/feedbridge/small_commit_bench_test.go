@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -52,23 +53,15 @@ func BenchmarkLatency(b *testing.B) {
 	})
 	waitUntil(b, func() bool { return published(b, status) == 10 })
 	consumer, err := js.OrderedConsumer(b.Context(), "late", jetstream.OrderedConsumerConfig{FilterSubjects: []string{"late"}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	messages, err := consumer.Messages()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	defer messages.Stop()
 	stored := func() time.Time {
 		m, err := messages.Next()
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, err)
 		meta, err := m.Metadata()
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, err)
 		return meta.Timestamp
 	}
 	for range feed.Len() {
@@ -95,9 +88,7 @@ func BenchmarkLatency(b *testing.B) {
 //	go test -run '^$' -bench SmallCommits -benchtime 1x -timeout 20m ./cmd/feedbridge
 func BenchmarkSmallCommits(b *testing.B) {
 	feeds, err := strconv.Atoi(cmp.Or(os.Getenv("BENCH_FEEDS"), "10000"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	feed := sample.New(sample.Options{PageSize: 100, Entity: sample.Sized(1 << 10)})
 	feed.SetLen(10)
 	upstream := httptest.NewServer(feed)
@@ -116,9 +107,7 @@ func BenchmarkSmallCommits(b *testing.B) {
 		fmt.Fprintf(&file, "  feed-%d: {url: %q, every: 60s, to: {topic: small.%d, stream: {name: small, create: false}}}\n", n, upstream.URL+"/feed/latest", n)
 	}
 	path := filepath.Join(b.TempDir(), "feedbridge.yaml")
-	if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, os.WriteFile(path, file.Bytes(), 0o600))
 	program, _ := startProgram(b, map[string]string{"CONFIG": path})
 	waitForEntities := func() { // and for the checkpoint of each topic
 		waitUntil(b, func() bool {

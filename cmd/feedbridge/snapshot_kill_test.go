@@ -16,6 +16,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // The real program serves a topic, in two copies behind a load balancer, and the
@@ -29,9 +31,7 @@ func TestNothingIsLostOrRepeatedWhenServersOfASnapshotAreKilled(t *testing.T) {
 	topic := &stateTopic{t: t}
 	var err error
 	topic.client, err = kgo.NewClient(kgo.SeedBrokers(broker), kgo.DefaultProduceTopic("shop"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(topic.client.Close)
 	if _, err := kadm.NewClient(topic.client).CreateTopic(t.Context(), 1, 1, nil, "shop"); err != nil {
 		t.Fatal(err)
@@ -121,9 +121,7 @@ func (s *stateTopic) publish(n int, at func(i int) time.Time) {
 			Headers: []kgo.RecordHeader{{Key: "Content-ID", Value: []byte(s.id(s.published))}, {Key: "Operation-Type", Value: []byte(op)}},
 		})
 	}
-	if err := s.client.ProduceSync(s.t.Context(), records...).FirstErr(); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, s.client.ProduceSync(s.t.Context(), records...).FirstErr())
 }
 
 // read returns the messages, of the first n, that a client reads if it starts with the

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/verify"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/serve"
@@ -76,15 +77,11 @@ func TestSpellingsOfDatesAndOperationsAreReadAlike(t *testing.T) {
 	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
 	source, err := feedStream(t.Context(), &app{}, spelled(t), verification{}, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var entities []feed.Entity
 	var topic filled
 	for e, err := range source.entities {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if !e.Modified.Equal(spelledAt) || e.Op != feed.Put {
 			t.Errorf("the source reads %v as %v %v", e.Header, e.Modified, e.Op)
 		}
@@ -104,9 +101,7 @@ func TestSpellingsOfDatesAndOperationsAreReadAlike(t *testing.T) {
 
 	foreign := 0
 	recorded, err := topicEntities(t.Context(), topic, &foreign)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	same(t, "the topic", entities, recorded)
 
 	for e, err := range recorded {
@@ -115,18 +110,12 @@ func TestSpellingsOfDatesAndOperationsAreReadAlike(t *testing.T) {
 		}
 	}
 	served, err := serve.New(serve.Config{Name: "orders"}, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	read, err := served.Entities(t.Context(), func() { t.Error("the served feed leaves an entity out") })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	n := 0
 	for e, err := range read {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if !e.Modified.Equal(spelledAt) || e.Op != feed.Put {
 			t.Errorf("the served feed has %v as %v %v", topic[n].Header, e.Modified, e.Op)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/verify"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -63,9 +64,7 @@ func TestTopicEntities(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			entities, err := topicEntities(t.Context(), tt.topic, new(int))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var ids []string
 			text := ""
 			for e, err := range entities {
@@ -106,9 +105,7 @@ func TestRemarks(t *testing.T) {
 				r.Differences = append(r.Differences, d)
 				return len(r.Differences) < 3
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			r.addRemarks(nil)
 			if got := strings.Join(r.Remarks, " "); !strings.HasPrefix(got, tt.want) || (got == "") != (tt.want == "") {
 				t.Errorf("got %q, want %q", got, tt.want)
@@ -152,9 +149,7 @@ func TestVerifyAURLWhereThereAreTwoBuses(t *testing.T) {
 func twoTopics(t *testing.T) string {
 	t.Helper()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "one"), kfake.SeedTopics(2, "two"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(cluster.Close)
 	return cluster.ListenAddrs()[0]
 }
@@ -163,9 +158,7 @@ func TestTopicsOfSeveralPartitionsAreNotCompared(t *testing.T) {
 	t.Parallel()
 	cfg := &config.Config{Buses: map[string]config.Bus{"main": {Kafka: &kafka.Config{Brokers: []string{twoTopics(t)}}}}}
 	bus, err := daemon.OpenBus(t.Context(), cfg, "main", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(bus.Close)
 	if _, err := (verification{topic: "one"}).orderedLog(t.Context(), bus, true, nil); err != nil {
 		t.Error(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/freeport"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/kafka"
@@ -31,9 +32,7 @@ var silent = slog.New(slog.DiscardHandler)
 func startCluster(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
 	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.ListenFn(listen)}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -52,9 +51,7 @@ func connectLogging(t testing.TB, cfg kafka.Config, log *slog.Logger) *kafka.Con
 		return kafka.ConnectVia(t, cfg, log, dialVirtual)
 	}
 	c, err := kafka.Connect(t.Context(), cfg, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -82,9 +79,7 @@ func newClient(t testing.TB, brokers []string, opts ...kgo.Opt) *kgo.Client {
 		opts = append(opts, kgo.Dialer(dialVirtual))
 	}
 	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(brokers...))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(cl.Close)
 	return cl
 }
@@ -109,9 +104,7 @@ func downgrade(t testing.TB, addr string) {
 	if err == nil {
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 // orders is a topic that is created.
@@ -122,17 +115,13 @@ func orders() kafka.Topic {
 func resume(t testing.TB, s *kafka.Sink) checkpoint.Checkpoint {
 	t.Helper()
 	cp, err := s.Resume(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return cp
 }
 
 func commit(t testing.TB, s *kafka.Sink, from, to int) {
 	t.Helper()
-	if err := s.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to)))
 }
 
 // wantFeed checks that the topic holds the first n entities of the feed.
@@ -175,9 +164,7 @@ func messages(t testing.TB, s *kafka.Sink, partition int32) []feed.Record {
 func spanOf(t testing.TB, log sinktest.Log) feed.Span {
 	t.Helper()
 	span, err := log.Span(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return span
 }
 
@@ -186,9 +173,7 @@ func records(t testing.TB, log *kafka.Log, from, to uint64) []feed.Record {
 	t.Helper()
 	var all []feed.Record
 	for r, err := range log.Read(t.Context(), from, to) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		all = append(all, r)
 	}
 	return all
@@ -237,9 +222,7 @@ func freePort(t testing.TB) int {
 		return int(lastVirtualPort.Add(1))
 	}
 	port, err := freeport.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return port
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 )
 
@@ -54,9 +55,7 @@ func TestConfirmedCommitIsGoneAndAnotherCopyHasGoneOn(t *testing.T) {
 				commit(t, s, 2, 6)
 				resume(t, other)
 				// Other entities than those that are gone, as the feed has them by now.
-				if err := other.Commit(t.Context(), sinktest.Entities(100, to-2), sinktest.At(to)); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, other.Commit(t.Context(), sinktest.Entities(100, to-2), sinktest.At(to)))
 				wantError(t, s.Commit(t.Context(), sinktest.Entities(6, 1), sinktest.At(7)), false, checkpoint.ErrConflict)
 				if cp := resume(t, s); cp.Count != uint64(to) {
 					t.Errorf("checkpoint %+v, want that of the other copy", cp)
@@ -86,9 +85,7 @@ func TestCommitsOfAnotherCopyAreGone(t *testing.T) {
 		resume(t, s)
 		commit(t, s, 0, 2)
 		c.Close()
-		if err := os.CopyFS(saved, os.DirFS(dir)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.CopyFS(saved, os.DirFS(dir)))
 		c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
 		resume(t, other)
 		commit(t, other, 2, 3)
@@ -100,9 +97,7 @@ func TestCommitsOfAnotherCopyAreGone(t *testing.T) {
 		for range 9 {
 			records = append(records, &kgo.Record{Topic: "shop.orders", Value: []byte("aborted")})
 		}
-		if err := begin(t, c, "someone's", records...).EndTransaction(t.Context(), kgo.TryAbort); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, begin(t, c, "someone's", records...).EndTransaction(t.Context(), kgo.TryAbort))
 		if cp := resume(t, s); cp.Count != 2 {
 			t.Errorf("checkpoint %+v, want the one that is left", cp)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // The first record of a topic is written and answered before the client has noted the
@@ -19,9 +20,7 @@ import (
 func TestCommitBeforeTheClientHasNotedWhatItWrote(t *testing.T) {
 	t.Parallel()
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "shop.orders"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(c.Close)
 	goOn := make(chan struct{})
 	p, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.TransactionalID("orders"),
@@ -34,20 +33,14 @@ func TestCommitBeforeTheClientHasNotedWhatItWrote(t *testing.T) {
 				return -1 // it is not written
 			}
 		})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(p.Close)
-	if err := p.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.BeginTransaction())
 	written := make(chan error, 1)
 	r := kgo.Record{Topic: "shop.orders", Value: []byte("first")}
 	p.Produce(t.Context(), &r, func(_ *kgo.Record, err error) { written <- err })
 	p.Produce(t.Context(), &kgo.Record{Topic: "shop.orders"}, nil)
-	if err := <-written; err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, <-written)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ended := make(chan error, 1)
@@ -59,14 +52,10 @@ func TestCommitBeforeTheClientHasNotedWhatItWrote(t *testing.T) {
 	case <-time.After(100 * time.Millisecond): // a commit would have been done
 	}
 	close(goOn)
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, <-ended)
 	reader, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics("shop.orders"),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(reader.Close)
 	got := reader.PollFetches(ctx)
 	if err := got.Err(); err != nil || got.NumRecords() != 1 {
@@ -78,9 +67,7 @@ func TestCommitBeforeTheClientHasNotedWhatItWrote(t *testing.T) {
 func TestRecordsAtOffsetsThatTheTopicHadReached(t *testing.T) {
 	t.Parallel()
 	conn, err := Connect(t.Context(), Config{Brokers: []string{"127.0.0.1:1"}}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(conn.Close)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // so that no broker is asked whether it is the same topic
@@ -101,9 +88,7 @@ func TestRecordsAtOffsetsThatTheTopicHadReached(t *testing.T) {
 func TestCommitOfWhatIsNeverNoted(t *testing.T) {
 	t.Parallel()
 	p, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:1"), kgo.TransactionalID("orders"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(p.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()

@@ -22,6 +22,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -29,9 +30,7 @@ import (
 func writeFile(t testing.TB, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -128,18 +127,14 @@ func TestPassword(t *testing.T) {
 					wantError(t, err, true, nil, "Kafka at 127.0.0.1:", "refuses the username and password (sasl, "+string(mechanism)+")")
 				}
 				// It is put right, and taken up without a restart.
-				if err := os.WriteFile(file, []byte("right\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(file, []byte("right\n"), 0o600))
 				if err := conn.Check(t.Context()); err != nil {
 					t.Error(err)
 				}
 				resume(t, s)
 				commit(t, s, 0, 2)
 				wantFeed(t, s, 2)
-				if err := os.Remove(file); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.Remove(file))
 				_, err = kafka.Connect(t.Context(), cfg, silent)
 				wantError(t, err, true, nil, "sasl.password_file", "no such file")
 			})
@@ -262,9 +257,7 @@ func TestRights(t *testing.T) {
 				}
 				c := startCluster(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "root", "root"), kfake.User("PLAIN", "fb", "right", acls...))
 				if test.exist {
-					if err := errors.Join(c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}), c.CreateTopic("shop.orders", 1, nil)); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, errors.Join(c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}), c.CreateTopic("shop.orders", 1, nil)))
 				}
 				cfg := configFor(c)
 				cfg.SASL = kafka.SASL{Mechanism: kafka.Plain, Username: "fb", Password: "right"}
@@ -274,9 +267,7 @@ func TestRights(t *testing.T) {
 					err = s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2))
 				}
 				if test.want == nil {
-					if err := errors.Join(err, s.Check(t.Context())); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, errors.Join(err, s.Check(t.Context())))
 					return
 				}
 				wantError(t, err, true, nil, test.want...)
@@ -293,9 +284,7 @@ func TestSecretsStayOutOfErrorsAndLogs(t *testing.T) {
 	cfg.SASL = kafka.SASL{Mechanism: kafka.Plain, Username: "fb", Password: "hunter2"}
 	var out logbuffer.Buffer // the client logs in the background, also after Close
 	conn, err := kafka.Connect(t.Context(), cfg, slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	err = conn.Check(t.Context())
 	conn.Close()
 	if strings.Contains(out.String(), "hunter2") || strings.Contains(err.Error(), "hunter2") {
@@ -323,9 +312,7 @@ func TestServerIsNoBroker(t *testing.T) {
 		t.Run(fmt.Sprintf("%.4q", greeting), func(t *testing.T) {
 			t.Parallel()
 			l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			t.Cleanup(func() { l.Close() })
 			go func() {
 				for {

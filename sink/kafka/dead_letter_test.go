@@ -14,6 +14,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
@@ -42,9 +43,7 @@ func withDead(from, to, dead int) ([]feed.Entity, checkpoint.Checkpoint) {
 func commitDead(t *testing.T, s *kafka.Sink, from, to, dead int) {
 	t.Helper()
 	entities, cp := withDead(from, to, dead)
-	if err := s.Commit(t.Context(), entities, cp); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Commit(t.Context(), entities, cp))
 }
 
 // wantDead checks the IDs of the dead letters of the orders.
@@ -57,14 +56,10 @@ func wantDeadOf(t *testing.T, c *kafka.Conn, topic kafka.Topic, numbers ...int) 
 	t.Helper()
 	log := settled{c.Log(topic.Name+sink.DeadSuffix, 0)}
 	span, err := log.Span(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var got, want []string
 	for r, err := range log.Read(t.Context(), span.First, span.End) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		id, _ := r.Header.Get(message.ContentID)
 		got = append(got, id)
 	}
@@ -142,9 +137,7 @@ func TestDeadLetterTopicHasALowerLimit(t *testing.T) {
 		resume(t, s)
 		entities, cp := withDead(0, 1, 0)
 		entities[0].Body = noise(100_000)
-		if err := s.Commit(t.Context(), entities, cp); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Commit(t.Context(), entities, cp))
 		log := settled{connect(t, configFor(c)).Log(deadTopic, 0)}
 		for r, err := range log.Read(t.Context(), 0, 1) {
 			if err != nil || len(r.Body) < 1000 || len(r.Body) > 2000 {
@@ -170,9 +163,7 @@ func TestDeadLetterTopicRefuses(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				s, c, more := open(t, ordersWithDead())
 				entities, cp := withDead(0, 2, 0)
-				if err := s.Commit(t.Context(), entities, cp); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, s.Commit(t.Context(), entities, cp))
 				id := c.TopicInfo(deadTopic).TopicID
 				c.ControlKey(kmsg.Produce.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
 					c.KeepControl()
@@ -249,9 +240,7 @@ func TestCopyDiedWithADeadLetter(t *testing.T) {
 				t.Error("an entity that was never committed is known")
 			}
 		}
-		if err := fresh.Commit(t.Context(), entities, cp); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, fresh.Commit(t.Context(), entities, cp))
 		wantDead(t, connect(t, configFor(c)), 2)
 	})
 }
@@ -261,9 +250,7 @@ func TestDeadLetterTopicIsDeleted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, c, more := open(t, ordersWithDead())
 		entities, cp := withDead(0, 2, 0)
-		if err := s.Commit(t.Context(), entities, cp); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Commit(t.Context(), entities, cp))
 		idle := more()
 		resume(t, idle)
 		_, adm := admin(t, c)
@@ -280,9 +267,7 @@ func TestDeadLetterTopicIsDeleted(t *testing.T) {
 		// The producer still has the topic that is gone.
 		wantError(t, s.Commit(t.Context(), entities, cp), false, nil, "shop.orders.dead")
 		resume(t, s)
-		if err := s.Commit(t.Context(), entities, cp); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Commit(t.Context(), entities, cp))
 		wantFeed(t, s, 1)
 		wantDead(t, connect(t, configFor(c)), 2)
 		// The new topic is as long as the old one was, and has another dead letter.
@@ -301,9 +286,7 @@ func TestDeadLetterWithoutACheckpoint(t *testing.T) {
 		if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, deadTopic); err != nil {
 			t.Fatal(err)
 		}
-		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: deadTopic, Value: []byte("x")}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: deadTopic, Value: []byte("x")}).FirstErr())
 		s := connect(t, configFor(c)).Sink(ordersWithDead())
 		_, err := s.Resume(t.Context())
 		wantError(t, err, true, checkpoint.ErrMissing)
@@ -317,9 +300,7 @@ func TestMissingKeyIsADeadLetter(t *testing.T) {
 		s, c, _ := open(t, topic)
 		entities, cp := withDead(0, 1, 0)
 		wantError(t, fits(s, entities[0]), false, sink.ErrNoKey, "the entity has no key: its body has no value at /id")
-		if err := s.Commit(t.Context(), entities, cp); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Commit(t.Context(), entities, cp))
 		wantDead(t, connect(t, configFor(c)), 0)
 	})
 }
@@ -336,9 +317,7 @@ func TestDeadLettersOfASharedTopic(t *testing.T) {
 		resume(t, a)
 		resume(t, b)
 		entities, cp := withDead(0, 1, 0)
-		if err := a.Commit(t.Context(), entities, cp); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, a.Commit(t.Context(), entities, cp))
 		fresh := connect(t, configFor(c)).Sink(other)
 		for _, s := range []*kafka.Sink{b, fresh} {
 			resume(t, s)
@@ -378,9 +357,7 @@ func TestMarksOfRecordsWhoseTimesRunBack(t *testing.T) {
 					}
 					cp := sinktest.At(i + 1)
 					cp.Count -= uint64(len(slices.DeleteFunc(slices.Clone(dead[:i+1]), func(d bool) bool { return !d })))
-					if err := copy.Commit(t.Context(), version, cp); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, copy.Commit(t.Context(), version, cp))
 					wantMarks(t, copy, version)
 				}
 				wantMarks(t, more(), version)
@@ -452,9 +429,7 @@ func TestMarksBehindARecordOfAnotherFeed(t *testing.T) {
 		entities[0].Mark, entities[0].Dead = "v1;later", &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
 		cp := sinktest.At(2)
 		cp.Count--
-		if err := s.Commit(t.Context(), entities, cp); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Commit(t.Context(), entities, cp))
 		wantMarks(t, connect(t, configFor(c)).Sink(topic), entities)
 	})
 }
@@ -524,9 +499,7 @@ func TestWindowHasTheNewestEntitiesBesideDeadLetters(t *testing.T) {
 					end += n
 					cp := sinktest.At(end)
 					cp.Count -= uint64(dead)
-					if err := s.Commit(t.Context(), entities, cp); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, s.Commit(t.Context(), entities, cp))
 				}
 				if test.behind != nil {
 					test.behind(t, c)

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -30,9 +31,7 @@ func TestCheckpointLiesInAnotherPartition(t *testing.T) {
 		b := connect(t, configFor(c)).Sink(busy)
 		resume(t, b)
 		for i := range 5 {
-			if err := b.Commit(t.Context(), sinktest.Entities(i*10, 10), sinktest.At(i*10+10)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, b.Commit(t.Context(), sinktest.Entities(i*10, 10), sinktest.At(i*10+10)))
 		}
 		_, adm := admin(t, c)
 		if r, err := adm.UpdatePartitions(t.Context(), 97, "feedbridge.checkpoints"); err != nil || r.Error() != nil {
@@ -47,9 +46,7 @@ func TestCheckpointLiesInAnotherPartition(t *testing.T) {
 			commit(t, s, 5+n, 6+n)
 		}
 		wantError(t, s.Commit(t.Context(), sinktest.Entities(900, 1), sinktest.At(10)), false, checkpoint.ErrConflict)
-		if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(3))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(3))))
 		if cp := resume(t, s); cp.Count != 3 {
 			t.Errorf("checkpoint %+v, want the one that was set", cp)
 		}
@@ -134,9 +131,7 @@ func TestCommitBeginsDuringALook(t *testing.T) {
 
 		_, adm := admin(t, c)
 		described, err := adm.DescribeTransactions(t.Context(), transactionalID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		before := described[transactionalID]
 		before.State = "CompleteCommit"
 		looks, again := 0, make(chan struct{})

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // Log returns a partition of the sink's topic to be read back.
@@ -69,9 +70,7 @@ func (l *Log) Settle(ctx context.Context) error {
 func (s *Sink) KeyOf(t testing.TB, e feed.Entity) string {
 	t.Helper()
 	key, err := s.records.entityKey(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(key)
 }
 
@@ -90,9 +89,7 @@ func (s *Sink) AwaitEnd(t testing.TB) {
 func (s *Sink) StoredEnds(t testing.TB) []int64 {
 	t.Helper()
 	last, err := s.readCheckpoint(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return last.topic.ends
 }
 
@@ -100,9 +97,7 @@ func (s *Sink) StoredEnds(t testing.TB) []int64 {
 func ConnectVia(t testing.TB, cfg Config, log *slog.Logger, dial func(ctx context.Context, network, addr string) (net.Conn, error)) *Conn {
 	t.Helper()
 	conn, err := Connect(t.Context(), cfg, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := conn.client
 	c.kgo.Close()
 	c.opts = append(c.opts, kgo.Dialer(dial))

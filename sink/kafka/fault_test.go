@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
@@ -334,13 +335,9 @@ func TestFeedDependsOnTheLeadersOfItsPartitionsOnly(t *testing.T) {
 			if p == own.Partition {
 				leader = 0
 			}
-			if err := c.MoveTopicPartition(own.Topic, p, leader); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.MoveTopicPartition(own.Topic, p, leader))
 		}
-		if err := c.MoveTopicPartition("shop.orders", 0, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.MoveTopicPartition("shop.orders", 0, 0))
 		commit(t, s, 1, 2) // learns the leaders
 		s.AwaitEnd(t)
 		var asked atomic.Int64
@@ -475,9 +472,7 @@ func TestClientsThatCommitAreClosed(t *testing.T) {
 		large[0].Body = make([]byte, 2<<20)
 		wantError(t, s.Commit(t.Context(), large, sinktest.At(5)), true, sink.ErrTooLarge)
 		want(0, "after a commit that failed")
-		if err := s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(4))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(4))))
 		want(0, "after the place was moved")
 		resume(t, s)
 		commit(t, s, 4, 5)
@@ -501,9 +496,7 @@ func TestCheckpointIsTooLarge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				c := startCluster(t)
-				if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact", "max.message.bytes": test.limit}); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact", "max.message.bytes": test.limit}))
 				s := connect(t, configFor(c)).Sink(orders())
 				resume(t, s)
 				large := sinktest.At(2)
@@ -526,9 +519,7 @@ func TestCheckpointIsTooLarge(t *testing.T) {
 func TestTooFewReplicasInSync(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := startCluster(t)
-		if err := c.CreateTopic("shop.orders", 1, map[string]string{"min.insync.replicas": "2"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.CreateTopic("shop.orders", 1, map[string]string{"min.insync.replicas": "2"}))
 		cfg := configFor(c)
 		cfg.Timeout = time.Second
 		begin(t, c, "someone's", &kgo.Record{Topic: "shop.orders", Value: []byte("open")})

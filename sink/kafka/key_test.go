@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/kafka"
@@ -57,9 +58,7 @@ func consume(t *testing.T, c *kfake.Cluster, n int) (all []*kgo.Record) {
 	cl, _ := admin(t, c, kgo.ConsumeTopics("shop.orders"), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	for len(all) < n {
 		fetches := cl.PollFetches(t.Context())
-		if err := fetches.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, fetches.Err())
 		all = append(all, fetches.Records()...)
 	}
 	return all
@@ -156,9 +155,7 @@ func TestKey(t *testing.T) {
 				wantError(t, err, false, nil, "it has no key: "+test.err, `"missing_key: 'null'"`)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if got := s.KeyOf(t, e); got != test.want {
 				t.Errorf("key %q, want %q", got, test.want)
 			}
@@ -205,9 +202,7 @@ func TestEntityWithoutAKey(t *testing.T) {
 		if err := fits(s, entities[1]); err != nil {
 			t.Error(err)
 		}
-		if err := s.Commit(t.Context(), entities, sinktest.At(2)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Commit(t.Context(), entities, sinktest.At(2)))
 		for _, r := range consume(t, c, 2) {
 			if r.Partition == 1 && r.Key == nil && string(r.Value) == "{}" {
 				return
@@ -231,9 +226,7 @@ func TestDelete(t *testing.T) {
 				topic := orders()
 				topic.Key, topic.Delete = "header:Content-ID", becomes
 				s, c, _ := open(t, topic)
-				if err := s.Commit(t.Context(), entities, sinktest.At(3)); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, s.Commit(t.Context(), entities, sinktest.At(3)))
 				for i, r := range consume(t, c, 3) {
 					if string(r.Key) != entities[i].ID {
 						t.Errorf("key %s, want %s", r.Key, entities[i].ID)
@@ -242,9 +235,7 @@ func TestDelete(t *testing.T) {
 				var got []bool
 				for _, r := range messages(t, s, 0) {
 					e, err := message.Entity(r.Header, r.Body)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					if want := entities[len(got)]; e.Op != want.Op || e.ID != want.ID {
 						t.Errorf("%s %s; want %s %s", e.Op, e.ID, want.Op, want.ID)
 					}

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 )
 
@@ -41,9 +42,7 @@ func TestLogIsReadFromInFrontOfWhatIsKept(t *testing.T) {
 		produceBatch(t, c, "a", "b", "c", "d", "e")
 		log := conn.Log("shop.orders", 1)
 		for r, err := range log.Read(t.Context(), 0, 5) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if r.Position == 3 {
 				break
 			}
@@ -62,9 +61,7 @@ func produceBatch(t *testing.T, c *kfake.Cluster, bodies ...string) {
 	cl, _ := admin(t, c, kgo.ManualFlushing(), kgo.BrokerMaxWriteBytes(100<<20), kgo.ProducerBatchMaxBytes(50<<20))
 	// When kgo learns of a topic it sends the records that wait, which would be two batches.
 	cl.Produce(t.Context(), &kgo.Record{Topic: "shop.orders", Partition: 0}, nil)
-	if err := cl.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cl.Flush(t.Context()))
 	for _, body := range bodies {
 		cl.Produce(t.Context(), &kgo.Record{Topic: "shop.orders", Partition: 1, Value: []byte(body)}, func(_ *kgo.Record, err error) {
 			if err != nil {
@@ -72,9 +69,7 @@ func produceBatch(t *testing.T, c *kfake.Cluster, bodies ...string) {
 			}
 		})
 	}
-	if err := cl.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cl.Flush(t.Context()))
 }
 
 // A page fetches about as much as it needs from the cluster, however well it compresses.
@@ -120,9 +115,7 @@ func TestPagesAreFetchedOnce(t *testing.T) {
 					from = batches*size - page - from
 				}
 				for r, err := range log.Read(t.Context(), from, min(from+page+test.behind, batches*size)) {
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					if r.Position >= from+page {
 						break
 					}
@@ -192,9 +185,7 @@ func TestTheNextRecordsAreFetchedWhileOthersAreRead(t *testing.T) {
 				n, seen := uint64(0), 0
 				for from := uint64(0); from < batches*size; from += page {
 					for r, err := range log.Read(t.Context(), from, from+page) {
-						if err != nil {
-							t.Fatal(err)
-						}
+						must.Succeed(t, err)
 						if r.Position != n {
 							t.Fatalf("record %d, want %d", r.Position, n)
 						}
@@ -234,13 +225,9 @@ func TestMessagesAreDeletedWhileALogIsRead(t *testing.T) {
 		produceLarge(t, c, 8)
 		var got []uint64
 		for r, err := range conn.Log("shop.orders", 1).Read(t.Context(), 0, 8) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if got = append(got, r.Position); len(got) == 1 {
-				if err := c.DeleteRecords("shop.orders", 1, 6); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, c.DeleteRecords("shop.orders", 1, 6))
 			}
 		}
 		// The first fetch had another of them, perhaps.
@@ -256,13 +243,9 @@ func TestLeaderMovesWhileALogIsRead(t *testing.T) {
 		produceLarge(t, c, 5)
 		n := 0
 		for _, err := range conn.Log("shop.orders", 1).Read(t.Context(), 0, 5) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			n++
-			if err := c.MoveTopicPartition("shop.orders", 1, (c.LeaderFor("shop.orders", 1)+1)%3); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.MoveTopicPartition("shop.orders", 1, (c.LeaderFor("shop.orders", 1)+1)%3))
 		}
 		if n != 5 {
 			t.Errorf("%d records, want 5", n)
@@ -333,9 +316,7 @@ func BenchmarkLog(b *testing.B) {
 		for i := range entities {
 			entities[i].Body = bytes.Repeat([]byte("x"), 1024)
 		}
-		if err := s.Commit(b.Context(), entities, sinktest.At(n+size)); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, s.Commit(b.Context(), entities, sinktest.At(n+size)))
 	}
 	rate := func(b *testing.B, records int) {
 		b.ReportMetric(float64(records)/b.Elapsed().Seconds(), "records/s")
@@ -417,9 +398,7 @@ func TestLogHoldsLittleOfLargeHeaders(t *testing.T) {
 		for range 8 {
 			rs = append(rs, &kgo.Record{Topic: "shop.orders", Partition: 1, Value: []byte("b"), Headers: head})
 		}
-		if err := cl.ProduceSync(t.Context(), rs...).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cl.ProduceSync(t.Context(), rs...).FirstErr())
 	}
 	log := conn.Log("shop.orders", 1)
 	worst := 0

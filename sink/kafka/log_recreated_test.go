@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func TestLogOfATopicThatIsMadeAnew(t *testing.T) {
@@ -21,9 +22,7 @@ func TestLogOfATopicThatIsMadeAnew(t *testing.T) {
 		if got := bodies(records(t, log, 0, 1)); got != "0:a " {
 			t.Errorf("%q", got)
 		}
-		if err := errors.Join(c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 2, nil)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 2, nil)))
 		produceBatch(t, c, "c", "d", "e")
 		if now := spanOf(t, log).Epoch; now == before {
 			t.Errorf("the epoch is %q still", now)
@@ -52,9 +51,7 @@ func TestLogOfATopicThatIsMadeAnewIsOfOneTopic(t *testing.T) {
 					if got := bodies(records(t, log, 0, 1)); got != "0:a " {
 						t.Errorf("%q", got)
 					}
-					if err := errors.Join(c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 2, nil)); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, errors.Join(c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 2, nil)))
 					produceBatch(t, c, "c", "d", "e", "f")
 					var all []feed.Record
 					for r, err := range log.Read(t.Context(), 1, 4) {
@@ -84,9 +81,7 @@ func TestLogOfATopicThatIsMadeAnewWithoutIDs(t *testing.T) {
 		if got := bodies(records(t, log, 0, 1)); got != "0:a " {
 			t.Errorf("%q", got)
 		}
-		if err := errors.Join(c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 2, nil)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 2, nil)))
 		produceBatch(t, c, "c", "d", "e")
 		if got := bodies(records(t, log, 1, 2)); got != "1:d " {
 			t.Errorf("%q", got)
@@ -101,9 +96,7 @@ func TestTopicIsMadeAnewWhileALogIsRead(t *testing.T) {
 		n := 0
 		for _, err := range conn.Log("shop.orders", 1).Read(t.Context(), 0, 4) {
 			if n++; n == 1 {
-				if err := errors.Join(err, c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 2, nil)); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, errors.Join(err, c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 2, nil)))
 				produce(t, c, nil, "0", "1", "2", "3")
 				continue
 			}
@@ -124,9 +117,7 @@ func TestLogOfATopicThatIsMadeAnewCompacted(t *testing.T) {
 		log := conn.Log("shop.orders", 1)
 		spanOf(t, log)
 		spanOf(t, log)
-		if err := errors.Join(c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 2, map[string]string{"cleanup.policy": "compact"})); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 2, map[string]string{"cleanup.policy": "compact"})))
 		produce(t, c, nil, "c", "d", "e")
 		for i := range 3 {
 			_, err := log.Span(t.Context())

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -28,9 +29,7 @@ var _ sinktest.Log = (*kafka.Log)(nil)
 func shop(t *testing.T, opts ...kfake.Opt) (*kfake.Cluster, *kafka.Conn) {
 	t.Helper()
 	c := startCluster(t, opts...)
-	if err := c.CreateTopic("shop.orders", 2, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.CreateTopic("shop.orders", 2, nil))
 	return c, connect(t, configFor(c))
 }
 
@@ -40,9 +39,7 @@ func produce(t *testing.T, c *kfake.Cluster, opts []kgo.Opt, bodies ...string) {
 	cl, _ := admin(t, c, opts...)
 	for _, body := range bodies {
 		r := &kgo.Record{Topic: "shop.orders", Partition: 1, Value: []byte(body)}
-		if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cl.ProduceSync(t.Context(), r).FirstErr())
 	}
 }
 
@@ -63,9 +60,7 @@ func wantLog(t *testing.T, log sinktest.Log, first, end uint64, text string) {
 	}
 	var all []feed.Record
 	for r, err := range log.Read(t.Context(), span.First, span.End) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		all = append(all, r)
 	}
 	if got := bodies(all); got != text {
@@ -86,9 +81,7 @@ func TestLogOfATopicThatOthersWrote(t *testing.T) {
 	wantLog(t, log, 0, 6, fmt.Sprintf("0:%s 1:%[1]s 2:%[1]s 3:%[1]s 4:%[1]s 5:c ", b))
 	wantLog(t, conn.Log("shop.orders", 0), 0, 0, "")
 	epoch := spanOf(t, log).Epoch
-	if err := c.DeleteRecords("shop.orders", 1, 5); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.DeleteRecords("shop.orders", 1, 5))
 	wantLog(t, log, 5, 6, "5:c ")
 	// Deleted messages are skipped.
 	for to, text := range map[uint64]string{6: "5:c ", 5: "", 3: ""} {
@@ -106,15 +99,13 @@ func TestLogHasMessagesAsTheyAre(t *testing.T) {
 		c, conn := shop(t)
 		cl, _ := admin(t, c)
 		at := time.UnixMilli(1700000000123)
-		if err := cl.ProduceSync(t.Context(),
+		must.Succeed(t, cl.ProduceSync(t.Context(),
 			&kgo.Record{Topic: "shop.orders", Partition: 1, Key: []byte("k"), Value: []byte("\x00\xff"), Timestamp: at, Headers: []kgo.RecordHeader{
 				{Key: "b", Value: []byte("2")}, {Key: "a", Value: []byte("\xff")}, {Key: "b", Value: []byte("1")}, {Key: "", Value: nil},
 			}},
 			&kgo.Record{Topic: "shop.orders", Partition: 1, Value: []byte{}, Timestamp: at},
 			&kgo.Record{Topic: "shop.orders", Partition: 1, Key: []byte("k"), Timestamp: at},
-		).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		).FirstErr())
 		want := []feed.Record{
 			{Position: 0, Time: at, Header: feed.Header{{Name: "b", Value: "2"}, {Name: "a", Value: "\xff"}, {Name: "b", Value: "1"}, {}}, Body: []byte("\x00\xff"), Key: []byte("k")},
 			{Position: 1, Time: at, Header: feed.Header{}},
@@ -136,9 +127,7 @@ func TestLogHasWhatIsCommittedAlone(t *testing.T) {
 		produce(t, c, nil, "a")
 		end := func(cl *kgo.Client, how kgo.TransactionEndTry) {
 			t.Helper()
-			if err := cl.EndTransaction(t.Context(), how); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, cl.EndTransaction(t.Context(), how))
 		}
 		end(begin(t, c, "x", r("b"), r("c")), kgo.TryCommit) // 1 and 2, and a marker
 		end(begin(t, c, "x", r("torn")), kgo.TryAbort)       // 4, and a marker
@@ -156,9 +145,7 @@ func TestLogOfACompactedTopicIsRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for _, policy := range []string{"compact", "compact,delete"} {
 			c := startCluster(t)
-			if err := c.CreateTopic("shop.orders", 1, map[string]string{"cleanup.policy": policy}); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.CreateTopic("shop.orders", 1, map[string]string{"cleanup.policy": policy}))
 			log := connect(t, configFor(c)).Log("shop.orders", 0)
 			_, err := log.Span(t.Context())
 			wantError(t, err, true, nil, "it is compacted (cleanup.policy="+policy+")", "name a topic that is not")
@@ -304,9 +291,7 @@ func TestLogWhileTheBusIsAway(t *testing.T) {
 		cfg := configFor(c)
 		cfg.Timeout = 5 * time.Second
 		log := connect(t, cfg).Log("shop.orders", 1)
-		if err := c.CreateTopic("shop.orders", 2, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.CreateTopic("shop.orders", 2, nil))
 		produce(t, c, nil, "a")
 		wantLog(t, log, 0, 1, "0:a ")
 		c.Close()
@@ -338,9 +323,7 @@ func TestRightsToReadBack(t *testing.T) {
 			return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: topic, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationRead, Allow: true}
 		}
 		c := startCluster(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "root", "root"), kfake.User("PLAIN", "fb", "right", acl("shop.orders")))
-		if err := errors.Join(c.CreateTopic("shop.orders", 1, nil), c.CreateTopic("shop.parcels", 1, nil)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(c.CreateTopic("shop.orders", 1, nil), c.CreateTopic("shop.parcels", 1, nil)))
 		cfg := configFor(c)
 		cfg.SASL = kafka.SASL{Mechanism: kafka.Plain, Username: "fb", Password: "right"}
 		conn := connect(t, cfg)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -33,15 +34,9 @@ func lose(t *testing.T, dir, saved, partition string) {
 		t.Fatalf("no directory of %s: %v", partition, err)
 	}
 	name, err := filepath.Rel(saved, found)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(found)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.RemoveAll(filepath.Join(dir, name)))
+	must.Succeed(t, os.CopyFS(filepath.Join(dir, name), os.DirFS(found)))
 }
 
 // The cluster loses the newest messages of a partition, and not their checkpoint.
@@ -63,16 +58,12 @@ func TestTopicHasLostMessages(t *testing.T) {
 				resume(t, s)
 				commit(t, s, 0, 20)
 				c.Close()
-				if err := os.CopyFS(saved, os.DirFS(dir)); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.CopyFS(saved, os.DirFS(dir)))
 				c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
 				resume(t, s)
 				commit(t, s, 20, 40)
 				// The partitions that this one does not write to are still known.
-				if err := s.Commit(t.Context(), nil, sinktest.At(40)); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, s.Commit(t.Context(), nil, sinktest.At(40)))
 				c.Close()
 				lose(t, dir, saved, "shop.orders-0")
 				startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
@@ -86,9 +77,7 @@ func TestTopicHasLostMessages(t *testing.T) {
 					wantError(t, err, true, checkpoint.ErrLost)
 				}
 				// A person goes on where they are missing.
-				if err := late.Overwrite(t.Context(), sinktest.MoveTo(move(20))); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, late.Overwrite(t.Context(), sinktest.MoveTo(move(20))))
 				for _, s := range []*kafka.Sink{late, s} {
 					if cp := resume(t, s); cp.Count != 20 {
 						t.Errorf("checkpoint %+v, want the one that was set", cp)
@@ -132,9 +121,7 @@ func TestTopicLosesMessagesOfARunningCopy(t *testing.T) {
 				commitDead(t, s, 0, 20, 0)
 				s.AwaitEnd(t)
 				c.Close()
-				if err := os.CopyFS(saved, os.DirFS(dir)); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.CopyFS(saved, os.DirFS(dir)))
 				c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
 				resume(t, s)
 				commitDead(t, s, 20, 40, 1)
@@ -172,17 +159,13 @@ func TestTopicLosesMessagesOfARunningCopy(t *testing.T) {
 						wantError(t, err, true, checkpoint.ErrLost, lost)
 					}
 					// A person goes on where the messages are missing.
-					if err := other.Overwrite(t.Context(), sinktest.MoveTo(move(20))); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, other.Overwrite(t.Context(), sinktest.MoveTo(move(20))))
 					if cp := resume(t, s); cp.Count != 20 {
 						t.Errorf("checkpoint %+v, want the one that was set", cp)
 					}
 					entities, cp := withDead(20, 40, 1)
 					fresh := slices.DeleteFunc(entities, func(e feed.Entity) bool { return !s.IDs().Add(e.ID) })
-					if err := s.Commit(t.Context(), fresh, cp); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, s.Commit(t.Context(), fresh, cp))
 					if n := len(messages(t, s, 0)); n != 38 {
 						t.Errorf("the topic holds %d entities, want 38", n)
 					}
@@ -205,9 +188,7 @@ func TestOldMessagesAreDeleted(t *testing.T) {
 		s, c, more := open(t, ordersWithDead())
 		commitDead(t, s, 0, 5, 0)
 		for _, topic := range []string{"shop.orders", deadTopic} {
-			if err := c.DeleteRecords(topic, 0, -1); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.DeleteRecords(topic, 0, -1))
 		}
 		for _, s := range []*kafka.Sink{s, more()} {
 			if cp := resume(t, s); cp.Count != 4 {
@@ -229,9 +210,7 @@ func TestCheckpointWithoutEnds(t *testing.T) {
 			if ends != "" {
 				r.Headers = []kgo.RecordHeader{{Key: "Feedbridge-Topic-Ends", Value: []byte(ends)}}
 			}
-			if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, cl.ProduceSync(t.Context(), r).FirstErr())
 			resume(t, more())
 		}
 		// From the next commit on they do.
@@ -265,9 +244,7 @@ func sameOffset(t *testing.T, further bool) {
 	resume(t, s)
 	commit(t, s, 0, 2)
 	c.Close()
-	if err := os.CopyFS(saved, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.CopyFS(saved, os.DirFS(dir)))
 	c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
 	resume(t, s)
 	commit(t, s, 2, 4)
@@ -289,9 +266,7 @@ func sameOffset(t *testing.T, further bool) {
 	if further {
 		// The feed goes on with others than those that were lost.
 		n = 6
-		if err := other.Commit(t.Context(), sinktest.Entities(100, 3), sinktest.At(n)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, other.Commit(t.Context(), sinktest.Entities(100, 3), sinktest.At(n)))
 	}
 	wantError(t, idle.Commit(t.Context(), sinktest.Entities(4, 2), sinktest.At(6)), false, checkpoint.ErrConflict)
 	if cp := resume(t, idle); cp.Count != uint64(n) {
@@ -325,9 +300,7 @@ func TestDeposedLeaderOfTheTopicIsNoLoss(t *testing.T) {
 		}
 	}
 	moves := func(t *testing.T, s *kafka.Sink) {
-		if err := s.Overwrite(t.Context(), sinktest.MoveTo(move(2))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Overwrite(t.Context(), sinktest.MoveTo(move(2))))
 		resumes(t, s)
 	}
 	for name, test := range map[string]struct {
@@ -387,15 +360,11 @@ func TestCopyThatCommittedLastDoesNotGoOnAfterALoss(t *testing.T) {
 				commit(t, s, 0, 2)
 				s.AwaitEnd(t)
 				c.Close()
-				if err := os.CopyFS(saved, os.DirFS(dir)); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.CopyFS(saved, os.DirFS(dir)))
 				c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
 				// Without entities, for a topic that is shorter is noticed before the checkpoint.
 				for range 2 {
-					if err := s.Commit(t.Context(), nil, sinktest.At(4)); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, s.Commit(t.Context(), nil, sinktest.At(4)))
 				}
 				s.AwaitEnd(t)
 				resume(t, idle) // the connection has read the checkpoint that is lost
@@ -431,9 +400,7 @@ func TestCopyResumesWhenTheNewestCommitIsLost(t *testing.T) {
 		commit(t, s, 0, 2)
 		s.AwaitEnd(t)
 		c.Close()
-		if err := os.CopyFS(saved, os.DirFS(dir)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.CopyFS(saved, os.DirFS(dir)))
 		c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
 		resume(t, s)
 		commit(t, s, 2, 3)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/kafka"
@@ -34,9 +35,7 @@ func marked(from, n int) []feed.Entity {
 // commitMarked commits entities, of which the topic has n then.
 func commitMarked(t *testing.T, s *kafka.Sink, entities []feed.Entity, n int) {
 	t.Helper()
-	if err := s.Commit(t.Context(), entities, sinktest.At(n)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Commit(t.Context(), entities, sinktest.At(n)))
 }
 
 // stampRecords makes the cluster give each batch of records a time of its own, which is earlier than
@@ -110,14 +109,10 @@ func TestMarksOfMessagesThatAreGone(t *testing.T) {
 		s, c, more := open(t, topic)
 		entities := marked(0, 100)
 		commitMarked(t, s, entities, 100)
-		if err := c.DeleteRecords("shop.orders", 0, 20); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.DeleteRecords("shop.orders", 0, 20))
 		wantMarks(t, more(), entities[20:])
 		wantMarks(t, s, entities)
-		if err := c.DeleteRecords("shop.orders", 0, -1); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.DeleteRecords("shop.orders", 0, -1))
 		wantMarks(t, more(), nil)
 		commitMarked(t, s, marked(200, 1), 101)
 		wantMarks(t, more(), marked(200, 1))
@@ -241,9 +236,7 @@ func TestMarksAreNumberedBehindThoseThatWereNotLoaded(t *testing.T) {
 				}
 				commitMarked(t, s, unmarked, 109)
 				if moved {
-					if err := more().Overwrite(t.Context(), sinktest.MoveTo(move(109))); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(move(109))))
 				}
 				late := more()
 				resume(t, late)
@@ -284,9 +277,7 @@ func TestMarksWithoutNumbers(t *testing.T) {
 				}
 				cl, _ := admin(t, c)
 				records := []*kgo.Record{old(topics[0], "v1;older", time.Now().Add(-time.Hour)), old(topics[1], "v1;newer", time.Now())}
-				if err := cl.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, cl.ProduceSync(t.Context(), records...).FirstErr())
 				entities[0].Mark = "v1;newer"
 				wantMarks(t, more(), entities)
 				stampRecords(c)
@@ -301,9 +292,7 @@ func TestMarksWithoutNumbers(t *testing.T) {
 					wantMarks(t, more(), entities)
 					r := beside(t, c)
 					r.Key, r.Value = []byte("shop.orders/orders"), checkpoint.Encode(sinktest.At(2+i))
-					if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, cl.ProduceSync(t.Context(), r).FirstErr())
 				}
 			})
 		})

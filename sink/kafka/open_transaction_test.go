@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -20,12 +21,8 @@ import (
 func begin(t testing.TB, c *kfake.Cluster, id string, records ...*kgo.Record) *kgo.Client {
 	t.Helper()
 	cl, _ := admin(t, c, kgo.TransactionalID(id), kgo.TransactionTimeout(time.Minute))
-	if err := cl.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cl.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cl.BeginTransaction())
+	must.Succeed(t, cl.ProduceSync(t.Context(), records...).FirstErr())
 	return cl
 }
 
@@ -86,9 +83,7 @@ func TestTransactionOfAnotherProgramHoldsTheCheckpointsBack(t *testing.T) {
 			"of feedbridge.checkpoints is held back by a transaction of \"someone's\"")
 		_, err := idle.Resume(t.Context())
 		wantError(t, err, false, nil, "is held back by a transaction of \"someone's\"", "at its transaction timeout")
-		if err := theirs.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, theirs.EndTransaction(t.Context(), kgo.TryAbort))
 		if cp := resume(t, idle); cp.Count != 4 {
 			t.Errorf("checkpoint %+v, want the newest", cp)
 		}
@@ -197,9 +192,7 @@ func TestOpenTransactionHoldsEveryTopicBack(t *testing.T) {
 				wantError(t, s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)), false, nil, held)
 				_, err := s.Resume(t.Context())
 				wantError(t, err, false, nil, held)
-				if err := theirs.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, theirs.EndTransaction(t.Context(), kgo.TryAbort))
 				resume(t, s)
 				commit(t, s, 0, 2)
 				wantFeed(t, s, 2)

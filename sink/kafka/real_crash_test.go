@@ -14,6 +14,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -44,9 +45,7 @@ func TestRealBrokerIsKilled(t *testing.T) {
 		before := committed.Load()
 		until(t, func() bool { return committed.Load() > before+200 })
 		b.Kill()
-		if err := b.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, b.Restart(t.Context()))
 	}
 	before := committed.Load()
 	until(t, func() bool { return committed.Load() > before+200 })
@@ -89,17 +88,13 @@ func TestRealTransactionOfADeadCopyIsEnded(t *testing.T) {
 	// is not ended.
 	dead := kafkaClient(t, b.Addr(),
 		kgo.TransactionalID("feedbridge."+topic.Name+"/orders"), kgo.TransactionTimeout(15*time.Minute))
-	if err := dead.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, dead.BeginTransaction())
 	place := kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(topic.Name)}, kafka.CheckpointPartitions)
 	for _, r := range []*kgo.Record{
 		{Topic: topic.Name, Value: []byte("never committed")},
 		{Topic: cfg.Checkpoints, Partition: int32(place), Key: []byte(topic.Name + "/orders"), Value: []byte("never committed")},
 	} {
-		if err := dead.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, dead.ProduceSync(t.Context(), r).FirstErr())
 	}
 	dead.Close()
 
@@ -125,17 +120,11 @@ func TestRealTransactionOfAnotherProgramIsNamed(t *testing.T) {
 	resume(t, s)
 	commit(t, s, 0, 3)
 	other := kafkaClient(t, b.Addr(), kgo.TransactionalID(topic.Name+"-other"))
-	if err := other.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
-	if err := other.ProduceSync(t.Context(), &kgo.Record{Topic: topic.Name, Value: []byte("under way")}).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, other.BeginTransaction())
+	must.Succeed(t, other.ProduceSync(t.Context(), &kgo.Record{Topic: topic.Name, Value: []byte("under way")}).FirstErr())
 	_, err := s.Resume(t.Context())
 	wantError(t, err, false, nil, "is held back by a transaction of \""+topic.Name+"-other\"", "at its transaction timeout")
-	if err := other.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, other.EndTransaction(t.Context(), kgo.TryAbort))
 	resume(t, s)
 	commit(t, s, 3, 4)
 	wantFeed(t, s, 4)

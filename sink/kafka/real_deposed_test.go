@@ -19,6 +19,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -30,9 +31,7 @@ func TestRealStaleCopiesDoNotCommitWhenAFrozenLeaderGoesOn(t *testing.T) {
 	const frozen, stale, rounds = 2, 5, 4
 	seeds, nodes := startNodes(t)
 	cl, err := kgo.NewClient(kgo.SeedBrokers(seeds[0]), kgo.MetadataMinAge(50*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(cl.Close)
 	createOn(t, cl, "feedbridge.checkpoints", map[string]string{"cleanup.policy": "compact"}, frozen, 1, 3)
 	createOn(t, cl, "shop.orders", nil, 1, 2, 3)
@@ -51,9 +50,7 @@ func TestRealStaleCopiesDoNotCommitWhenAFrozenLeaderGoesOn(t *testing.T) {
 			resumeSoon(t, late)
 			copies = append(copies, late)
 		}
-		if err := nodes[frozen-1].Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, nodes[frozen-1].Signal(syscall.SIGSTOP))
 		until(t, func() bool { return leaderOf(t, cl, "feedbridge.checkpoints") != frozen })
 		s := open(seeds[0], seeds[2])
 		resumeSoon(t, s)
@@ -64,9 +61,7 @@ func TestRealStaleCopiesDoNotCommitWhenAFrozenLeaderGoesOn(t *testing.T) {
 			group.Go(func() { errs[i] = late.Commit(t.Context(), sinktest.Entities(n, 2), sinktest.At(n+2)) })
 		}
 		time.Sleep(200 * time.Millisecond) // their requests wait at the frozen leader
-		if err := nodes[frozen-1].Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, nodes[frozen-1].Signal(syscall.SIGCONT))
 		group.Wait()
 		n += 3
 		for _, err := range errs {
@@ -129,13 +124,9 @@ func startNodes(t *testing.T) (seeds []string, nodes []*process) {
 		}
 		dir := t.TempDir()
 		cmd, err := kafkatest.Node{ID: i + 1, Dir: dir, Store: filepath.Join(dir, "store"), Properties: properties}.Command("-Xmx256m")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cmd.Start())
 		t.Cleanup(func() {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
@@ -143,9 +134,7 @@ func startNodes(t *testing.T) (seeds []string, nodes []*process) {
 		seeds, nodes = append(seeds, seed), append(nodes, &process{cmd})
 	}
 	cl, err := kgo.NewClient(kgo.SeedBrokers(seeds[0]), kgo.MetadataMinAge(50*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer cl.Close()
 	until(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -179,9 +168,7 @@ func createOn(t *testing.T, cl *kgo.Client, name string, config map[string]strin
 	if err == nil {
 		err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	until(t, func() bool { return leaderOf(t, cl, name) == brokers[0] })
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
@@ -136,9 +137,7 @@ func TestRealDeadLetterThatHangsIsCommitted(t *testing.T) {
 	if successor.IDs().Add(entities[0].ID) {
 		t.Errorf("the dead letter %s is not known", entities[0].ID)
 	}
-	if err := successor.Commit(t.Context(), entities[1:], cp); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, successor.Commit(t.Context(), entities[1:], cp))
 	wantFeed(t, successor, 3)
 	wantDeadOf(t, connect(t, cfg), topic, 3, 4)
 }
@@ -156,9 +155,7 @@ func TestRealNoCommitPublishesADeadLetterThatHangs(t *testing.T) {
 	if cp := resume(t, other); cp.Count != 3 {
 		t.Errorf("the checkpoint has %d entities, want 3", cp.Count)
 	}
-	if err := other.Commit(t.Context(), entities, cp); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, other.Commit(t.Context(), entities, cp))
 	wantFeed(t, other, 3)
 	wantDeadOf(t, connect(t, cfg), topic, 4)
 }
@@ -219,9 +216,7 @@ func TestRealCommitThatHangsStaysWhoeverTakesItsID(t *testing.T) {
 func TestRealPlaceIsMovedWhileATransactionHangs(t *testing.T) {
 	t.Parallel()
 	_, cfg, topic, s := hangingEntity(t)
-	if err := connect(t, cfg).Sink(topic).Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(4))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, connect(t, cfg).Sink(topic).Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(4))))
 	if cp := resume(t, s); cp.Count != 4 {
 		t.Errorf("the checkpoint has %d entities, want 4", cp.Count)
 	}
@@ -249,9 +244,7 @@ func TestRealProducerIDIsReplacedBeforeItsLastEpoch(t *testing.T) {
 		req := kmsg.NewPtrInitProducerIDRequest()
 		req.TransactionalID, req.TransactionTimeoutMillis = &id, 60_000
 		resp, err := req.RequestWith(t.Context(), cl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if err := kerr.ErrorForCode(resp.ErrorCode); err != nil && !kerr.IsRetriable(err) {
 			t.Fatal(err)
 		}
@@ -304,9 +297,7 @@ func (h hanging) write(topic string, partition int32, key, value []byte, header 
 		now = describe(h.t, h.addr, h.id)
 		return now.State == "CompleteCommit"
 	})
-	if err := produceRaw(h.t, h.addr, h.id, topic, partition, batch(now.ProducerID, now.ProducerEpoch, key, value, header)); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, produceRaw(h.t, h.addr, h.id, topic, partition, batch(now.ProducerID, now.ProducerEpoch, key, value, header)))
 }
 
 // produceRaw sends a batch of records of a transaction that was not announced to the broker,
@@ -325,9 +316,7 @@ func produceRaw(t *testing.T, addr, id, topic string, partition int32, records [
 	versions := kversion.Stable()
 	versions.SetMaxKeyVersion(int16(kmsg.Produce), 7)
 	resp, err := req.RequestWith(t.Context(), kafkaClient(t, addr, kgo.MaxVersions(versions)).Broker(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)
 }
 
@@ -335,9 +324,7 @@ func produceRaw(t *testing.T, addr, id, topic string, partition int32, records [
 func (h hanging) mark(topic string, partition int32) {
 	h.t.Helper()
 	described, err := kadm.NewClient(kafkaClient(h.t, h.addr)).DescribeTransactions(h.t.Context(), h.id)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, err)
 	now := described[h.id]
 	m := kmsg.NewWriteTxnMarkersRequestMarker()
 	m.ProducerID, m.ProducerEpoch, m.Committed, m.CoordinatorEpoch = now.ProducerID, now.ProducerEpoch, true, 1000
@@ -347,12 +334,8 @@ func (h hanging) mark(topic string, partition int32) {
 	req := kmsg.NewPtrWriteTxnMarkersRequest()
 	req.Markers = append(req.Markers, m)
 	resp, err := req.RequestWith(h.t.Context(), kafkaClient(h.t, h.addr).Broker(1))
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	if err := kerr.ErrorForCode(resp.Markers[0].Topics[0].Partitions[0].ErrorCode); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, err)
+	must.Succeed(h.t, kerr.ErrorForCode(resp.Markers[0].Topics[0].Partitions[0].ErrorCode))
 }
 
 // batch is a record of a transaction as it goes over the wire.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // Transactions of several batches are committed and aborted in turn, and read back
@@ -23,9 +24,7 @@ func TestRealLogHasWhatIsCommittedAlone(t *testing.T) {
 	cl := kafkaClient(t, b.Addr(), kgo.TransactionalID(name), kgo.ProducerBatchMaxBytes(4096))
 	var want []string
 	for n := range 8 {
-		if err := cl.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cl.BeginTransaction())
 		var all []*kgo.Record
 		for i := range 60 {
 			body := fmt.Sprintf("%d/%d %0200d", n, i, i)
@@ -34,12 +33,8 @@ func TestRealLogHasWhatIsCommittedAlone(t *testing.T) {
 				want = append(want, body)
 			}
 		}
-		if err := cl.ProduceSync(t.Context(), all...).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-		if err := cl.EndTransaction(t.Context(), n%2 == 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cl.ProduceSync(t.Context(), all...).FirstErr())
+		must.Succeed(t, cl.EndTransaction(t.Context(), n%2 == 0))
 	}
 	conn := connect(t, atReal(b.Addr()))
 	for _, size := range []uint64{1000, 100, 37, 7} {

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -140,9 +141,7 @@ func allowUser(t *testing.T, admin *kadm.Client, user string, acl *kadm.ACLBuild
 	t.Helper()
 	acl = acl.ResourcePatternType(kadm.ACLPatternLiteral).Allow("User:" + user).AllowHosts().Operations(op)
 	created, err := admin.CreateACLs(t.Context(), acl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, c := range created {
 		if c.Err != nil {
 			t.Fatal(c.Err)
@@ -150,9 +149,7 @@ func allowUser(t *testing.T, admin *kadm.Client, user string, acl *kadm.ACLBuild
 	}
 	until(t, func() bool {
 		known, err := admin.DescribeACLs(t.Context(), acl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return len(known) == 1 && known[0].Err == nil && len(known[0].Described) == 1
 	})
 }

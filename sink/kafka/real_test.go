@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -31,9 +32,7 @@ func ordersIn(t testing.TB) kafka.Topic {
 func kafkaClient(t testing.TB, addr string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addr), kgo.RecordPartitioner(kgo.ManualPartitioner())}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(cl.Close)
 	return cl
 }
@@ -51,9 +50,7 @@ func createTopic(t testing.TB, addr, name string, partitions int32, settings map
 	}
 	until(t, func() bool {
 		topics, err := admin.ListTopics(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return topics[name].Err == nil && len(topics[name].Partitions) == int(partitions)
 	})
 }

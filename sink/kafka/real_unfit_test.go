@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
@@ -178,16 +179,12 @@ func TestRealTopicsAreCreated(t *testing.T) {
 		cfg.Checkpoints: {kafka.CheckpointPartitions, map[string]string{"cleanup.policy": "compact", "segment.bytes": "4194304"}},
 	} {
 		topics, err := admin.ListTopics(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if n := len(topics[name].Partitions); n != want.partitions {
 			t.Errorf("%s has %d partitions, want %d", name, n, want.partitions)
 		}
 		all, err := admin.DescribeTopicConfigs(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, kv := range all[0].Configs {
 			if value, ok := want.settings[kv.Key]; ok && kv.MaybeValue() != value {
 				t.Errorf("%s has %s=%s, want %s", name, kv.Key, kv.MaybeValue(), value)
@@ -206,13 +203,9 @@ func alter(t *testing.T, b *kafkatest.Broker, topic, name, value string, body []
 	}
 	cl := kafkaClient(t, b.Addr(), kgo.TransactionalID(kafkatest.Name(t)), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	until(t, func() bool {
-		if err := cl.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cl.BeginTransaction())
 		refused := cl.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: body}).FirstErr()
-		if err := cl.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cl.EndTransaction(t.Context(), kgo.TryAbort))
 		return refused != nil
 	})
 }

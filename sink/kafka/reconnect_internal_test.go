@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // A probe announces a broker that was unreachable, and no other.
@@ -97,14 +98,10 @@ func TestProbeEndsWithTheConnection(t *testing.T) {
 func TestPingOfABrokerThatTheClusterDoesNotHave(t *testing.T) {
 	t.Parallel()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer cluster.Close()
 	c, err := Connect(t.Context(), Config{Brokers: cluster.ListenAddrs()}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer c.Close()
 	if err := c.client.ping(t.Context(), 0); err != nil {
 		t.Errorf("ping of broker 0: %v", err)

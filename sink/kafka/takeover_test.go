@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -297,9 +298,7 @@ func TestCommitComparesEveryPartition(t *testing.T) {
 func TestManyFeedsTakeOverAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := startCluster(t)
-		if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}))
 		conn := connect(t, configFor(c))
 		var sinks []*kafka.Sink
 		for n := range 200 {
@@ -326,9 +325,7 @@ func TestManyFeedsTakeOverAtOnce(t *testing.T) {
 func TestCopyStandsByWhileACommitWaitsForItsTurn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := startCluster(t)
-		if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}))
 		cfg := configFor(c)
 		conn := connect(t, cfg)
 		cfg.Timeout = time.Second
@@ -371,9 +368,7 @@ func writes(c *kfake.Cluster, topic string) func(kmsg.Request) bool {
 func TestSlowCommitLosesItsTurn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := startCluster(t)
-		if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}))
 		conn := connect(t, configFor(c))
 		other := orders()
 		other.Name = "shop.returns"

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -32,9 +33,7 @@ func config(t *testing.T, c *kfake.Cluster, topic string) map[string]string {
 	t.Helper()
 	_, adm := admin(t, c)
 	all, err := adm.DescribeTopicConfigs(t.Context(), topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	values := map[string]string{}
 	for _, kv := range all[0].Configs {
 		values[kv.Key] = kv.MaybeValue()
@@ -82,15 +81,11 @@ func TestTopicIsNotCreated(t *testing.T) {
 		_, err := s.Resume(t.Context())
 		wantError(t, err, true, nil, "there is no topic feedbridge.checkpoints, and create is off", "'kafka-topics.sh --bootstrap-server 127.0.0.1:", "--config cleanup.policy=compact")
 		wantError(t, s.Check(t.Context()), true, nil, "there is no topic feedbridge.checkpoints")
-		if err := c.CreateTopic(checkpoints, 3, map[string]string{"cleanup.policy": "compact"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.CreateTopic(checkpoints, 3, map[string]string{"cleanup.policy": "compact"}))
 		_, err = s.Resume(t.Context())
 		wantError(t, err, true, nil, "there is no topic shop.orders, and create is off", "--create --topic shop.orders --partitions 1 --config retention.ms=-1")
 		wantError(t, s.Check(t.Context()), true, nil, "there is no topic shop.orders")
-		if err := c.CreateTopic("shop.orders", 1, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.CreateTopic("shop.orders", 1, nil))
 		if err := s.Check(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -146,9 +141,7 @@ func TestTopicIsUnfit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				c := startCluster(t)
-				if err := test.seed(c); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, test.seed(c))
 				topic := orders()
 				if test.topic != nil {
 					test.topic(&topic)
@@ -165,33 +158,23 @@ func TestTopicHasMessagesAndNoCheckpoint(t *testing.T) {
 	for name, lose := range map[string]func(*testing.T, *kafka.Sink, *kfake.Cluster){
 		"someone else has published": func(t *testing.T, _ *kafka.Sink, c *kfake.Cluster) {
 			cl, _ := admin(t, c)
-			if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "shop.orders", Value: []byte("mine")}).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: "shop.orders", Value: []byte("mine")}).FirstErr())
 		},
 		"the checkpoint was deleted": func(t *testing.T, s *kafka.Sink, c *kfake.Cluster) {
 			commit(t, s, 0, 3)
 			cl, _ := admin(t, c)
 			r := beside(t, c)
 			r.Key, r.Value = []byte("shop.orders/orders"), nil
-			if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, cl.ProduceSync(t.Context(), r).FirstErr())
 		},
 		"the topic for checkpoints was deleted": func(t *testing.T, s *kafka.Sink, c *kfake.Cluster) {
 			commit(t, s, 0, 3)
-			if err := c.DeleteTopic(checkpoints); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.DeleteTopic(checkpoints))
 		},
 		"and the messages are gone, too": func(t *testing.T, s *kafka.Sink, c *kfake.Cluster) {
 			commit(t, s, 0, 3)
-			if err := c.DeleteTopic(checkpoints); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.DeleteRecords("shop.orders", 0, -1); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.DeleteTopic(checkpoints))
+			must.Succeed(t, c.DeleteRecords("shop.orders", 0, -1))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -207,9 +190,7 @@ func TestTopicHasMessagesAndNoCheckpoint(t *testing.T) {
 						t.Error("a commit after a resume that failed is not refused")
 					}
 				}
-				if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(7))); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(7))))
 				if cp := resume(t, s); cp.Count != 7 {
 					t.Errorf("checkpoint %+v, want the one that was set", cp)
 				}
@@ -224,9 +205,7 @@ func TestTopicWithAbortedRecordsAloneIsEmpty(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, c, more := open(t, orders())
 		cl := begin(t, c, transactionalID, &kgo.Record{Topic: "shop.orders", Value: []byte("torn")})
-		if err := cl.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cl.EndTransaction(t.Context(), kgo.TryAbort))
 		for _, s := range []*kafka.Sink{s, more()} {
 			if cp := resume(t, s); !cp.IsZero() {
 				t.Errorf("checkpoint %+v", cp)
@@ -241,9 +220,7 @@ func TestTopicIsGone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, c, more := open(t, orders())
 		commit(t, s, 0, 3)
-		if err := c.DeleteTopic("shop.orders"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.DeleteTopic("shop.orders"))
 		for _, s := range []*kafka.Sink{s, more()} {
 			_, err := s.Resume(t.Context())
 			wantError(t, err, true, checkpoint.ErrMissing, "the topic is gone", "'feedbridge checkpoint reset orders'")
@@ -251,9 +228,7 @@ func TestTopicIsGone(t *testing.T) {
 			wantError(t, err, true, checkpoint.ErrMissing, "the topic is gone")
 		}
 		// As the command does after such an error: the count starts over.
-		if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))))
 		if cp := resume(t, s); cp.Count != 0 {
 			t.Errorf("checkpoint %+v, want the one that was set", cp)
 		}
@@ -269,16 +244,12 @@ func TestTopicWasCreatedAnew(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, c, more := open(t, orders())
 		commit(t, s, 0, 3)
-		if err := errors.Join(c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 1, nil)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 1, nil)))
 		for _, s := range []*kafka.Sink{s, more()} {
 			_, err := s.Resume(t.Context())
 			wantError(t, err, true, checkpoint.ErrMissing, "was deleted and created again", "'feedbridge checkpoint set orders'")
 		}
-		if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))))
 		resume(t, s)
 		if n := s.IDs().Len(); n != 0 {
 			t.Errorf("%d IDs of a topic that is gone are held", n)
@@ -299,12 +270,8 @@ func TestPersonMovesThePlaceAfterDeletingMessages(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, c, more := open(t, orders())
 		commit(t, s, 0, 3)
-		if err := c.DeleteRecords("shop.orders", 0, -1); err != nil {
-			t.Fatal(err)
-		}
-		if err := more().Overwrite(t.Context(), sinktest.MoveTo(move(0))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.DeleteRecords("shop.orders", 0, -1))
+		must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(move(0))))
 		resume(t, s)
 		if n := s.IDs().Len(); n != 0 {
 			t.Errorf("%d IDs of messages that are gone are held", n)
@@ -316,9 +283,7 @@ func TestOverwriteFencesWhoeverResumedBefore(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, _, more := open(t, orders())
 		commit(t, s, 0, 2)
-		if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))))
 		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, checkpoint.ErrConflict)
 		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, nil, "has not resumed since its last error")
 		if cp := resume(t, s); cp.Count != 1 {
@@ -335,14 +300,10 @@ func TestStoredCheckpointCannotBeRead(t *testing.T) {
 		cl, _ := admin(t, c)
 		r := beside(t, c)
 		r.Key, r.Value = []byte("shop.orders/orders"), []byte("?")
-		if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cl.ProduceSync(t.Context(), r).FirstErr())
 		_, err := s.Resume(t.Context())
 		wantError(t, err, true, checkpoint.ErrUnreadable, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
-		if err := s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))))
 		resume(t, s)
 		commit(t, s, 1, 2)
 		wantFeed(t, s, 2)
@@ -362,9 +323,7 @@ func TestTopicOfAnotherFeed(t *testing.T) {
 		if cp, err := late.Checkpoint(t.Context()); err != nil || cp.Feed != "orders" || cp.Count != 2 {
 			t.Errorf("checkpoint %+v and error %v, want that of orders", cp, err)
 		}
-		if err := late.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, late.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))))
 		wantError(t, s.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
 		_, err = s.Resume(t.Context())
 		wantError(t, err, true, checkpoint.ErrForeign, `feed "parcels", this is feed "orders"`)
@@ -398,9 +357,7 @@ func TestTopicIsTakenOverFromACopyThatLives(t *testing.T) {
 		commit(t, s, 1, 2)
 		commit(t, s, 2, 3)
 		release()
-		if err := <-moved; err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, <-moved)
 		if old.Feed != "orders" || old.Count != 3 {
 			t.Errorf("checkpoint %+v was replaced, want the newest of orders", old)
 		}
@@ -440,9 +397,7 @@ func TestThirdFeedCommitsWhileATopicIsTakenOver(t *testing.T) {
 		commit(t, third, 0, 2)
 		release()
 		wantError(t, <-moved, false, checkpoint.ErrConflict, `feed "parcels"`)
-		if err := s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))))
 		wantError(t, third.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
 		if cp := resume(t, s); cp.Count != 1 {
 			t.Errorf("checkpoint %+v, want the one that was set", cp)
@@ -484,9 +439,7 @@ func TestTopicIsShared(t *testing.T) {
 		cl, _ := admin(t, c)
 		r := beside(t, c)
 		r.Key, r.Value = []byte("shop.orders/orders"), nil
-		if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cl.ProduceSync(t.Context(), r).FirstErr())
 		_, err := sinks[0].Resume(t.Context())
 		wantError(t, err, true, checkpoint.ErrMissing)
 	})
@@ -557,9 +510,7 @@ func TestPositionIsMovedBesideABusyCopy(t *testing.T) {
 		commit(t, s, 1, 2)
 		commit(t, s, 2, 3)
 		release()
-		if err := <-moved; err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, <-moved)
 		if old.Count != 3 {
 			t.Errorf("checkpoint %+v was replaced, want the newest", old)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -46,9 +47,7 @@ func commitAs(t *testing.T, c *kafka.Conn, topic, writer string) {
 	last := resume(t, snk)
 	next := sinktest.At(int(last.Count) + 1)
 	next.Feed, next.Writer, next.At = topic, writer, time.Now()
-	if err := snk.Commit(t.Context(), sinktest.Entities(int(last.Count), 1), next); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, snk.Commit(t.Context(), sinktest.Entities(int(last.Count), 1), next))
 }
 
 func (s seenCommits) want(t *testing.T, topic, writer string) {
@@ -98,19 +97,13 @@ func TestTheWatchSeesNoAbortedCommit(t *testing.T) {
 	seen := watchCheckpoints(t, c)
 	waitUntilWatched(t, c, true)
 	aborting, _ := admin(t, cluster, kgo.TransactionalID("other"))
-	if err := aborting.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, aborting.BeginTransaction())
 	value := checkpoint.Encode(checkpoint.Checkpoint{Feed: "orders", Source: "test", Writer: "aborted"})
 	for p := range int32(60) {
 		record := &kgo.Record{Topic: "feedbridge.checkpoints", Partition: p, Key: []byte("orders/orders"), Value: value}
-		if err := aborting.ProduceSync(t.Context(), record).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, aborting.ProduceSync(t.Context(), record).FirstErr())
 	}
-	if err := aborting.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, aborting.EndTransaction(t.Context(), kgo.TryAbort))
 	commitAs(t, c, "orders", "committed")
 	seen.want(t, "orders", "committed")
 }
@@ -137,9 +130,7 @@ func TestTheWatchFetchesCommitsTogether(t *testing.T) {
 		for n := range commits {
 			next := sinktest.At(int(last.Count) + 1)
 			next.Feed, next.Writer, next.At = "shop.orders", strconv.Itoa(n), time.Now()
-			if err := snk.Commit(t.Context(), sinktest.Entities(int(last.Count), 1), next); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, snk.Commit(t.Context(), sinktest.Entities(int(last.Count), 1), next))
 			last.Count++
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -241,9 +232,7 @@ func TestALookConfirmsTheCheckpointOfTheTopicThatItShows(t *testing.T) {
 				if !s.Unchanged().IsZero() || !confirms() {
 					t.Fatal("the first look, and nothing before it, should confirm the checkpoint")
 				}
-				if err := test.happens(t, cluster, c); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, test.happens(t, cluster, c))
 				if got := confirms(); got != test.want {
 					t.Errorf("a look confirms the checkpoint: %v, want %v", got, test.want)
 				}

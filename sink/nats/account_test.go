@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -35,13 +36,9 @@ func runAccounts(t *testing.T, imports string) (hub, shop string) {
 				imports: [ { service: { account: hub, subject: "$JS.API.>" }, to: "hub.API.>" } %s ]
 			}
 		}`, port, strconv.Quote(t.TempDir()), imports)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	opts, err := server.ProcessConfigFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	runServer(t, opts)
 	return fmt.Sprintf("nats://hub:p@127.0.0.1:%d", port), fmt.Sprintf("nats://shop:p@127.0.0.1:%d", port)
 }

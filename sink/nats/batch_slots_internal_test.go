@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // newSlotSink returns a sink of a stream that takes one batch at a time.
@@ -21,14 +23,10 @@ func TestCommitThatWaitedForItsSlotHasItsFullTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlotSink()
 		_, free, err := s.commitContext(t.Context(), true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		time.AfterFunc(29*time.Second, free)
 		ctx, free, err := s.commitContext(t.Context(), true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if deadline, _ := ctx.Deadline(); time.Until(deadline) != 30*time.Second {
 			t.Errorf("the commit has %v, want 30s", time.Until(deadline))
 		}
@@ -44,17 +42,13 @@ func TestCommitWaitsForItsSlotForSomeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlotSink()
 		_, free, err := s.commitContext(t.Context(), true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		began := time.Now()
 		if _, _, err := s.commitContext(t.Context(), true); err == nil || time.Since(began) != 30*time.Second {
 			t.Errorf("after %v: %v, want an error after 30s", time.Since(began), err)
 		}
 		_, release, err := s.commitContext(t.Context(), false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		release()
 		if len(s.batches) != 1 {
 			t.Error("a commit without entities has freed a slot that it did not have")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -23,14 +24,10 @@ func TestCommitsOfManyTopicsAreNotDropped(t *testing.T) {
 	const topics = 200
 	srv := runServer(t, &server.Options{JetStream: true, JetStreamLimits: server.JSLimitOpts{MaxBatchInflightPerStream: 20, MaxBatchTimeout: time.Hour}})
 	nc, err := natsgo.Connect(srv.ClientURL(), natsgo.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer nc.Close()
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "feeds", Subjects: []string{"feeds.>", "_feedbridge.feeds.>"}, Storage: jetstream.MemoryStorage,
 		AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	codec "github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -35,9 +36,7 @@ func BenchmarkCommit(b *testing.B) {
 			resume(b, s)
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := s.Commit(b.Context(), entities, sinktest.At(n)); err != nil {
-					b.Fatal(err)
-				}
+				must.Succeed(b, s.Commit(b.Context(), entities, sinktest.At(n)))
 			}
 			b.ReportMetric(float64(b.N*n)/b.Elapsed().Seconds(), "entities/s")
 		})
@@ -66,9 +65,7 @@ func BenchmarkRestart(b *testing.B) {
 			resume(b, writer)
 			for from := 0; from < n; from += nats.MaxEntities {
 				entities := markedEntities(from, min(n, from+nats.MaxEntities))
-				if err := writer.Commit(b.Context(), entities, sinktest.At(from+len(entities))); err != nil {
-					b.Fatal(err)
-				}
+				must.Succeed(b, writer.Commit(b.Context(), entities, sinktest.At(from+len(entities))))
 			}
 			writer.IDs().Reset()
 			b.ReportAllocs()
@@ -112,14 +109,10 @@ type bare struct {
 
 func newBare(b *testing.B, url string, entities []feed.Entity) *bare {
 	nc, err := natsgo.Connect(url)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	b.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	if _, err := js.CreateStream(b.Context(), jetstream.StreamConfig{
 		Name: "bare", Subjects: []string{"shop.orders", "_feedbridge.shop.orders"},
 		AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,
@@ -148,16 +141,12 @@ func (p *bare) commit(b *testing.B) {
 	id := []string{nuid.Next()}
 	for _, msg := range p.msgs {
 		msg.Header["Nats-Batch-Id"] = id
-		if err := p.nc.PublishMsg(msg); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, p.nc.PublishMsg(msg))
 	}
 	p.last.Header["Nats-Batch-Id"] = id
 	p.last.Header["Nats-Expected-Last-Subject-Sequence"] = []string{strconv.FormatUint(p.fence, 10)}
 	reply, err := p.nc.RequestMsgWithContext(b.Context(), p.last)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	var ack struct {
 		Seq   uint64
 		Count int

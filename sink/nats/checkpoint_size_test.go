@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -82,9 +83,7 @@ func TestCheckpointBecomesTooLarge(t *testing.T) {
 	t.Parallel()
 	s, js, _ := open(t, orders())
 	stream, err := js.Stream(t.Context(), "shop_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	lower := func(size int32) {
 		t.Helper()
 		config := stream.CachedInfo().Config
@@ -100,13 +99,9 @@ func TestCheckpointBecomesTooLarge(t *testing.T) {
 	wantFeed(t, s, 0)
 	// The server reads its configuration without a lock when it refuses a message. The race
 	// detector notices an update of the stream after that, unless a commit was made in between.
-	if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)))
 	lower(-1)
 	resume(t, s)
-	if err := s.Commit(t.Context(), sinktest.Entities(2, 3), largeCheckpoint(5, 2000)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Commit(t.Context(), sinktest.Entities(2, 3), largeCheckpoint(5, 2000)))
 	wantFeed(t, s, 5)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -40,9 +41,7 @@ func TestConnectEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	// A listener that never says a word.
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -55,9 +54,7 @@ func TestConnectEndsWithItsContext(t *testing.T) {
 func writeFile(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -145,17 +142,11 @@ func TestValidateTopic(t *testing.T) {
 func TestProofOfIdentity(t *testing.T) {
 	t.Parallel()
 	user, err := nkeys.CreateUser()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	seed, err := user.Seed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	public, err := user.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, test := range map[string]struct {
 		server server.Options
 		good   nats.Config
@@ -219,9 +210,7 @@ func TestRotatedPasswordIsTakenUp(t *testing.T) {
 	s := runServer(t, &server.Options{JetStream: true, Username: "me", Password: "new"})
 	c := connect(t, nats.Config{URL: s.ClientURL(), Username: "me", PasswordFile: file})
 	wantError(t, c.Check(t.Context()), true, nil, "check username and password")
-	if err := os.WriteFile(file, []byte("new\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte("new\n"), 0o600))
 	eventually(t, "the new password is used", func() bool { return c.Check(t.Context()) == nil })
 }
 
@@ -331,9 +320,7 @@ func TestCommitFailsWhileAnotherFeedLacksAPermission(t *testing.T) {
 			if name == "message" {
 				resume(t, parcels)
 			}
-			if err := admin(t, "nats://me:right@"+s.Addr().String()).DeleteStream(t.Context(), "shop_orders"); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, admin(t, "nats://me:right@"+s.Addr().String()).DeleteStream(t.Context(), "shop_orders"))
 			sink.Hurry() // after a pause it would ask for the stream first
 			err := commitBehind(t, p, sink, "PUB "+denied, func() {
 				ctx, cancel := refusal.bindContext(t.Context()) // the refused request gets no answer

@@ -13,6 +13,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	codec "github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
@@ -104,9 +105,7 @@ func TestStreamThatIsFullOfDeadLetters(t *testing.T) {
 				if err == nil {
 					err = s.Purge(t.Context(), jetstream.WithPurgeSubject(deadSubject))
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 			},
 		},
 	} {
@@ -124,9 +123,7 @@ func TestStreamThatIsFullOfDeadLetters(t *testing.T) {
 			s := c.Sink(ordersWithDead())
 			resume(t, s)
 			entities, cp := withDead(0, 2, 0)
-			if err := s.Commit(t.Context(), entities, cp); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.Commit(t.Context(), entities, cp))
 			entities, next := withDead(2, 4, 1)
 			entities[1].Body = bytes.Repeat([]byte("x"), 100<<10)
 			wantError(t, s.Commit(t.Context(), entities, next), true, nil,
@@ -138,9 +135,7 @@ func TestStreamThatIsFullOfDeadLetters(t *testing.T) {
 			wantDead(t, c, 1)
 			test.cure(t, js, config)
 			resume(t, s)
-			if err := s.Commit(t.Context(), entities, next); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.Commit(t.Context(), entities, next))
 			log := c.Log(deadSubject, "shop_orders")
 			dead := records(t, log, 0, spanOf(t, log).End)
 			if id, _ := dead[len(dead)-1].Header.Get(codec.ContentID); id != entities[1].ID {
@@ -241,14 +236,10 @@ func TestLimitIsLoweredBeforeTheCommit(t *testing.T) {
 	resume(t, s)
 	e := sinktest.Entities(0, 1)
 	e[0].Body = bytes.Repeat([]byte("x"), 10_000)
-	if err := fits(s, e[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, fits(s, e[0]))
 	js := admin(t, server.URL())
 	stream, err := js.Stream(t.Context(), "shop_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config := stream.CachedInfo().Config
 	config.MaxMsgSize = 4096
 	if _, err := js.UpdateStream(t.Context(), config); err != nil {
@@ -264,9 +255,7 @@ func TestLimitIsLoweredBeforeTheCommit(t *testing.T) {
 	e[0].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
 	cp := sinktest.At(1)
 	cp.Count = 0
-	if err := s.Commit(t.Context(), e, cp); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Commit(t.Context(), e, cp))
 	wantFeed(t, s, 0)
 	wantDead(t, c, 0)
 }
@@ -278,29 +267,19 @@ func TestPurgeOfDeadLettersIsNoLoss(t *testing.T) {
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	var log logbuffer.Buffer
 	conn, err := nats.Connect(t.Context(), nats.Config{URL: server.URL()}, slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	s, other := conn.Sink(ordersWithDead()), connect(t, nats.Config{URL: server.URL()}).Sink(ordersWithDead())
 	resume(t, s)
 	entities, cp := withDead(0, 3, 0)
-	if err := s.Commit(t.Context(), entities, cp); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Commit(t.Context(), entities, cp))
 	stream, err := admin(t, server.URL()).Stream(t.Context(), "shop_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject(deadSubject)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject(deadSubject)))
 	resume(t, other)
 	next := sinktest.At(5)
 	next.Count--
-	if err := other.Commit(t.Context(), sinktest.Entities(3, 2), next); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, other.Commit(t.Context(), sinktest.Entities(3, 2), next))
 	resume(t, s)
 	if !s.IDs().Add(entities[2].ID) {
 		t.Error("the ID of the deleted dead letter is still known")

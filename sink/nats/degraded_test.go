@@ -15,6 +15,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -27,14 +28,10 @@ func runScript(t *testing.T, answers map[string][]string) (url string) {
 	t.Helper()
 	s := runServer(t, &server.Options{})
 	nc, err := natsgo.Connect(s.ClientURL(), natsgo.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(nc.Close)
 	config, err := json.Marshal(fitting())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	answers["$JS.API.STREAM.INFO.shop_orders"] = []string{fmt.Sprintf(`{"config": %s, "state": {}}`, config)}
 	for subject, list := range answers {
 		// The messages of one subscription are handled one after the other.
@@ -43,13 +40,9 @@ func runScript(t *testing.T, answers map[string][]string) (url string) {
 			_ = m.Respond([]byte(list[min(next, len(list)-1)]))
 			next++
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, nc.Flush())
 	return s.ClientURL()
 }
 
@@ -73,9 +66,7 @@ func TestAnswerToAnEarlierRequestCounts(t *testing.T) {
 	t.Parallel()
 	s := runServer(t, &server.Options{})
 	nc, err := natsgo.Connect(s.ClientURL(), natsgo.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(nc.Close)
 	var before *natsgo.Msg
 	if _, err := nc.Subscribe("$JS.API.STREAM.INFO.shop_orders", func(m *natsgo.Msg) {
@@ -86,9 +77,7 @@ func TestAnswerToAnEarlierRequestCounts(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, nc.Flush())
 	_, err = connect(t, nats.Config{URL: s.ClientURL(), Timeout: 20 * time.Second}).Log("shop.orders", "shop_orders").Span(t.Context())
 	wantError(t, err, false, feed.ErrNoTopic)
 }
@@ -114,9 +103,7 @@ func TestServerAcknowledgesWithoutBatch(t *testing.T) {
 func TestServerIsTooOld(t *testing.T) {
 	t.Parallel()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer l.Close()
 	go func() {
 		for {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -38,13 +39,9 @@ func fastStream(t *testing.T, url string, others []string) jetstream.JetStream {
 func newest(t *testing.T, js jetstream.JetStream, subject string) *jetstream.RawStreamMsg {
 	t.Helper()
 	stream, err := js.Stream(t.Context(), "shop_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m, err := stream.GetLastMsgForSubject(t.Context(), subject)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return m
 }
 
@@ -176,13 +173,9 @@ func cutCommit(t *testing.T, url string, js jetstream.JetStream, s *nats.Sink, f
 	// The messages are those that the sink sends to another server, whose stream is the same.
 	copied := runServer(t, &server.Options{JetStream: true}).ClientURL()
 	stream, err := js.Stream(t.Context(), "shop_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	info, err := stream.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := admin(t, copied).CreateStream(t.Context(), info.Config); err != nil {
 		t.Fatal(err)
 	}
@@ -191,21 +184,13 @@ func cutCommit(t *testing.T, url string, js jetstream.JetStream, s *nats.Sink, f
 	commit(t, twin, 0, 2)
 	commit(t, twin, 2, from)
 	nc, err := natsgo.Connect(copied)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(nc.Close)
 	sub, err := nc.SubscribeSync(">")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, nc.Flush())
 	commit(t, twin, from, to)
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, nc.Flush())
 	var messages []*natsgo.Msg
 	for {
 		m, err := sub.NextMsg(0)
@@ -220,9 +205,7 @@ func cutCommit(t *testing.T, url string, js jetstream.JetStream, s *nats.Sink, f
 		t.Fatalf("%d messages of the commit", len(messages))
 	}
 	dying, err := natsgo.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(dying.Close)
 	send := func(messages []*natsgo.Msg) {
 		for _, m := range messages {

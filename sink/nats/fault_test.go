@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -36,9 +37,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 func lastSequence(t *testing.T, js jetstream.JetStream) uint64 {
 	t.Helper()
 	stream, err := js.Stream(t.Context(), "shop_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return stream.CachedInfo().State.LastSeq
 }
 
@@ -126,9 +125,7 @@ func lateCommit(t *testing.T) (late, other *nats.Sink, arrive func()) {
 	return late, other, func() {
 		p.release()
 		// Later messages on the same connection arrive later.
-		if err := conn.Check(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, conn.Check(t.Context()))
 	}
 }
 
@@ -195,9 +192,7 @@ func TestServerRestartsInTheMiddleOfACopy(t *testing.T) {
 	<-half
 	server.Close()
 	startServer(t, dir, listen)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, <-done)
 	wantFeed(t, s, n)
 }
 
@@ -265,9 +260,7 @@ func leaderStops(t *testing.T, servers []*server.Server, urls string) {
 	}
 	<-half
 	stream, err := admin(t, urls).Stream(t.Context(), "shop_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	leader := stream.CachedInfo().Cluster.Leader
 	for _, s := range servers {
 		if s.Name() == leader {

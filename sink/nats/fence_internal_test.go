@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // The answer to the first request arrives after the request was repeated. Meanwhile the stream went
@@ -18,18 +19,14 @@ import (
 func TestAnAnswerThatTookLongConfirmsNothing(t *testing.T) {
 	t.Parallel()
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.Start()
 	t.Cleanup(s.Shutdown)
 	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the NATS server does not start")
 	}
 	nc, err := nats.Connect(s.ClientURL(), nats.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(nc.Close)
 	known, other := storedMessage{Sequence: 5, Data: []byte("known")}, storedMessage{Sequence: 5, Data: []byte("of another copy")}
 	respond := func(m *nats.Msg, stored storedMessage) {
@@ -51,13 +48,9 @@ func TestAnAnswerThatTookLongConfirmsNothing(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, nc.Flush())
 	c, err := Connect(t.Context(), Config{URL: s.ClientURL(), Timeout: time.Minute}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(c.Close)
 	r := &checkpointReader{client: c.client, topic: &Topic{Subject: "orders", Stream: Stream{Name: "shop"}}}
 	if err := r.confirm(t.Context(), fence{checkpoint: &known}); !errors.Is(err, checkpoint.ErrConflict) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -23,9 +24,7 @@ func move(t *testing.T, s *nats.Sink, to int) {
 		cp.Count, cp.Moved = old.Count, time.Now()
 		return cp
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 // Checkpoints take sequences, too, so a topic may begin anywhere in its stream. Missing
@@ -45,9 +44,7 @@ func TestLogReportsWhetherTheFirstEntityExists(t *testing.T) {
 	limit := func(t *testing.T, b topic, change func(*jetstream.StreamConfig)) {
 		t.Helper()
 		stream, err := b.js.Stream(t.Context(), "shop_orders")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		c := stream.CachedInfo().Config
 		change(&c)
 		if _, err := b.js.UpdateStream(t.Context(), c); err != nil {
@@ -98,24 +95,16 @@ func TestLogReportsWhetherTheFirstEntityExists(t *testing.T) {
 			commit(t, b.s, 0, 0)
 			commit(t, b.s, 0, 3) // 2 to 4
 			stream, err := b.js.Stream(t.Context(), "shop_orders")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := stream.DeleteMsg(t.Context(), 3); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
+			must.Succeed(t, stream.DeleteMsg(t.Context(), 3))
 		}, 0},
 
 		"it is deleted": {func(t *testing.T, b topic) {
 			commit(t, b.s, 0, 0)
 			commit(t, b.s, 0, 3)
 			stream, err := b.js.Stream(t.Context(), "shop_orders")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := stream.DeleteMsg(t.Context(), 2); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
+			must.Succeed(t, stream.DeleteMsg(t.Context(), 2))
 		}, 3},
 		"it is purged": {func(t *testing.T, b topic) {
 			commit(t, b.s, 0, 5)
@@ -152,9 +141,7 @@ func TestLogReportsWhetherTheFirstEntityExists(t *testing.T) {
 			for n, size := range []int{10, 10, 80_000, 10, 10, 40_000} { // 1, 3, 5, 7, 9, 11
 				e := sinktest.Entities(n, 1)
 				e[0].Body = bytes.Repeat([]byte("x"), size)
-				if err := b.s.Commit(t.Context(), e, sinktest.At(n+1)); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, b.s.Commit(t.Context(), e, sinktest.At(n+1)))
 			}
 		}, 7},
 		"all are purged, and the feed starts over": {func(t *testing.T, b topic) {
@@ -224,9 +211,7 @@ func TestLogOfTwoTopicsInOneStream(t *testing.T) {
 	config := fitting()
 	config.Name, config.Subjects = "SHOP", []string{"shop.orders", "shop.parcels", "_feedbridge.>"}
 	stream, err := js.CreateStream(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	conn := connect(t, nats.Config{URL: server.URL()})
 	var sinks [2]*nats.Sink
 	var logs [2]*nats.Log
@@ -249,13 +234,9 @@ func TestLogOfTwoTopicsInOneStream(t *testing.T) {
 	commit(t, sinks[0], 0, 4) // 3 to 6, and the checkpoint
 	commit(t, sinks[1], 0, 4) // 8 to 11
 	want(0, 0)
-	if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("shop.orders"), jetstream.WithPurgeSequence(5)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("shop.orders"), jetstream.WithPurgeSequence(5)))
 	want(5, 0)
-	if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("shop.parcels"), jetstream.WithPurgeKeep(1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("shop.parcels"), jetstream.WithPurgeKeep(1)))
 	want(5, 11)
 	commit(t, sinks[1], 4, 6)
 	want(5, 11)
@@ -283,9 +264,7 @@ func TestLogRemembersDeletedMessages(t *testing.T) {
 		t.Errorf("positions %+v after %+v, want 4 on", now, before)
 	}
 	// Another stream is not affected.
-	if err := js.DeleteStream(t.Context(), "SHOP"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, js.DeleteStream(t.Context(), "SHOP"))
 	createAgain(t, js, config)
 	publish(t, js, "shop.orders", "a", "b", "c", "d", "e")
 	if now := spanOf(t, log); now.First != 0 {
@@ -299,13 +278,9 @@ func TestFirstEntityOfAnotherTopic(t *testing.T) {
 	s, js, _ := open(t, orders())
 	commit(t, s, 0, 1)
 	original, err := js.Stream(t.Context(), "shop_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	msg, err := original.GetMsg(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got := msg.Header.Values("Feedbridge-First"); len(got) != 1 || got[0] != "shop.orders" {
 		t.Fatalf("the header of the first entity is %q", got)
 	}
@@ -332,17 +307,13 @@ func TestLogOfAMirrorOfATopic(t *testing.T) {
 	commit(t, s, 0, 4) // 2 to 5
 	mirror := jetstream.StreamConfig{Name: "COPY", Mirror: &jetstream.StreamSource{Name: "shop_orders"}}
 	stream, err := js.CreateStream(t.Context(), mirror)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	log := s.Log().Conn().Log("shop.orders", "COPY")
 	eventually(t, "the mirror has all", func() bool { return spanOf(t, log).End == 7 })
 	if span := spanOf(t, log); span.First != 0 {
 		t.Errorf("positions %+v, want all", span)
 	}
-	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(4)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(4)))
 	if span := spanOf(t, log); span.First != 4 {
 		t.Errorf("positions %+v, want 4 on", span)
 	}
@@ -354,16 +325,12 @@ func TestLogRemembersThatAllMessagesWereDeleted(t *testing.T) {
 	js := admin(t, server.URL())
 	config := jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"shop.>"}, Storage: jetstream.MemoryStorage}
 	stream, err := js.CreateStream(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	publish(t, js, "shop.carts", "x")
 	publish(t, js, "shop.orders", "a", "b", "c", "d")
 	log := connect(t, nats.Config{URL: server.URL()}).Log("shop.orders", "SHOP")
 	spanOf(t, log)
-	if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("shop.orders")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("shop.orders")))
 	gone := spanOf(t, log)
 	publish(t, js, "shop.orders", "e")
 	now := spanOf(t, log)

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
@@ -36,9 +37,7 @@ func TestCheckOfAFleetChangesNothing(t *testing.T) {
 	joinFleet(t, url, "b")
 	a.await(t, "a", "b")
 	kv, err := js.KeyValue(t.Context(), fleetBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := kv.PutString(t.Context(), "no-member", "hello"); err != nil {
 		t.Fatal(err)
 	}
@@ -50,9 +49,7 @@ func TestCheckOfAFleetChangesNothing(t *testing.T) {
 		t.Errorf("the bucket has the keys %v, error %v", keys, err)
 	}
 	stream, err := js.Stream(t.Context(), "KV_"+fleetBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	eventually(t, "only the two members watch the bucket", func() bool {
 		info, err := stream.Info(t.Context())
 		return err == nil && info.State.Consumers == 2
@@ -125,9 +122,7 @@ func TestCheckOfAFleetFindsAnUnfitBucket(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := runServer(t, &server.Options{JetStream: true}).ClientURL()
-			if err := test.create(admin(t, url)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, test.create(admin(t, url)))
 			_, err := checkFleet(t, nats.Config{URL: url})
 			wantError(t, err, true, nil, test.want)
 		})

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
@@ -30,9 +31,7 @@ func TestMembershipSurvivesTheLossOfAServer(t *testing.T) {
 	a.await(t, "a", "b")
 	b.await(t, "a", "b")
 	stream, err := js.Stream(t.Context(), "KV_"+fleetBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	info := stream.CachedInfo()
 	if info.Config.Replicas != 3 || info.Cluster == nil || len(info.Cluster.Replicas) != 2 {
 		t.Fatalf("the bucket has %d replicas, on %+v; want 3", info.Config.Replicas, info.Cluster)
@@ -86,9 +85,7 @@ func TestFleetOverALeafNode(t *testing.T) {
 				t.Errorf("%d members, error %v; want 2", n, err)
 			}
 			kv, err := admin(t, h.ClientURL()).KeyValue(t.Context(), fleetBucket)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if keys, err := kv.Keys(t.Context()); err != nil || len(keys) != 2 {
 				t.Errorf("the hub has the keys %v, error %v", keys, err)
 			}

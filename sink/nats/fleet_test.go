@@ -15,6 +15,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/fleet"
 	"github.com/feedbridge/feedbridge/internal/testkit/fleettest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
@@ -23,9 +24,7 @@ type fleetSystem struct{ url string }
 
 func (s fleetSystem) Connect(t testing.TB) (fleet.Bus, func()) {
 	conn, err := nats.Connect(t.Context(), nats.Config{URL: s.url}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(conn.Close)
 	return conn.Fleet(nats.FleetOptions{Name: "shop"}), conn.Close
 }
@@ -35,9 +34,7 @@ func (s fleetSystem) Store(t testing.TB, name string, value []byte) {
 	if err == nil {
 		_, err = kv.Put(t.Context(), name, value)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 func TestFleetConforms(t *testing.T) {
@@ -70,9 +67,7 @@ func joinFleetWith(t *testing.T, cfg nats.Config, name string, o nats.FleetOptio
 	m := &testMember{recreated: &loggedLine{text: "the bucket of the fleet is gone, and is created again", logged: make(chan struct{})}}
 	log := slog.New(slog.NewTextHandler(io.MultiWriter(newTestOutput(t), m.recreated), nil))
 	conn, err := nats.Connect(t.Context(), cfg, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(conn.Close)
 	m.conn = conn
 	o.Name = "shop"
@@ -142,9 +137,7 @@ func TestACopyThatNeverJoinedDoesNotLeave(t *testing.T) {
 	tried := &loggedLine{text: "does not see the other members of the fleet", logged: make(chan struct{})}
 	log := slog.New(slog.NewTextHandler(io.MultiWriter(refuseLeaving{t}, tried), nil))
 	conn, err := nats.Connect(t.Context(), nats.Config{URL: "nats://127.0.0.1:1", Timeout: 200 * time.Millisecond}, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(conn.Close)
 	c := fleettest.Join(t, conn.Fleet(nats.FleetOptions{Name: "shop"}), "host-1", log, nil)
 	<-tried.logged
@@ -167,9 +160,7 @@ func TestABucketThatIsDeletedIsCreatedAgain(t *testing.T) {
 	a, b := joinFleet(t, url, "a"), joinFleet(t, url, "b")
 	a.await(t, "a", "b")
 	b.await(t, "a", "b")
-	if err := admin(t, url).DeleteKeyValue(t.Context(), "feedbridge-fleet-shop"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, admin(t, url).DeleteKeyValue(t.Context(), "feedbridge-fleet-shop"))
 	select { // one of them is first
 	case <-a.recreated.logged:
 	case <-b.recreated.logged:
@@ -188,9 +179,7 @@ func TestNewTopicsAreStoredAtOnce(t *testing.T) {
 	a := joinFleetWith(t, nats.Config{URL: url}, "a", nats.FleetOptions{}, func(f *nats.Fleet) { f.SetInterval(time.Hour) })
 	a.await(t, "a")
 	kv, err := admin(t, url).KeyValue(t.Context(), fleetBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	attempts := 0
 	eventually(t, "the next message in the bucket has the new topics", func() bool {
 		before, err := kv.Get(t.Context(), "a")
@@ -220,9 +209,7 @@ func TestAMemberWhoseKeyIsDeletedStays(t *testing.T) {
 	a.await(t, "a", "b")
 	b.await(t, "a", "b")
 	kv, err := admin(t, url).KeyValue(t.Context(), fleetBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, change := range map[string]func() error{
 		"c": func() error { return kv.Delete(t.Context(), "a") },
 		"d": func() error { return kv.Purge(t.Context(), "a") },
@@ -233,9 +220,7 @@ func TestAMemberWhoseKeyIsDeletedStays(t *testing.T) {
 			before, err = kv.Get(t.Context(), "a")
 			return err == nil
 		})
-		if err := change(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, change())
 		eventually(t, "the key is stored again", func() bool {
 			now, err := kv.Get(t.Context(), "a")
 			return err == nil && now.Revision() > before.Revision() && string(now.Value()) != "hello"

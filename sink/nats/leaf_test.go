@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -35,9 +36,7 @@ func runHubAnd(t *testing.T, node *server.Options) (h *hub, leaf string) {
 	h = &hub{dir: t.TempDir(), client: freePort(t), leaf: freePort(t)}
 	h.run(t)
 	remote, err := url.Parse("nats-leaf://127.0.0.1:" + strconv.Itoa(h.leaf))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	node.LeafNode = server.LeafNodeOpts{
 		ReconnectInterval: 50 * time.Millisecond,
 		Remotes:           []*server.RemoteLeafOpts{{URLs: []*url.URL{remote}}},
@@ -67,13 +66,9 @@ func TestDomainOverALeafNode(t *testing.T) {
 			t.Parallel()
 			topic := nats.Topic{Feed: "orders", Subject: "shop." + name, Stream: nats.Stream{Create: true}}
 			conn := connect(t, config)
-			if err := conn.Check(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, conn.Check(t.Context()))
 			s := conn.Sink(topic)
-			if err := s.Check(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.Check(t.Context()))
 			resume(t, s)
 			commit(t, s, 0, 3)
 			commit(t, s, 3, 3)
@@ -139,9 +134,7 @@ func TestHubHasTheStreamToo(t *testing.T) {
 			resume(t, connect(t, nats.Config{URL: leaf, Domain: "hub"}).Sink(orders()))
 			s := connect(t, nats.Config{URL: leaf}).Sink(orders())
 			resume(t, s)
-			if err := admin(t, leaf).DeleteStream(t.Context(), "shop_orders"); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, admin(t, leaf).DeleteStream(t.Context(), "shop_orders"))
 			s.Hurry() // after a pause it would read the deleted stream first
 			err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3))
 			wantError(t, err, true, nil, `JetStream domain "hub" acknowledged a commit for`, "delete the subject there")

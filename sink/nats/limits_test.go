@@ -16,6 +16,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -82,14 +83,10 @@ func TestServerCannotWrite(t *testing.T) {
 	resume(t, s)
 	// Batches are kept in a directory of that name.
 	batches := filepath.Join(filepath.Dir(filepath.Dir(block(t, dir))), "batches")
-	if err := os.WriteFile(batches, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(batches, nil, 0o600))
 	err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3))
 	wantError(t, err, false, nil, "the server has dropped the batch: its disk is full (see its log), its leader has changed, or it has too many batches at once")
-	if err := os.Remove(batches); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(batches))
 	resume(t, s)
 	commit(t, s, 0, 3)
 	wantFeed(t, s, 3)
@@ -121,9 +118,7 @@ func TestAccountLimitTearsABatch(t *testing.T) {
 		return entities
 	}
 	resume(t, s)
-	if err := s.Commit(t.Context(), withBodies(0, first), sinktest.At(first)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Commit(t.Context(), withBodies(0, first), sinktest.At(first)))
 	resume(t, stale)
 	err := s.Commit(t.Context(), withBodies(first, more), sinktest.At(more))
 	wantError(t, err, true, nil, "raise the account's JetStream limits")
@@ -143,9 +138,7 @@ func TestAccountLimitTearsABatch(t *testing.T) {
 	claims.Limits.DiskStorage = -1
 	o.publish(claims)
 	known, err := server.LookupAccount(claims.Subject)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	server.UpdateAccountClaims(known, claims)
 	err = stale.Commit(t.Context(), withBodies(first, more), sinktest.At(more))
 	wantError(t, err, false, checkpoint.ErrConflict)
@@ -157,9 +150,7 @@ func TestAccountLimitTearsABatch(t *testing.T) {
 			t.Fatalf("entity %d counts as fresh: %v; %d are held", first+i, fresh, held)
 		}
 	}
-	if err := stale.Commit(t.Context(), withBodies(held, more), sinktest.At(more)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stale.Commit(t.Context(), withBodies(held, more), sinktest.At(more)))
 	wantFeed(t, s, more)
 }
 
@@ -180,14 +171,10 @@ func TestAccountLimitTearsTheBatchOfACopyThatTakesOver(t *testing.T) {
 			server := o.run()
 			file := writeFile(t, credentials(t, account, asIs))
 			nc, err := natsgo.Connect(server.ClientURL(), natsgo.UserCredentials(file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			t.Cleanup(nc.Close)
 			js, err := jetstream.New(nc)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			config := fitting()
 			config.AllowBatchPublish = true
 			config.Subjects = append(config.Subjects, others...)
@@ -215,9 +202,7 @@ func TestAccountLimitTearsTheBatchOfACopyThatTakesOver(t *testing.T) {
 			claims.Limits.DiskStorage = -1
 			o.publish(claims)
 			known, err := server.LookupAccount(claims.Subject)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			server.UpdateAccountClaims(known, claims)
 			publishFresh(t, stale, first, more)
 			wantFeed(t, stale, more)
@@ -256,13 +241,9 @@ func TestAccountLimitTearsTheFirstBatch(t *testing.T) {
 	claims.Limits.DiskStorage = -1
 	o.publish(claims)
 	known, err := server.LookupAccount(claims.Subject)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	server.UpdateAccountClaims(known, claims)
-	if err := s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))))
 	resume(t, s)
 	held := 0
 	for held < n && !s.IDs().Add(entities[held].ID) {
@@ -271,8 +252,6 @@ func TestAccountLimitTearsTheFirstBatch(t *testing.T) {
 	if held == 0 || held == n {
 		t.Fatalf("%d entities are known: the batch was not torn, or nobody noticed", held)
 	}
-	if err := s.Commit(t.Context(), entities[held:], sinktest.At(n)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Commit(t.Context(), entities[held:], sinktest.At(n)))
 	wantFeed(t, s, n)
 }

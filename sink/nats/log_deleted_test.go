@@ -7,6 +7,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
@@ -68,9 +69,7 @@ func TestLimitsDeleteMessagesOfOtherSubjects(t *testing.T) {
 			js := admin(t, server.URL())
 			test.stream.Name = "SHOP"
 			stream, err := js.CreateStream(t.Context(), test.stream)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			subjects := map[rune]string{'o': "orders", 'O': "orders", 'c': "carts", '_': "_feedbridge.orders"}
 			for _, c := range test.messages {
 				msg := &natsgo.Msg{Subject: subjects[c]}
@@ -89,9 +88,7 @@ func TestLimitsDeleteMessagesOfOtherSubjects(t *testing.T) {
 				if test.stream.AllowMsgTTL { // as if they had expired
 					purge = append(purge, jetstream.WithPurgeSubject("orders"))
 				}
-				if err := stream.Purge(t.Context(), purge...); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, stream.Purge(t.Context(), purge...))
 			}
 			span := spanOf(t, connect(t, nats.Config{URL: server.URL()}).Log("orders", ""))
 			if want := max(1, test.stream.FirstSeq) + uint64(len(test.messages)); span.First != test.first || span.End != want {
@@ -131,13 +128,9 @@ func TestLogReportsMessagesDeletedByHand(t *testing.T) {
 			js := admin(t, server.URL())
 			test.stream.Name, test.stream.Subjects = "SHOP", []string{"orders"}
 			stream, err := js.CreateStream(t.Context(), test.stream)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			publish(t, js, "orders", "a", "b", "c", "d")
-			if err := test.take(stream); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, test.take(stream))
 			span := spanOf(t, connect(t, nats.Config{URL: server.URL()}).Log("orders", ""))
 			if want := max(1, test.stream.FirstSeq) + 4; span.First != test.first || span.End != want {
 				t.Errorf("positions %+v, want %d to %d", span, test.first, want)
@@ -161,9 +154,7 @@ func TestMessagesAreDeletedWhileALogIsRead(t *testing.T) {
 			end := spanOf(t, log).End
 			n := 0
 			for _, err := range log.Read(t.Context(), 1, end-short) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if n++; n == 500 {
 					purge(t, js, jetstream.WithPurgeSubject("shop.orders"))
 				}

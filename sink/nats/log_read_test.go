@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -61,9 +62,7 @@ func TestReadersOfALogLeaveNothingBehind(t *testing.T) {
 	log := s.Log()
 	spanOf(t, log)
 	for _, err := range log.Read(t.Context(), 1, 20) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		break
 	}
 	wantNoReaders(t, js, "shop_orders")
@@ -90,9 +89,7 @@ func TestLogIsReadSlowly(t *testing.T) {
 	log.Conn().SetConsumerTTL(500 * time.Millisecond)
 	n := 0
 	for r, err := range log.Read(t.Context(), 0, spanOf(t, log).End) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if want := fmt.Sprintf(`{"n":%d}`, n); string(r.Body) != want {
 			t.Fatalf("record %d is %s", n, r.Body)
 		}
@@ -128,9 +125,7 @@ func TestLogHoldsLittleOfALongTopic(t *testing.T) {
 	end := spanOf(t, log).End
 	before := conn.Received()
 	for _, err := range log.Read(t.Context(), 1, end) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		break
 	}
 	if got := conn.Received() - before; got > 6<<20 {
@@ -169,9 +164,7 @@ func TestTopicGrowsWhileItsEndIsRead(t *testing.T) {
 	end := spanOf(t, log).End
 	n := 3
 	for r, err := range log.Read(t.Context(), 1, end) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if r.Position >= end {
 			t.Errorf("position %d, want less than %d", r.Position, end)
 		}
@@ -192,9 +185,7 @@ func TestPullEndsWithAMessage(t *testing.T) {
 	s, _, _ := open(t, orders())
 	commit(t, s, 0, 9)
 	sizes, err := s.Log().ReadInPulls(t.Context(), 1<<20, 9)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	// They are the same each time but for the server's time, which is of one length.
 	again, err := s.Log().ReadInPulls(t.Context(), sizes[0]+sizes[1]+sizes[2], 9)
 	if diff := cmp.Diff(sizes, again); err != nil || diff != "" {
@@ -211,14 +202,10 @@ func TestMessageIsLostOnItsWay(t *testing.T) {
 	end := spanOf(t, log).End
 	readPage(t, log, 1, 11, end)
 	stream, err := js.Stream(t.Context(), "shop_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name := range stream.ConsumerNames(t.Context()).Name() {
 		consumer, err := stream.Consumer(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, err := consumer.Next(); err != nil {
 			t.Fatal(err)
 		}
@@ -249,9 +236,7 @@ func TestServerRestartsWhileALogIsRead(t *testing.T) {
 	end := spanOf(t, log).End
 	n := 0
 	for _, err := range log.Read(t.Context(), 1, end) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if n++; n == 1000 { // and all has come that was asked for
 			server.Close()
 			startServer(t, dir, listen)
@@ -278,9 +263,7 @@ func BenchmarkLog(b *testing.B) {
 		for i := range entities {
 			entities[i].Body = bytes.Repeat([]byte("x"), 1024)
 		}
-		if err := s.Commit(b.Context(), entities, sinktest.At(n+size)); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, s.Commit(b.Context(), entities, sinktest.At(n+size)))
 	}
 	rate := func(b *testing.B, records int) {
 		b.ReportMetric(float64(records)/b.Elapsed().Seconds(), "records/s")
@@ -310,9 +293,7 @@ func BenchmarkLog(b *testing.B) {
 				}
 			}
 			batch, err := consumer.Fetch(size)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			for range batch.Messages() {
 				n++
 			}

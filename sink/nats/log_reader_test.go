@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
@@ -18,12 +19,8 @@ import (
 func counted(t *testing.T, js jetstream.JetStream, subject string) func() int {
 	t.Helper()
 	sub, err := js.Conn().SubscribeSync(subject)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := js.Conn().Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, js.Conn().Flush())
 	n := 0
 	return func() int {
 		// Earlier requests have arrived before the answer to this one.
@@ -44,9 +41,7 @@ func counted(t *testing.T, js jetstream.JetStream, subject string) func() int {
 func readPage(t *testing.T, log *nats.Log, from, to, end uint64) (page []feed.Record) {
 	t.Helper()
 	for r, err := range log.Read(t.Context(), from, min(to+8, end)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if r.Position >= to {
 			break
 		}
@@ -127,9 +122,7 @@ func TestReaderDoesNotGoOnInAnotherStream(t *testing.T) {
 			if !log.Kept() {
 				t.Error("nothing was kept")
 			}
-			if err := js.DeleteStream(t.Context(), "SHOP"); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, js.DeleteStream(t.Context(), "SHOP"))
 			createShop(t, js, "SHOP")
 		}
 	}
@@ -145,13 +138,9 @@ func TestReaderGoesOnWithoutItsConsumer(t *testing.T) {
 	end := spanOf(t, log).End
 	n := len(readPage(t, log, 1, 11, end))
 	stream, err := js.Stream(t.Context(), "shop_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name := range stream.ConsumerNames(t.Context()).Name() {
-		if err := stream.DeleteConsumer(t.Context(), name); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, stream.DeleteConsumer(t.Context(), name))
 	}
 	if n += len(readPage(t, log, 11, end, end)); n != 100 {
 		t.Errorf("%d records, want 100", n)
@@ -172,9 +161,7 @@ func TestReaderDoesNotGoOnOverAnotherConnection(t *testing.T) {
 	p.muteAfter(30_000) // of some 150,000
 	n := 0
 	for _, err := range log.Read(t.Context(), 1, end) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if n++; n == 10 {
 			break
 		}
@@ -189,9 +176,7 @@ func TestReaderDoesNotGoOnOverAnotherConnection(t *testing.T) {
 		return err == nil
 	})
 	for _, err := range log.Read(t.Context(), 10, end) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		n++
 	}
 	if n != 501 {

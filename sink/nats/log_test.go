@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
@@ -48,9 +49,7 @@ func wantNoReaders(t *testing.T, js jetstream.JetStream, stream string) {
 	t.Helper()
 	eventually(t, "no consumer is left", func() bool {
 		s, err := js.Stream(t.Context(), stream)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return s.CachedInfo().State.Consumers == 0
 	})
 }
@@ -87,26 +86,18 @@ func TestLogOfATopicThatOthersWrote(t *testing.T) {
 	want("others' messages around", 0, 8, "3:a 4:b 6:c ")
 
 	stream, err := js.Stream(t.Context(), "SHOP")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for from, text := range map[uint64]string{4: "4:b 6:c ", 5: "6:c ", 7: "", 99: ""} {
 		if got := bodies(records(t, log, from, 8)); got != text {
 			t.Errorf("from %d: %q, want %q", from, got, text)
 		}
 	}
-	if err := stream.DeleteMsg(t.Context(), 4); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.DeleteMsg(t.Context(), 4))
 	want("one is deleted", 0, 8, "3:a 6:c ")
-	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(5)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(5)))
 	want("the oldest are gone", 5, 8, "6:c ")
 	epoch := spanOf(t, log).Epoch
-	if err := stream.Purge(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.Purge(t.Context()))
 	want("all are gone", 8, 8, "")
 	if now := spanOf(t, log).Epoch; now != epoch {
 		t.Errorf("epoch %q after %q; a purge starts nothing over", now, epoch)
@@ -174,9 +165,7 @@ func TestLogOfAStreamThatForgetsConsumers(t *testing.T) {
 	}
 	n := 0
 	for r, err := range connect(t, nats.Config{URL: server.URL()}).Log("orders", "").Read(t.Context(), 0, 1501) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if string(r.Body) != fmt.Sprint(n) {
 			t.Fatalf("record %d is %s", n, r.Body)
 		}
@@ -229,9 +218,7 @@ func TestLogWithoutATopic(t *testing.T) {
 	log := conn.Log("shop.orders", "")
 	epochs := map[string]bool{}
 	for _, name := range []string{"SHOP", "SHOP", "STORE"} {
-		if err := js.DeleteStream(t.Context(), "SHOP"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, js.DeleteStream(t.Context(), "SHOP"))
 		_, err := log.Span(t.Context())
 		wantError(t, err, false, feed.ErrNoTopic)
 		createShop(t, js, name)

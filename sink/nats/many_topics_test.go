@@ -18,6 +18,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -34,14 +35,10 @@ func TestManyTopicsInOneStream(t *testing.T) {
 	}
 	srv := runServer(t, &server.Options{JetStream: true})
 	nc, err := natsgo.Connect(srv.ClientURL(), natsgo.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer nc.Close()
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "feeds", Subjects: []string{"feeds.>", "_feedbridge.feeds.>"},
 		AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,
@@ -80,18 +77,14 @@ func TestManyTopicsInOneStream(t *testing.T) {
 		}
 		return c.Received() - before
 	}
-	if err := publish(0); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, publish(0))
 	alone := received(0)
 	var publishing errgroup.Group
 	publishing.SetLimit(64)
 	for n := 1; n < topics; n++ {
 		publishing.Go(func() error { return publish(n) })
 	}
-	if err := publishing.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, publishing.Wait())
 	for _, n := range []int{0, topics / 2, topics - 1} {
 		if among := received(n); among > alone+alone/4 {
 			t.Errorf("topic %d needs %d bytes to resume among %d topics, and %d alone", n, among, topics, alone)
@@ -107,23 +100,15 @@ func subjectsOfIDs(t *testing.T, urls string, topic nats.Topic, entities int) []
 	resume(t, writer)
 	commit(t, writer, 0, entities)
 	nc, err := natsgo.Connect(urls, natsgo.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer nc.Close()
 	asked, err := nc.SubscribeSync("$JS.API.CONSUMER.CREATE.>")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, nc.Flush())
 	fresh := connect(t, nats.Config{URL: urls}).Sink(topic)
 	resume(t, fresh)
 	wantHeld(t, fresh, entities, entities)
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, nc.Flush())
 	var got []string
 	seen := map[string]bool{} // a request that is repeated names the same consumer
 	for {
@@ -136,9 +121,7 @@ func subjectsOfIDs(t *testing.T, urls string, topic nats.Topic, entities int) []
 		}
 		seen[msg.Subject] = true
 		var request struct{ Config jetstream.ConsumerConfig }
-		if err := json.Unmarshal(msg.Data, &request); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(msg.Data, &request))
 		// The client sends one subject as FilterSubject or as FilterSubjects.
 		got = append(got, cmp.Or(request.Config.FilterSubject, strings.Join(request.Config.FilterSubjects, ",")))
 	}

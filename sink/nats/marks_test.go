@@ -12,6 +12,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -20,24 +21,16 @@ import (
 func starts(t *testing.T, url string) (next func() []uint64) {
 	t.Helper()
 	nc, err := natsgo.Connect(url, natsgo.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(nc.Close)
 	asked, err := nc.SubscribeSync("$JS.API.CONSUMER.CREATE.>")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, nc.Flush())
 	seen := map[string]bool{} // a request that is repeated names the same consumer
 	return func() (all []uint64) {
 		t.Helper()
 		// Earlier requests have arrived when this one is answered.
-		if err := nc.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, nc.Flush())
 		for {
 			msg, err := asked.NextMsg(time.Millisecond)
 			if err != nil {
@@ -52,9 +45,7 @@ func starts(t *testing.T, url string) (next func() []uint64) {
 					Start uint64 `json:"opt_start_seq"`
 				}
 			}
-			if err := json.Unmarshal(msg.Data, &request); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal(msg.Data, &request))
 			all = append(all, request.Config.Start)
 		}
 	}
@@ -93,9 +84,7 @@ func TestReadsOfATopicWithMarks(t *testing.T) {
 				}
 			}
 			resume(t, s)
-			if err := s.Commit(t.Context(), test.entities(0, 100), sinktest.At(100)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.Commit(t.Context(), test.entities(0, 100), sinktest.At(100)))
 			resume(t, s)
 			want("by the sink that wrote it", nil)
 			resume(t, fresh)
@@ -105,18 +94,14 @@ func TestReadsOfATopicWithMarks(t *testing.T) {
 			}
 			resume(t, fresh)
 			want("by another that has read it", nil)
-			if err := s.Commit(t.Context(), test.entities(100, 5), sinktest.At(105)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.Commit(t.Context(), test.entities(100, 5), sinktest.At(105)))
 			resume(t, fresh)
 			// The newest entity that it knows has the sequence 100.
 			want("after another's commit", []uint64{101})
 
 			moved := sinktest.At(105)
 			moved.Moved = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-			if err := open().Overwrite(t.Context(), sinktest.MoveTo(moved)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, open().Overwrite(t.Context(), sinktest.MoveTo(moved)))
 			resume(t, fresh)
 			next()
 			resume(t, fresh)
@@ -139,13 +124,9 @@ func TestSinkFarBehindReadsAllMarksOnce(t *testing.T) {
 		want[entities[i].ID] = entities[i].Mark
 	}
 	resume(t, s)
-	if err := s.Commit(t.Context(), entities[:3], sinktest.At(3)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Commit(t.Context(), entities[:3], sinktest.At(3)))
 	resume(t, other)
-	if err := other.Commit(t.Context(), entities[3:], sinktest.At(403)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, other.Commit(t.Context(), entities[3:], sinktest.At(403)))
 	next := starts(t, server.URL())
 	resume(t, s)
 	if diff := cmp.Diff([]uint64{4}, next()); diff != "" {
@@ -172,9 +153,7 @@ func TestLoadOfMarksEndsEarly(t *testing.T) {
 		want[entities[i].ID] = entities[i].Mark
 	}
 	resume(t, s)
-	if err := s.Commit(t.Context(), entities, sinktest.At(n)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Commit(t.Context(), entities, sinktest.At(n)))
 	p := runProxy(t, strings.TrimPrefix(server.URL(), "nats://"))
 	conn := connect(t, nats.Config{URL: p.url()})
 	fresh := conn.Sink(topic)

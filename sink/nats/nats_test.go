@@ -20,6 +20,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	codec "github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -37,9 +38,7 @@ var silent = slog.New(slog.DiscardHandler)
 func startServer(t testing.TB, dir, listen string) *embedded.Server {
 	t.Helper()
 	s, err := embedded.Start(embedded.Config{Dir: dir, Listen: listen, Log: silent})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -55,9 +54,7 @@ func connectLogging(t testing.TB, cfg nats.Config, log io.Writer) *nats.Conn {
 	t.Helper()
 	cfg.Timeout = cmp.Or(cfg.Timeout, 3*time.Minute)
 	c, err := nats.Connect(t.Context(), cfg, slog.New(slog.NewTextHandler(log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -66,14 +63,10 @@ func connectLogging(t testing.TB, cfg nats.Config, log io.Writer) *nats.Conn {
 func admin(t testing.TB, url string) jetstream.JetStream {
 	t.Helper()
 	nc, err := natsgo.Connect(url, natsgo.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return js
 }
 
@@ -99,16 +92,12 @@ func onceRemoved(t testing.TB, f func() error) {
 			break
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 func commit(t testing.TB, s *nats.Sink, from, to int) {
 	t.Helper()
-	if err := s.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to)))
 }
 
 // wantFeed checks that the topic holds the first n entities of the feed.
@@ -131,9 +120,7 @@ func wantFeed(t testing.TB, s *nats.Sink, n int) {
 func spanOf(t testing.TB, log *nats.Log) feed.Span {
 	t.Helper()
 	span, err := log.Span(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return span
 }
 
@@ -142,9 +129,7 @@ func records(t testing.TB, log *nats.Log, from, to uint64) []feed.Record {
 	t.Helper()
 	var all []feed.Record
 	for r, err := range log.Read(t.Context(), from, to) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		all = append(all, r)
 	}
 	return all
@@ -205,9 +190,7 @@ func known(t *testing.T, urls, subject string) {
 	t.Helper()
 	for url := range strings.SplitSeq(urls, ",") {
 		nc, err := natsgo.Connect(url, natsgo.Timeout(time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer nc.Close()
 		for _, s := range []string{subject, "_feedbridge." + subject} {
 			msg := &natsgo.Msg{Subject: s, Header: natsgo.Header{"Nats-Expected-Last-Subject-Sequence": {"99"}}}

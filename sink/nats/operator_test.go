@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
@@ -30,9 +31,7 @@ func newOperator(t *testing.T) *operator {
 func newKey(t *testing.T, create func() (nkeys.KeyPair, error)) (key nkeys.KeyPair, public string) {
 	t.Helper()
 	key, err := create()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if public, err = key.PublicKey(); err != nil {
 		t.Fatal(err)
 	}
@@ -42,9 +41,7 @@ func newKey(t *testing.T, create func() (nkeys.KeyPair, error)) (key nkeys.KeyPa
 func encode(t *testing.T, claims jwt.Claims, by nkeys.KeyPair) string {
 	t.Helper()
 	token, err := claims.Encode(by)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return token
 }
 
@@ -61,9 +58,7 @@ func (o *operator) account(change func(*jwt.AccountClaims)) nkeys.KeyPair {
 
 func (o *operator) publish(claims *jwt.AccountClaims) {
 	o.t.Helper()
-	if err := o.resolver.Store(claims.Subject, encode(o.t, claims, o.key)); err != nil {
-		o.t.Fatal(err)
-	}
+	must.Succeed(o.t, o.resolver.Store(claims.Subject, encode(o.t, claims, o.key)))
 }
 
 // run runs a server that trusts the operator.
@@ -71,9 +66,7 @@ func (o *operator) run() *server.Server {
 	o.t.Helper()
 	system := o.account(func(c *jwt.AccountClaims) { c.Limits.JetStreamLimits = jwt.JetStreamLimits{} })
 	public, err := system.PublicKey()
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	must.Succeed(o.t, err)
 	return runServer(o.t, &server.Options{
 		JetStream: true, TrustedOperators: []*jwt.OperatorClaims{o.claims}, AccountResolver: o.resolver, SystemAccount: public,
 	})
@@ -86,13 +79,9 @@ func credentials(t *testing.T, account nkeys.KeyPair, change func(*jwt.UserClaim
 	claims := jwt.NewUserClaims(public)
 	change(claims)
 	seed, err := user.Seed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	text, err := jwt.FormatUserConfig(encode(t, claims, account), seed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 
@@ -123,9 +112,7 @@ func TestCredentialsFile(t *testing.T) {
 			c := connect(t, nats.Config{URL: s.ClientURL(), CredentialsFile: writeFile(t, test.credentials)})
 			snk := c.Sink(orders())
 			if test.want == "" {
-				if err := c.Check(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, c.Check(t.Context()))
 				resume(t, snk)
 				commit(t, snk, 0, 3)
 				wantFeed(t, snk, 3)
@@ -155,9 +142,7 @@ func TestRenewedCredentialsAreTakenUp(t *testing.T) {
 		v, err := s.Varz(nil)
 		return err == nil && v.TotalConnections > 3
 	})
-	if err := os.WriteFile(file, []byte(credentials(t, shop, asIs)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(credentials(t, shop, asIs)), 0o600))
 	eventually(t, "the new credentials are used", func() bool { return c.Check(t.Context()) == nil })
 }
 
@@ -173,9 +158,7 @@ func TestCredentialsThatAreRevoked(t *testing.T) {
 	claims.RevokeAt(jwt.All, time.Now().Add(time.Hour))
 	o.publish(claims)
 	account, err := s.LookupAccount(claims.Subject)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.UpdateAccountClaims(account, claims)
 	wantRefusal(t, c)
 }

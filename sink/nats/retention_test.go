@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -38,17 +39,13 @@ func TestCommitAfterItsNewestMessagesWereDeleted(t *testing.T) {
 				}
 				var log logbuffer.Buffer
 				c, err := nats.Connect(t.Context(), nats.Config{URL: url}, slog.New(slog.NewTextHandler(&log, nil)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				defer c.Close()
 				s := c.Sink(ordersWithDead())
 				resume(t, s)
 				for n := range 2 {
 					entities, cp := withDead(3*n, 3*n+3, n)
-					if err := s.Commit(t.Context(), entities, cp); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, s.Commit(t.Context(), entities, cp))
 					for _, subject := range subjects {
 						purge(t, js, jetstream.WithPurgeSubject(subject))
 					}
@@ -58,9 +55,7 @@ func TestCommitAfterItsNewestMessagesWereDeleted(t *testing.T) {
 				}
 				cp := sinktest.At(9)
 				cp.Count -= 2
-				if err := s.Commit(t.Context(), sinktest.Entities(6, 3), cp); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, s.Commit(t.Context(), sinktest.Entities(6, 3), cp))
 				resume(t, s)
 				wantHeld(t, s, 12, 9)
 				if strings.Contains(log.String(), "WARN") {
@@ -96,9 +91,7 @@ func TestRetentionLimits(t *testing.T) {
 			if got, err := s.RetentionLimits(t.Context()); err != nil || !slices.Equal(got, test.want) {
 				t.Errorf("got %q, %v, want %q", got, err, test.want)
 			}
-			if err := js.DeleteStream(t.Context(), cfg.Name); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, js.DeleteStream(t.Context(), cfg.Name))
 		})
 	}
 	if _, err := s.RetentionLimits(t.Context()); err == nil {

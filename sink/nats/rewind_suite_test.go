@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -77,18 +78,12 @@ func restartableHub(t *testing.T) (config nats.Config, backup func(*testing.T) (
 func copyDir(t *testing.T, dir string) (copied string) {
 	t.Helper()
 	copied = t.TempDir()
-	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.CopyFS(copied, os.DirFS(dir)))
 	return copied
 }
 
 func replaceDir(t *testing.T, dir, by string) {
 	t.Helper()
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(dir, os.DirFS(by)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.RemoveAll(dir))
+	must.Succeed(t, os.CopyFS(dir, os.DirFS(by)))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
@@ -44,21 +45,15 @@ func (r *rewindable) save() {
 func (r *rewindable) rewind() {
 	r.t.Helper()
 	r.restart(func() {
-		if err := os.RemoveAll(r.dir); err != nil {
-			r.t.Fatal(err)
-		}
-		if err := os.CopyFS(r.dir, os.DirFS(r.backup)); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Succeed(r.t, os.RemoveAll(r.dir))
+		must.Succeed(r.t, os.CopyFS(r.dir, os.DirFS(r.backup)))
 	})
 }
 
 func copyOf(t *testing.T, dir string) string {
 	t.Helper()
 	to := t.TempDir()
-	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.CopyFS(to, os.DirFS(dir)))
 	return to
 }
 
@@ -175,9 +170,7 @@ func TestLostTailIsFilledWithOtherEntities(t *testing.T) {
 	resume(t, other)
 	cp := sinktest.At(20)
 	cp.Cursor = []byte("another position")
-	if err := other.Commit(t.Context(), sinktest.Entities(100, 10), cp); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, other.Commit(t.Context(), sinktest.Entities(100, 10), cp))
 	resumeAgain(t, s)
 	wantHeld(t, s, 20, 10)
 	for _, e := range sinktest.Entities(100, 10) {
@@ -207,12 +200,8 @@ func TestMessageBehindTheCheckpointIsLost(t *testing.T) {
 		t.Errorf("it is read from (-want +got):\n%s", diff)
 	}
 	stream, err := js.Stream(t.Context(), "shop_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.DeleteMsg(t.Context(), 5); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, stream.DeleteMsg(t.Context(), 5))
 	resume(t, s)
 	wantHeld(t, s, 4, 3)
 }
@@ -230,9 +219,7 @@ func TestAnotherCheckpointHasTheSameSequence(t *testing.T) {
 			s, js, more := open(t, orders())
 			commit(t, s, 0, 2) // 1 to 2, and the checkpoint
 			commit(t, s, 2, 5) // 4 to 6, and the checkpoint
-			if err := js.DeleteStream(t.Context(), "shop_orders"); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, js.DeleteStream(t.Context(), "shop_orders"))
 			other := more()
 			resume(t, other)
 			commit(t, other, 0, 2)
@@ -259,15 +246,11 @@ func TestCommitProvesTheFenceAtItsBeginning(t *testing.T) {
 	t.Parallel()
 	s, js, _ := open(t, orders())
 	stream, err := js.Stream(t.Context(), "shop_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for to := range 3 { // of which the first has no entities
 		commit(t, s, max(0, to-1), to)
 		stored, err := stream.GetLastMsgForSubject(t.Context(), "_feedbridge.shop.orders")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if proved := s.Proved(); proved.Round(0).After(stored.Time) {
 			t.Errorf("the fence counts as proved at %v, %v after the checkpoint was stored", proved, proved.Sub(stored.Time))
 		}
@@ -306,9 +289,7 @@ func TestCheckpointThatWasSeenIsGone(t *testing.T) {
 		"a shared stream was purged":                                      {shared, seeByCommit, purgeAll},
 		"a shared stream was purged after another copy had written to it": {shared, seeByResume, purgeAll},
 		"a stream was deleted and created again": {alone, seeByCommit, func(t *testing.T, js jetstream.JetStream) {
-			if err := js.DeleteStream(t.Context(), "shop_orders"); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, js.DeleteStream(t.Context(), "shop_orders"))
 			createAgain(t, js, fitting())
 		}},
 	} {

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/freeport"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // runServer runs a server that is configured otherwise than the embedded one.
@@ -23,9 +24,7 @@ func runServer(t testing.TB, opts *server.Options) *server.Server {
 	}
 	opts.Host, opts.NoSigs, opts.NoLog = "127.0.0.1", true, true
 	s, err := server.NewServer(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.Start()
 	t.Cleanup(func() {
 		s.Shutdown()
@@ -64,9 +63,7 @@ func runCluster(t testing.TB) (servers []*server.Server, urls string) {
 func freePort(t testing.TB) int {
 	t.Helper()
 	port, err := freeport.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return port
 }
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 )
 
@@ -14,20 +15,14 @@ func TestSessionEndsWithAReconnectThatNoHandlerHasReported(t *testing.T) {
 	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
 	s, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(s.Close)
 	c, err := Connect(t.Context(), Config{URL: s.URL()}, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(c.Close)
 	sessions := c.client.sessions
 	ses, err := sessions.activeSession()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ses.reconnects-- // as if the connection had counted one more
 	if _, err := sessions.activeSession(); !errors.Is(err, errLost) {
 		t.Errorf("error %v, want that the connection was lost", err)

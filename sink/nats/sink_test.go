@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -30,12 +31,8 @@ func open(t *testing.T, topic nats.Topic) (*nats.Sink, jetstream.JetStream, func
 func purge(t *testing.T, js jetstream.JetStream, opts ...jetstream.StreamPurgeOpt) {
 	t.Helper()
 	stream, err := js.Stream(t.Context(), "shop_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Purge(t.Context(), opts...); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, stream.Purge(t.Context(), opts...))
 }
 
 func TestTopicHasMessagesAndNoCheckpoint(t *testing.T) {
@@ -66,9 +63,7 @@ func TestTopicHasMessagesAndNoCheckpoint(t *testing.T) {
 					t.Error("a commit after a resume that failed is not refused")
 				}
 			}
-			if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(7))); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(7))))
 			if cp := resume(t, s); cp.Count != 7 {
 				t.Errorf("checkpoint %+v, want the one that was set", cp)
 			}
@@ -111,9 +106,7 @@ func TestStoredCheckpointCannotBeRead(t *testing.T) {
 	}
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrUnreadable, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
-	if err := s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))))
 	resume(t, s)
 	commit(t, s, 0, 1)
 }
@@ -122,9 +115,7 @@ func TestOverwriteFencesWhoeverResumedBefore(t *testing.T) {
 	t.Parallel()
 	s, _, more := open(t, orders())
 	commit(t, s, 0, 2)
-	if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))))
 	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, checkpoint.ErrConflict)
 	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, nil, "has not resumed since its last error")
 	if cp := resume(t, s); cp.Count != 1 {
@@ -156,9 +147,7 @@ func TestTopicIsPurgedAndStartedOver(t *testing.T) {
 			purge(t, js, test.opts...)
 			reset := sinktest.At(3)
 			reset.Cursor, reset.Moved = nil, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-			if err := connect(t, nats.Config{URL: server.URL()}).Sink(orders()).Overwrite(t.Context(), sinktest.MoveTo(reset)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, connect(t, nats.Config{URL: server.URL()}).Sink(orders()).Overwrite(t.Context(), sinktest.MoveTo(reset)))
 			// A sink that still took the IDs for held would publish nothing.
 			resume(t, s)
 			if n := s.IDs().Len(); n != 0 {
@@ -192,14 +181,10 @@ func TestStreamIsReplacedByAnotherThatIsLonger(t *testing.T) {
 	t.Parallel()
 	s, js, more := open(t, orders())
 	commit(t, s, 0, 3)
-	if err := js.DeleteStream(t.Context(), "shop_orders"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, js.DeleteStream(t.Context(), "shop_orders"))
 	other := more()
 	resume(t, other)
-	if err := other.Commit(t.Context(), sinktest.Entities(100, 10), sinktest.At(10)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, other.Commit(t.Context(), sinktest.Entities(100, 10), sinktest.At(10)))
 	resume(t, s)
 	if n := s.IDs().Len(); n != 10 {
 		t.Errorf("%d IDs, want the 10 of the new stream", n)
@@ -210,18 +195,14 @@ func TestResumeReadsOnlyWhatIsNew(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	nc, err := natsgo.Connect(server.URL(), natsgo.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer nc.Close()
 	// Whoever reads makes a consumer, which the server reports.
 	var readers atomic.Int32
 	if _, err := nc.Subscribe("$JS.EVENT.ADVISORY.CONSUMER.CREATED.>", func(*natsgo.Msg) { readers.Add(1) }); err != nil {
 		t.Fatal(err)
 	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, nc.Flush())
 	a := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
 	b := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
 	wantReaders := func(want int32, situation string) {
@@ -249,9 +230,7 @@ func TestResumeReadsOnlyWhatIsNew(t *testing.T) {
 	js := admin(t, server.URL())
 	wantNoReaders(t, js, "shop_orders")
 	stream, err := js.Stream(t.Context(), "shop_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if info := stream.CachedInfo(); info.State.Msgs != 8+1 {
 		t.Errorf("state %+v, want 8 entities and one checkpoint", info.State)
 	}
@@ -279,24 +258,16 @@ func TestNewSinkReadsOnlyTheWindow(t *testing.T) {
 	const last = 1 + 59*5 + 1 // the last entity; its checkpoint follows
 
 	nc, err := natsgo.Connect(server.URL(), natsgo.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer nc.Close()
 	asked, err := nc.SubscribeSync("$JS.API.CONSUMER.CREATE.>")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, nc.Flush())
 	fresh := connect(t, nats.Config{URL: server.URL()}).Sink(topic)
 	resume(t, fresh)
 	for _, want := range []uint64{last - 20, last - 80} {
 		msg, err := asked.NextMsg(time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var request struct {
 			Config struct {
 				Start uint64 `json:"opt_start_seq"`
@@ -324,9 +295,7 @@ func TestCheckpointOutlivesTheMessages(t *testing.T) {
 	commit(t, s, 0, 3)
 	eventually(t, "the messages expire", func() bool {
 		stream, err := js.Stream(t.Context(), "shop_orders")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return stream.CachedInfo().State.Msgs <= 1
 	})
 	for _, s := range []*nats.Sink{s, more()} {
@@ -344,17 +313,11 @@ func TestMessageHasTheHeadersOfTheEntityAndOurs(t *testing.T) {
 	s, js, _ := open(t, orders())
 	e := sinktest.Entities(0, 1)
 	e[0].Body = bytes.Repeat([]byte("x"), 10)
-	if err := s.Commit(t.Context(), e, sinktest.At(1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Commit(t.Context(), e, sinktest.At(1)))
 	stream, err := js.Stream(t.Context(), "shop_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	msg, err := stream.GetLastMsgForSubject(t.Context(), "shop.orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, want := range map[string]string{
 		"Content-ID":      "<0@feed.example.com>",
 		"Last-Modified":   "Mon, 01 Jan 2024 00:00:00 GMT",
@@ -368,9 +331,7 @@ func TestMessageHasTheHeadersOfTheEntityAndOurs(t *testing.T) {
 		}
 	}
 	last, err := stream.GetLastMsgForSubject(t.Context(), "_feedbridge.shop.orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !bytes.Equal(last.Data, checkpoint.Encode(sinktest.At(1))) {
 		t.Errorf("checkpoint %s", last.Data)
 	}
@@ -395,9 +356,7 @@ func TestIDsAreDroppedWhenTheCheckpointIsMoved(t *testing.T) {
 	commit(t, s, 3, 4)
 	reset := sinktest.At(4)
 	reset.Cursor, reset.Moved = nil, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	if err := more().Overwrite(t.Context(), sinktest.MoveTo(reset)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(reset)))
 	resume(t, s)
 	for i, e := range sinktest.Entities(0, 4) {
 		if fresh, want := s.IDs().Add(e.ID), i < 3; fresh != want {

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -69,9 +70,7 @@ func TestLargestEntityThatFitsIsPublished(t *testing.T) {
 				t.Errorf("the largest body is %d bytes where messages have %d", n, limit)
 			}
 			e[0].Body = make([]byte, n)
-			if err := s.Commit(t.Context(), e, sinktest.At(1)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.Commit(t.Context(), e, sinktest.At(1)))
 			e[0].Body = make([]byte, n+1)
 			err := s.Commit(t.Context(), e, sinktest.At(2))
 			wantError(t, err, true, sink.ErrTooLarge, `entity "<0@feed.example.com>"`, "raise max_payload in the server's configuration")
@@ -90,9 +89,7 @@ func TestWholeBatchOfTheLargestEntitiesIsPublished(t *testing.T) {
 	for i := range entities {
 		entities[i].Body = make([]byte, largest(t, s, 2000, withBody(entities[i])))
 	}
-	if err := s.Commit(t.Context(), entities, sinktest.At(nats.MaxEntities)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Commit(t.Context(), entities, sinktest.At(nats.MaxEntities)))
 	wantFeed(t, s, nats.MaxEntities)
 }
 
@@ -109,9 +106,7 @@ func TestLargestHeaderThatFitsIsPublished(t *testing.T) {
 	}
 	n := largest(t, s, 1<<20, with)
 	with(n)
-	if err := s.Commit(t.Context(), e, sinktest.At(1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Commit(t.Context(), e, sinktest.At(1)))
 	wantError(t, fits(s, with(n+1)), false, sink.ErrTooLarge, "its headers have 65536 bytes and NATS accepts 65535")
 	// A trace context is a header too.
 	traced := with(n)

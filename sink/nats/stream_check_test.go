@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -154,17 +155,13 @@ func TestStreamsThatFitAreNotChanged(t *testing.T) {
 			config := fitting()
 			change(&config)
 			created, err := js.CreateStream(t.Context(), config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(orders())
 			resume(t, s)
 			commit(t, s, 0, 5)
 			wantFeed(t, s, 5)
 			after, err := js.Stream(t.Context(), config.Name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if got, want := after.CachedInfo().Config.Subjects, created.CachedInfo().Config.Subjects; len(got) != len(want) {
 				t.Errorf("subjects %v, want %v", got, want)
 			}
@@ -179,9 +176,7 @@ func TestStreamIsCreatedAsConfigured(t *testing.T) {
 	topic.Stream = nats.Stream{Name: "ORDERS", Create: true, MaxAge: time.Hour, MaxBytes: 1 << 30}
 	resume(t, connect(t, nats.Config{URL: server.URL()}).Sink(topic))
 	stream, err := admin(t, server.URL()).Stream(t.Context(), "ORDERS")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := stream.CachedInfo().Config
 	if c.MaxAge != time.Hour || c.MaxBytes != 1<<30 || c.Replicas != 1 || c.Discard != jetstream.DiscardOld ||
 		c.Storage != jetstream.FileStorage || c.Retention != jetstream.LimitsPolicy ||
@@ -225,11 +220,9 @@ func TestLimitsOnStreamsAndConsumers(t *testing.T) {
 	t.Run("streams", func(t *testing.T) {
 		t.Parallel()
 		s := runServer(t, &server.Options{JetStream: true})
-		if err := s.GlobalAccount().UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": {
+		must.Succeed(t, s.GlobalAccount().UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": {
 			MaxMemory: -1, MaxStore: -1, MaxStreams: 1, MaxConsumers: -1,
-		}}); err != nil {
-			t.Fatal(err)
-		}
+		}}))
 		if _, err := admin(t, s.ClientURL()).CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"other"}}); err != nil {
 			t.Fatal(err)
 		}
@@ -242,9 +235,7 @@ func TestLimitsOnStreamsAndConsumers(t *testing.T) {
 		config := fitting()
 		config.MaxConsumers = 1
 		stream, err := admin(t, s.ClientURL()).CreateStream(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		writer := connect(t, nats.Config{URL: s.ClientURL()}).Sink(orders())
 		resume(t, writer)
 		commit(t, writer, 0, 5)
@@ -314,9 +305,7 @@ func TestDeletedStreamIsNotCreatedAgain(t *testing.T) {
 	resume(t, s)
 	commit(t, s, 0, 2)
 	js := admin(t, server.URL())
-	if err := js.DeleteStream(t.Context(), "shop_orders"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, js.DeleteStream(t.Context(), "shop_orders"))
 	s.Hurry()
 	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "stream shop_orders does not answer")
 	_, err := s.Resume(t.Context())
@@ -340,9 +329,7 @@ func TestStreamIsGoneAtACommitAfterAPause(t *testing.T) {
 	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
-	if err := admin(t, server.URL()).DeleteStream(t.Context(), "shop_orders"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, admin(t, server.URL()).DeleteStream(t.Context(), "shop_orders"))
 	s.Rest()
 	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "stream not found (NATS error 10059)")
 	_, err := s.Resume(t.Context())

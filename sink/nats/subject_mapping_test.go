@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -65,9 +66,7 @@ func TestSubjectMappingMovesEntities(t *testing.T) {
 				commit(t, s, 0, test.before)
 			}
 			account := running.GlobalAccount()
-			if err := account.AddWeightedMappings(topic, server.NewMapDest("elsewhere", test.weight), server.NewMapDest(topic, 100-test.weight)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, account.AddWeightedMappings(topic, server.NewMapDest("elsewhere", test.weight), server.NewMapDest(topic, 100-test.weight)))
 			want := []string{"for shop.orders was stored on the subject elsewhere", "remove the mapping", "'feedbridge checkpoint set orders'"}
 			wantError(t, test.commits(t, s), true, nil, want...)
 			account.RemoveMapping(topic)
@@ -101,18 +100,14 @@ func TestSubjectMappingMovesEntitiesOfFastBatches(t *testing.T) {
 					resume(t, s) // so that the next commit is an atomic batch, and not the first one of the connection
 				}
 				account := running.GlobalAccount()
-				if err := account.AddWeightedMappings(topic, server.NewMapDest("elsewhere", weight), server.NewMapDest(topic, 100-weight)); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, account.AddWeightedMappings(topic, server.NewMapDest("elsewhere", weight), server.NewMapDest(topic, 100-weight)))
 				var err error
 				for i := 6; i < 200 && err == nil; i++ { // a part may stay for some commits
 					err = s.Commit(t.Context(), sinktest.Entities(i, 1), sinktest.At(i+1))
 				}
 				if again {
 					overwrite := func(old checkpoint.Checkpoint) checkpoint.Checkpoint { return old }
-					if err := s.Log().Conn().Sink(orders()).Overwrite(t.Context(), overwrite); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, s.Log().Conn().Sink(orders()).Overwrite(t.Context(), overwrite))
 					_, err = s.Log().Conn().Sink(orders()).Resume(t.Context())
 				}
 				wantError(t, err, true, nil, "for shop.orders was stored on the subject elsewhere", "remove the mapping", "'feedbridge checkpoint set orders'")
@@ -134,18 +129,14 @@ func TestSubjectMappingToASubjectThatTheStreamGets(t *testing.T) {
 	commit(t, s, 0, 3)
 	commit(t, s, 3, 6)
 	stream, err := js.Stream(t.Context(), "shop_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config := stream.CachedInfo().Config
 	config.Subjects = append(config.Subjects, "elsewhere")
 	if _, err := js.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	account := running.GlobalAccount()
-	if err := account.AddMapping(orders().Subject, "elsewhere"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, account.AddMapping(orders().Subject, "elsewhere"))
 	commit(t, s, 6, 9)
 	account.RemoveMapping(orders().Subject)
 	err = s.Commit(t.Context(), sinktest.Entities(9, 1), sinktest.At(10))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -35,12 +36,8 @@ func TestEntitiesBehindTheCheckpointAreKnown(t *testing.T) {
 	// The store as it would be after the cut: half of the batch is there, and
 	// the index, which the server rebuilds, is not.
 	cut := t.TempDir()
-	if err := os.CopyFS(cut, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(block(t, cut), before+(after-before)/2); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.CopyFS(cut, os.DirFS(dir)))
+	must.Succeed(t, os.Truncate(block(t, cut), before+(after-before)/2))
 	if err := os.Remove(filepath.Join(filepath.Dir(block(t, cut)), "index.db")); err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
@@ -84,9 +81,7 @@ func block(t *testing.T, dir string) string {
 func size(t *testing.T, file string) int64 {
 	t.Helper()
 	info, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return info.Size()
 }
 
@@ -164,17 +159,13 @@ func TestACopyThatDoesNotKnowATornBatchStoresNothing(t *testing.T) {
 				resume(t, other)
 				commit(t, other, whole, whole)
 				behind = 0
-				if err := other.Overwrite(t.Context(), func(old checkpoint.Checkpoint) checkpoint.Checkpoint { return old }); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, other.Overwrite(t.Context(), func(old checkpoint.Checkpoint) checkpoint.Checkpoint { return old }))
 				wantKnown("the copy again", stale)
 				wantKnown("another", other)
 				wantKnown("a new one", more())
 				// The commit of what is left ends that.
 				resume(t, stale)
-				if err := stale.Commit(t.Context(), sinktest.Entities(beginning, all-beginning), sinktest.At(all)); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, stale.Commit(t.Context(), sinktest.Entities(beginning, all-beginning), sinktest.At(all)))
 				if n := stale.IDs().Len(); n != topic.Window {
 					t.Errorf("%d IDs are held, want the window of %d", n, topic.Window)
 				}

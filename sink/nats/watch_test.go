@@ -16,6 +16,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
@@ -32,13 +33,9 @@ func commitAs(t *testing.T, c *nats.Conn, topic, writer string) {
 	snk := c.Sink(nats.Topic{Feed: topic, Subject: topic, Stream: nats.Stream{Create: true}})
 	defer snk.Close()
 	cp, err := snk.Resume(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cp = checkpoint.Checkpoint{Feed: topic, Source: "test", Cursor: feed.Cursor("1"), Count: cp.Count, At: time.Now(), Writer: writer}
-	if err := snk.Commit(t.Context(), nil, cp); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, snk.Commit(t.Context(), nil, cp))
 }
 
 func TestTheWatchSeesCommitsOfAllTopics(t *testing.T) {
@@ -146,15 +143,11 @@ func TestALookConfirmsTheCheckpointOfTheStreamThatItShows(t *testing.T) {
 			commit(t, s, 2, 4)
 		}, false, true}, // there is a hint
 		"deleted": {func(t *testing.T, w watched) {
-			if err := w.js.DeleteStream(t.Context(), stream(w).CachedInfo().Config.Name); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, w.js.DeleteStream(t.Context(), stream(w).CachedInfo().Config.Name))
 		}, false, false},
 		"created again, and filled": {func(t *testing.T, w watched) {
 			old := stream(w).CachedInfo().Config
-			if err := w.js.DeleteStream(t.Context(), old.Name); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, w.js.DeleteStream(t.Context(), old.Name))
 			onceRemoved(t, func() error {
 				_, err := w.js.CreateStream(t.Context(), old)
 				return err
@@ -167,9 +160,7 @@ func TestALookConfirmsTheCheckpointOfTheStreamThatItShows(t *testing.T) {
 			}
 		}, false, false},
 		"purged": {func(t *testing.T, w watched) {
-			if err := stream(w).Purge(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, stream(w).Purge(t.Context()))
 		}, false, false},
 		"its checkpoint deleted": {func(t *testing.T, w watched) {
 			s := stream(w)
@@ -177,9 +168,7 @@ func TestALookConfirmsTheCheckpointOfTheStreamThatItShows(t *testing.T) {
 			if err == nil {
 				err = s.DeleteMsg(t.Context(), m.Sequence)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 		}, false, false},
 	} {
 		for _, shared := range []bool{false, true} {
@@ -226,12 +215,8 @@ func TestALookShowsThatAStreamWasRestored(t *testing.T) {
 			commit(t, w.Sink, 2, 4)
 			eventually(t, "the look confirms the checkpoint", func() bool { return w.confirms(t) })
 			restart(func() {
-				if err := os.RemoveAll(h.dir); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.CopyFS(h.dir, os.DirFS(backup)); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.RemoveAll(h.dir))
+				must.Succeed(t, os.CopyFS(h.dir, os.DirFS(backup)))
 			})
 			s := w.other()
 			resumeAgain(t, s)

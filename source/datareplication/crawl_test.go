@@ -13,6 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // TestCrawl reads feeds from a configured start to their end. The cases are
@@ -353,9 +354,7 @@ func TestPolls(t *testing.T) {
 		var r reading
 		for _, want := range []string{"a1", "a2", "a3"} {
 			b, err := src.Next(t.Context(), r.cursor, feed.Limits{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			r.cursor = b.Cursor
 			if len(b.Entities) != 1 || b.Entities[0].ID != want || !b.More {
 				t.Errorf("got %+v, want entity %s and more", b, want)
@@ -385,9 +384,7 @@ func TestPolls(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		b, err := src.Next(ctx, nil, feed.Limits{})
 		cancel()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		r := readOn(t, src, b.Cursor)
 		if r.err != nil || len(r.ids) != 600 || r.ids[0] != "e400" || r.ids[599] != "e999" {
 			t.Errorf("read %v, %v", r.ids, r.err)
@@ -434,9 +431,7 @@ func TestPolls(t *testing.T) {
 			"beginning": "a b c", "now": "", startAt(2): "b c", startBehind("b", 2): "c", startBehind("<b>", 2): "c",
 		} {
 			cursor, err := ParseCursor(position)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			readOn(t, s.source(t, from(t, startAt(3))), cursor).want(t, want)
 		}
 	})
@@ -451,9 +446,7 @@ func TestPolls(t *testing.T) {
 			calls := 0
 			for r.err == nil && len(r.ids) == 0 {
 				b, err := s.source(t, ahead(0)).Next(t.Context(), r.cursor, feed.Limits{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if calls++; calls > 4 {
 					t.Fatal("the way back begins anew")
 				}

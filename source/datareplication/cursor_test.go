@@ -16,6 +16,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // storedCursors are cursors as they were stored. Cursors of released versions must stay
@@ -55,9 +56,7 @@ func TestStoredCursors(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		var was, is any
-		if err := errors.Join(json.Unmarshal([]byte(cmp.Or(storedAgain[name], stored)), &was), json.Unmarshal(cur.encodeCursor(), &is)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(json.Unmarshal([]byte(cmp.Or(storedAgain[name], stored)), &was), json.Unmarshal(cur.encodeCursor(), &is)))
 		if diff := gocmp.Diff(was, is); diff != "" {
 			t.Errorf("%s: -stored +stored again:\n%s", name, diff)
 		}
@@ -76,13 +75,9 @@ func TestCachedCursorIsTheStoredOne(t *testing.T) {
 	for name, text := range stored {
 		for range 3 {
 			want, err := decodeCursor(feed.Cursor(text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			got, err := cache.decode(feed.Cursor(text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := gocmp.Diff(want, got, gocmp.AllowUnexported(cursor{}, seek{}), cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("%s: -stored +decoded:\n%s", name, diff)
 			}
@@ -117,9 +112,7 @@ func TestDescribe(t *testing.T) {
 	}
 	for name, want := range tests {
 		got, err := Describe(feed.Cursor(storedCursors[name]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got != want {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -54,9 +55,7 @@ func BenchmarkFarUpstream(b *testing.B) {
 			cfg := Config{Config: source.Defaults()}
 			cfg.URL, cfg.PagesAhead = server.URL+"/latest", n
 			client, err := source.NewClient(cfg.Config, source.Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			for b.Loop() {
 				heads.Store(0)
 				gets.Store(0)
@@ -65,9 +64,7 @@ func BenchmarkFarUpstream(b *testing.B) {
 				read, more := 0, true
 				for cursor := feed.Cursor(nil); more; {
 					batch, err := src.Next(b.Context(), cursor, feed.Limits{})
-					if err != nil {
-						b.Fatal(err)
-					}
+					must.Succeed(b, err)
 					read, cursor, more = read+len(batch.Entities), batch.Cursor, batch.More
 				}
 				src.Release()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // TestLostPositions reads a feed of five entities to its third, changes the feed
@@ -99,9 +100,7 @@ func TestLostPositions(t *testing.T) {
 				var cursor feed.Cursor
 				for read := 0; read < 4; {
 					b, err := src.Next(t.Context(), cursor, feed.Limits{})
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					cursor = b.Cursor
 					read += len(b.Entities)
 				}
@@ -316,9 +315,7 @@ func TestGaps(t *testing.T) {
 				var cursor feed.Cursor
 				for read := 0; read < 4; {
 					b, err := src.Next(t.Context(), cursor, feed.Limits{})
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					cursor = b.Cursor
 					read += len(b.Entities)
 					if read == 3 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
@@ -211,9 +212,7 @@ func TestNewest(t *testing.T) {
 		r := reading{}
 		for i, want := range []int{9, 9, 12, 12, 12} {
 			b, err := src.Next(t.Context(), r.cursor, feed.Limits{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if !b.Newest.Equal(second(want)) {
 				t.Errorf("call %d: the newest is of %v, want %v", i, b.Newest, second(want))
 			}
@@ -243,9 +242,7 @@ func samePosition(t *testing.T, a, b feed.Cursor) bool {
 	t.Helper()
 	before, err := decodeCursor(a)
 	after, err2 := decodeCursor(b)
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, err2))
 	before.Full, after.Full = 0, 0
 	return bytes.Equal(before.encodeCursor(), after.encodeCursor())
 }
@@ -334,9 +331,7 @@ func TestTrustOutlivesRestarts(t *testing.T) {
 			s := newSite("a@1")
 			r := readOn(t, s.source(t), nil)
 			cur, err := decodeCursor(r.cursor)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for want, full := range map[string]time.Time{
 				"GET /0":    time.Now().Add(2 * trustETag), // of a clock that was wrong
 				"GET /0 if": time.Now().Add(time.Minute),   // of a clock that is ahead

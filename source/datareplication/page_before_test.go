@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // atPageStart returns the cursor at the start of the page with that path, and
@@ -86,9 +87,7 @@ func TestFeedIsReplacedDuringAnOutage(t *testing.T) {
 		s := newSite("a@1", "b@2")
 		src := s.source(t, ahead(0))
 		b, err := src.Next(t.Context(), nil, feed.Limits{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		s.Add("GET", "/1", httpfault.Status(503))
 		readOn(t, src, b.Cursor).wantIDs(t, "")
 		again := newSite("x@1", "y@2")
@@ -202,9 +201,7 @@ func TestPageBefore(t *testing.T) {
 				}
 				if tt.cursor != nil {
 					cur, err := decodeCursor(stored)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					tt.cursor(&cur)
 					stored = cur.encodeCursor()
 				}
@@ -225,9 +222,7 @@ func TestPageBefore(t *testing.T) {
 				s := newSite("a@1", "b@2")
 				src := s.source(t, ahead(0))
 				b, err := src.Next(t.Context(), nil, feed.Limits{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				s.requests()
 				time.Sleep(pause)
 				readOn(t, src, b.Cursor).want(t, "b")

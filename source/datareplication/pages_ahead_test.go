@@ -14,6 +14,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/readahead"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // farSite is a site 50 ms away. It counts the GET requests that it answers at a time.
@@ -173,9 +174,7 @@ func TestFeedIsReplacedWhilePagesAheadWait(t *testing.T) {
 		s, ids := newFarSite(8)
 		src := s.source(t, ahead(3))
 		b, err := src.Next(t.Context(), nil, feed.Limits{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		time.Sleep(2 * provenFor)
 		s.edit(func() {
 			for _, p := range s.pages {
@@ -236,9 +235,7 @@ func TestPagesAheadEnd(t *testing.T) {
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
 					b, err := src.Next(ctx, nil, feed.Limits{})
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					if !stalled {
 						synctest.Wait()
 						time.Sleep(time.Second) // all answers are there

@@ -22,6 +22,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/readahead"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -393,9 +394,7 @@ func (s *site) client(t tester, cfg source.Config) *source.Client {
 		_ = server.Serve(s)
 	}()
 	client, err := source.NewClient(cfg, source.Options{Hosts: hosts, Wrap: s.wrap})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		client.CloseIdle()
 		_ = server.Close()
@@ -440,9 +439,7 @@ func (s *limitedSource) Next(ctx context.Context, after feed.Cursor, limits feed
 func from(t tester, position string) func(*options) {
 	t.Helper()
 	start, err := ParseStart(position)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return func(cfg *options) { cfg.Start = start }
 }
 
@@ -608,9 +605,7 @@ func (s *site) wantRequests(t tester, want ...string) {
 func describeCursor(t tester, c feed.Cursor) CursorInfo {
 	t.Helper()
 	p, err := Describe(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return p
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -72,9 +73,7 @@ func FuzzSnapshotIndex(f *testing.F) {
 	f.Add(`{"id": "s1", "createdAt": "0000-12-31T23:59:59-23:59", "pages": null}`, "//é:80/../x")
 	f.Fuzz(func(t *testing.T, text, link string) {
 		pages, err := json.Marshal([]string{link, "./" + link, strings.Repeat(link, 3)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		read := func(text string) {
 			resp := &source.Response{URL: &url.URL{Scheme: "https", Host: "feed.example", Path: "/snapshot"}, Date: time.Unix(0, 0)}
 			ix, err := decodeIndex([]byte(text), resp, &sightings{})
@@ -131,9 +130,7 @@ func TestMemoryOfSnapshotIndexes(t *testing.T) {
 			cfg := Config{Config: source.Defaults()}
 			cfg.URL = server.URL + "/latest"
 			client, err := source.NewClient(cfg.Config, source.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer client.CloseIdle()
 			src := New(cfg, client, slog.New(slog.DiscardHandler))
 			var before, after runtime.MemStats

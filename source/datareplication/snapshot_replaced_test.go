@@ -9,6 +9,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func TestSnapshotIsReplaced(t *testing.T) {
@@ -21,9 +22,7 @@ func TestSnapshotIsReplaced(t *testing.T) {
 		var cursor feed.Cursor
 		for read := 0; read < n || cursor == nil; {
 			b, err := src.Next(t.Context(), cursor, feed.Limits{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			cursor = b.Cursor
 			read += len(b.Entities)
 		}
@@ -67,9 +66,7 @@ func TestSnapshotIsReplaced(t *testing.T) {
 		s := newStill()
 		src := s.source(t, fromSnapshot(t), batchesOf(1))
 		b, err := src.Next(t.Context(), nil, feed.Limits{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		s.offer("s2", startAt(500), "c@200")
 		readOn(t, src, b.Cursor).want(t, "a c e f g")
 	})
@@ -94,9 +91,7 @@ func TestSnapshotIsReplaced(t *testing.T) {
 				var cursor feed.Cursor
 				for range 1 + n { // its index with the place in the feed, and a
 					b, err := src.Next(t.Context(), cursor, feed.Limits{})
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					cursor = b.Cursor
 				}
 				s.offer("s2", startAt(290), "c@200", "e@250")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
@@ -63,9 +64,7 @@ func TestSnapshot(t *testing.T) {
 	t.Run("a position that a person names", func(t *testing.T) {
 		t.Parallel()
 		cursor, err := ParseCursor("snapshot:" + snapshotIndex)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := describeCursor(t, cursor); got != (CursorInfo{Snapshot: "the snapshot " + snapshotIndex}) {
 			t.Errorf("got %+v", got)
 		}
@@ -129,9 +128,7 @@ func TestSnapshot(t *testing.T) {
 		var cursor feed.Cursor
 		for len(got) < 5 {
 			b, err := src.Next(t.Context(), cursor, feed.Limits{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			cursor = b.Cursor
 			got = append(got, b.Entities...)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication/page"
@@ -56,9 +57,7 @@ func TestRepeatedIDs(t *testing.T) {
 			s := newSite("a@1 b@1", "c@2")
 			g := gated(s.source(t))
 			b, err := g.Next(t.Context(), nil, feed.Limits{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if len(b.Entities) != 2 {
 				t.Fatalf("got %d entities", len(b.Entities))
 			}
@@ -418,15 +417,11 @@ func TestNoWayBackFromHTTPS(t *testing.T) {
 	s.pages["/0"].next = strings.Replace(server.URL, "https:", "http:", 1) + "/1"
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	if err := os.WriteFile(ca, block, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(ca, block, 0o600))
 	cfg := Config{Config: source.Defaults()}
 	cfg.URL, cfg.Auth.TLS.CAFile = server.URL+"/latest", ca
 	client, err := source.NewClient(cfg.Config, source.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(client.CloseIdle)
 	t.Run("case 93: a next link from https to http", func(t *testing.T) {
 		r := readOn(t, New(cfg, client, slog.New(slog.DiscardHandler)), nil)

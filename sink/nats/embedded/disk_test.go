@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // testDisk is a disk whose free space a test sets.
@@ -44,20 +45,14 @@ func TestLimitFollowsTheDisk(t *testing.T) {
 	// The server logs in the background.
 	var log logbuffer.Buffer
 	s, err := startServer(Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.NewTextHandler(&log, nil))}, disk.measure)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(s.Close)
 	s.disk.close() // the test updates the limit itself
 	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -74,9 +69,7 @@ func TestLimitFollowsTheDisk(t *testing.T) {
 	update := func(free int64) {
 		t.Helper()
 		disk.set(free, nil)
-		if err := s.disk.update(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.disk.update())
 	}
 	wantFull := func() {
 		t.Helper()
@@ -126,9 +119,7 @@ func TestLimitIsUpdatedEveryFiveSeconds(t *testing.T) {
 	t.Parallel()
 	disk := &testDisk{now: space{free: 1 << 30, size: 1 << 30}}
 	s, err := Start(Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(s.Close)
 	s.disk.close()
 	synctest.Test(t, func(t *testing.T) {

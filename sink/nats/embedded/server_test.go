@@ -14,15 +14,14 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 )
 
 func start(t *testing.T, dir, listen string) *embedded.Server {
 	t.Helper()
 	s, err := embedded.Start(embedded.Config{Dir: dir, Listen: listen, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -45,14 +44,10 @@ func wantError(t *testing.T, cfg embedded.Config, want ...string) {
 func open(t *testing.T, s *embedded.Server) jetstream.JetStream {
 	t.Helper()
 	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return js
 }
 
@@ -73,9 +68,7 @@ func TestServerKeepsItsDataFromOneStartToTheNext(t *testing.T) {
 
 	js = open(t, start(t, dir, "127.0.0.1:0"))
 	stream, err := js.Stream(t.Context(), "S")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if n := stream.CachedInfo().State.Msgs; n != 1 {
 		t.Errorf("%d messages, want 1", n)
 	}
@@ -93,9 +86,7 @@ func TestServerCannotShareItsDirectory(t *testing.T) {
 func TestServerCannotShareItsPort(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer l.Close()
 	addr := l.Addr().String()
 	dir := t.TempDir()
@@ -107,16 +98,12 @@ func TestServerCannotShareItsPort(t *testing.T) {
 func TestServerRefusesInvalidConfigurations(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, nil, 0o600))
 	for _, dir := range []string{file, filepath.Join(file, "jetstream")} {
 		wantError(t, embedded.Config{Dir: dir, Listen: "127.0.0.1:0"}, "not a directory", "set data_dir to a directory that this user may write to")
 	}
 	lock := t.TempDir()
-	if err := os.Mkdir(filepath.Join(lock, "lock"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(filepath.Join(lock, "lock"), 0o700))
 	wantError(t, embedded.Config{Dir: lock, Listen: "127.0.0.1:0"}, "is a directory", "set data_dir to")
 	wantError(t, embedded.Config{Dir: t.TempDir(), Listen: "192.0.2.1:0"}, "192.0.2.1", "set buses.NAME.embedded.listen to another address")
 	wantError(t, embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1"}, "missing port")
@@ -128,9 +115,7 @@ func TestServerListensAtTheConfiguredAddress(t *testing.T) {
 	s := start(t, t.TempDir(), "127.0.0.1:0")
 	addr := strings.TrimPrefix(s.URL(), "nats://")
 	conn, err := net.DialTimeout("tcp", addr, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	if !strings.HasPrefix(addr, "127.0.0.1:") {
 		t.Errorf("URL %s", s.URL())

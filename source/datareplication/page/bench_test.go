@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // BenchmarkPage reads a page of 500 entities of 1 KiB with five headers each:
@@ -47,9 +49,7 @@ func BenchmarkPage(b *testing.B) {
 				if errors.Is(err, io.EOF) {
 					break
 				}
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Succeed(b, err)
 				if _, err := io.ReadAll(p); err != nil {
 					b.Fatal(err)
 				}
@@ -69,9 +69,7 @@ func countParts(tb testing.TB, p *Reader) int {
 		if errors.Is(err, io.EOF) {
 			return n
 		}
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 	}
 }
 
@@ -82,9 +80,7 @@ func countEntities(tb testing.TB, p *Reader) int {
 		if errors.Is(err, io.EOF) {
 			return n
 		}
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		if _, _, err := NewEntity(part, "page", n); err != nil {
 			tb.Fatal(err)
 		}

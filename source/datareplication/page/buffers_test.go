@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
@@ -52,9 +53,7 @@ func TestPartsOfABatchAreValidUntilItIsFreed(t *testing.T) {
 			if err == io.EOF { //nolint:errorlint // only the bare value is a good end
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			b.parts = append(b.parts, p)
 			read++
 		}
@@ -89,9 +88,7 @@ func TestPartsWithoutBuffersStayValid(t *testing.T) {
 			r.Buffers = nil
 		}
 		p, err := r.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if r.Buffers == nil {
 			parts = append(parts, p)
 		}

@@ -5,14 +5,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func mustURL(tb testing.TB, s string) *url.URL {
 	tb.Helper()
 	u, err := url.Parse(s)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return u
 }
 
@@ -68,9 +68,7 @@ func TestParseLinks(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			got, violations, err := ParseLinks(tt.fields, mustURL(t, "https://me:secret@x.example/feed/latest"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if got != tt.want {
 				t.Errorf("got %+v\nwant %+v", got, tt.want)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // readParts reads a page to its end, or to its error, which is nil at the
@@ -290,20 +291,14 @@ func TestPartsDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	p := NewReader(bytes.NewReader(benchPage(3)), "b", "page", 1<<20)
 	first, err := p.Next()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	second, err := p.Next()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := show(second.Header, second.Body)
 	_ = append(first.Body, "overwritten"...)
 	_ = append(first.Header, feed.Field{Name: "over", Value: "written"})
 	third, err := p.Next()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got := show(second.Header, second.Body); got != want {
 		t.Errorf("the second part has changed to %q", got)
 	}

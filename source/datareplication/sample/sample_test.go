@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/snappy"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -51,13 +52,9 @@ func parts(t *testing.T, res *httptest.ResponseRecorder, body string) []part {
 		if errors.Is(err, io.EOF) {
 			return parts
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		body, err := io.ReadAll(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		parts = append(parts, part{p.Header, string(body)})
 	}
 }
@@ -182,18 +179,12 @@ func TestHeadIsGetWithoutBody(t *testing.T) {
 			var headers [2]http.Header
 			for i, method := range []string{"GET", "HEAD"} {
 				r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				r.Header.Set("Accept-Encoding", encoding)
 				res, err := server.Client().Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				n, err := io.Copy(io.Discard, res.Body)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				res.Body.Close()
 				if method == "GET" && res.Header.Get("Content-Length") != fmt.Sprint(n) {
 					t.Errorf("%s: %d bytes, Content-Length %q", path, n, res.Header.Get("Content-Length"))
@@ -257,9 +248,7 @@ func TestGzip(t *testing.T) {
 		t.Errorf("headers: %v", res.Header())
 	}
 	r, err := gzip.NewReader(strings.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got, err := io.ReadAll(r); err != nil || string(got) != want {
 		t.Errorf("unpacked: %d bytes, want %d, %v", len(got), len(want), err)
 	}
