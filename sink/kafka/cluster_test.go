@@ -2,9 +2,7 @@ package kafka_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,13 +18,19 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/freeport"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
-	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
 var _ bridge.Sink = (*kafka.Sink)(nil)
 
 var silent = slog.New(slog.DiscardHandler)
+
+// Checks of any sink.
+var (
+	spanOf    = sinktest.Span
+	records   = sinktest.Records
+	wantError = sinktest.WantError
+)
 
 // startCluster starts a broker that is spoken to over the wire, in a bubble over the virtual network.
 func startCluster(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
@@ -127,17 +131,7 @@ func commit(t testing.TB, s *kafka.Sink, from, to int) {
 // wantFeed checks that the topic holds the first n entities of the feed.
 func wantFeed(t testing.TB, s *kafka.Sink, n int) {
 	t.Helper()
-	want := sinktest.Entities(0, n)
-	i := 0
-	for _, r := range messages(t, s, 0) {
-		if id, _ := r.Header.Get(message.ContentID); i < n && id != want[i].ID {
-			t.Fatalf("entity %d is %s, want %s", i, id, want[i].ID)
-		}
-		i++
-	}
-	if i != n {
-		t.Errorf("the topic holds %d entities, want %d", i, n)
-	}
+	sinktest.WantFeed(t, settled{s.Log(0)}, n)
 }
 
 // settled returns a log whose span has all earlier commits. A cluster confirms a commit before
@@ -159,44 +153,6 @@ func messages(t testing.TB, s *kafka.Sink, partition int32) []feed.Record {
 	t.Helper()
 	log := settled{s.Log(partition)}
 	return records(t, log.Log, 0, spanOf(t, log).End)
-}
-
-func spanOf(t testing.TB, log sinktest.Log) feed.Span {
-	t.Helper()
-	span, err := log.Span(t.Context())
-	must.Succeed(t, err)
-	return span
-}
-
-// records returns the records of a partition from one offset up to another.
-func records(t testing.TB, log *kafka.Log, from, to uint64) []feed.Record {
-	t.Helper()
-	var all []feed.Record
-	for r, err := range log.Read(t.Context(), from, to) {
-		must.Succeed(t, err)
-		all = append(all, r)
-	}
-	return all
-}
-
-// wantError checks that err is permanent or not, matches is unless that is nil,
-// and has all of the texts.
-func wantError(t testing.TB, err error, permanent bool, is error, texts ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("no error, want one with %q", texts)
-	}
-	if got := errors.Is(err, feed.ErrPermanent); got != permanent {
-		t.Errorf("permanent is %v, want %v: %v", got, permanent, err)
-	}
-	if is != nil && !errors.Is(err, is) {
-		t.Errorf("error %v does not match %v", err, is)
-	}
-	for _, text := range texts {
-		if !strings.Contains(err.Error(), text) {
-			t.Errorf("error %q lacks %q", err, text)
-		}
-	}
 }
 
 func TestSink(t *testing.T) {

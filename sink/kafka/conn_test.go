@@ -24,6 +24,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
+	"github.com/feedbridge/feedbridge/internal/testkit/tlstest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
@@ -155,8 +156,8 @@ func TestProofIsMissing(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	serverPair, serverPEM, _ := certificate(t)
-	_, clientPEM, clientKey := certificate(t)
+	serverPair, serverPEM, _ := tlstest.Certificate(t)
+	_, clientPEM, clientKey := tlstest.Certificate(t)
 	clients := x509.NewCertPool()
 	clients.AppendCertsFromPEM([]byte(clientPEM))
 	c := startCluster(t, kfake.TLS(&tls.Config{

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/tlstest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
@@ -117,7 +118,7 @@ func TestAWSKeys(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAENV")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
 	t.Setenv("AWS_REGION", "eu-central-1")
-	pair, ca, _ := certificate(t)
+	pair, ca, _ := tlstest.Certificate(t)
 	c := startCluster(t, kfake.TLS(&tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}))
 	shown := bearer(c, "AWS_MSK_IAM", func(shown string) bool { return strings.Contains(shown, "AKIAENV") })
 	cfg := configFor(c)

@@ -28,12 +28,10 @@ func TestCommitsOfManyTopicsAreNotDropped(t *testing.T) {
 	defer nc.Close()
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
 	must.Succeed(t, err)
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+	createStream(t, js, jetstream.StreamConfig{
 		Name: "feeds", Subjects: []string{"feeds.>", "_feedbridge.feeds.>"}, Storage: jetstream.MemoryStorage,
 		AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	c := connect(t, nats.Config{URL: srv.ClientURL()})
 	sinks := make([]*nats.Sink, topics)
 	for n := range sinks {

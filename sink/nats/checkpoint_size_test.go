@@ -39,9 +39,7 @@ func TestCheckpointIsTooLarge(t *testing.T) {
 			js := admin(t, server.ClientURL())
 			config := fitting()
 			config.MaxMsgSize = test.maxMsgSize
-			if _, err := js.CreateStream(t.Context(), config); err != nil {
-				t.Fatal(err)
-			}
+			createStream(t, js, config)
 			s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(orders())
 			for _, n := range []int{3, 0} {
 				resume(t, s)
@@ -65,9 +63,7 @@ func TestLargestCheckpointThatFitsIsStored(t *testing.T) {
 	js := admin(t, server.ClientURL())
 	config := fitting()
 	config.MaxMsgSize = 2000
-	if _, err := js.CreateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	createStream(t, js, config)
 	s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(orders())
 	resume(t, s)
 	var err error
@@ -82,15 +78,12 @@ func TestLargestCheckpointThatFitsIsStored(t *testing.T) {
 func TestCheckpointBecomesTooLarge(t *testing.T) {
 	t.Parallel()
 	s, js, _ := open(t, orders())
-	stream, err := js.Stream(t.Context(), "shop_orders")
-	must.Succeed(t, err)
+	stream := ordersStream(t, js)
 	lower := func(size int32) {
 		t.Helper()
 		config := stream.CachedInfo().Config
 		config.MaxMsgSize = size
-		if _, err := js.UpdateStream(t.Context(), config); err != nil {
-			t.Fatal(err)
-		}
+		updateStream(t, js, config)
 	}
 	lower(2000)
 	want := "that is the checkpoint: raise max_msg_size with 'nats stream edit shop_orders --max-msg-size'"

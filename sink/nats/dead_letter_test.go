@@ -57,28 +57,21 @@ func wantDead(t *testing.T, c *nats.Conn, numbers ...int) {
 
 func TestStreamWithoutTheSubjectOfDeadLetters(t *testing.T) {
 	t.Parallel()
-	server := startServer(t, t.TempDir(), "127.0.0.1:0")
-	js := admin(t, server.URL())
+	server, js := newServer(t)
 	config := fitting()
-	if _, err := js.CreateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	createStream(t, js, config)
 	s := connect(t, nats.Config{URL: server.URL()}).Sink(ordersWithDead())
 	want := "it does not have shop.orders.dead; run 'nats stream edit shop_orders --subjects shop.orders,_feedbridge.shop.orders,shop.orders.dead'"
 	wantError(t, s.Check(t.Context()), true, nil, want)
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, nil, want)
 	config.Subjects = append(config.Subjects, deadSubject)
-	if _, err := js.UpdateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	updateStream(t, js, config)
 	resume(t, s)
 	// The subject stays when dead letters are no longer configured, and its stream is still the
 	// topic's own: a limit by size is allowed there.
 	config.MaxBytes, config.Discard = 1<<20, jetstream.DiscardOld
-	if _, err := js.UpdateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	updateStream(t, js, config)
 	resume(t, connect(t, nats.Config{URL: server.URL()}).Sink(orders()))
 }
 
@@ -93,9 +86,7 @@ func TestStreamThatIsFullOfDeadLetters(t *testing.T) {
 			func(c *jetstream.StreamConfig) { c.MaxBytes = 40 << 10 },
 			func(t *testing.T, js jetstream.JetStream, c jetstream.StreamConfig) {
 				c.MaxBytes = 1 << 20
-				if _, err := js.UpdateStream(t.Context(), c); err != nil {
-					t.Fatal(err)
-				}
+				updateStream(t, js, c)
 			},
 		},
 		"in messages, purged as docs/dead-letters.md says": {
@@ -111,14 +102,11 @@ func TestStreamThatIsFullOfDeadLetters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := startServer(t, t.TempDir(), "127.0.0.1:0")
-			js := admin(t, server.URL())
+			server, js := newServer(t)
 			config := fitting()
 			config.Subjects, config.Discard = append(config.Subjects, deadSubject), jetstream.DiscardNew
 			test.limit(&config)
-			if _, err := js.CreateStream(t.Context(), config); err != nil {
-				t.Fatal(err)
-			}
+			createStream(t, js, config)
 			c := connect(t, nats.Config{URL: server.URL()})
 			s := c.Sink(ordersWithDead())
 			resume(t, s)
@@ -172,9 +160,7 @@ func TestDeadLetterWithoutACheckpoint(t *testing.T) {
 			server := startServer(t, t.TempDir(), "127.0.0.1:0")
 			config := fitting()
 			config.Subjects = append(append(config.Subjects, deadSubject), more...)
-			if _, err := admin(t, server.URL()).CreateStream(t.Context(), config); err != nil {
-				t.Fatal(err)
-			}
+			createStream(t, admin(t, server.URL()), config)
 			s := connect(t, nats.Config{URL: server.URL()}).Sink(ordersWithDead())
 			resume(t, s)
 			torn(t, server.URL(), deadSubject, 0)
@@ -188,9 +174,7 @@ func TestDeadLetterWithoutACheckpoint(t *testing.T) {
 func torn(t *testing.T, url, subject string, number int) {
 	t.Helper()
 	m := &natsgo.Msg{Subject: subject, Header: natsgo.Header{codec.ContentID: {sinktest.Entities(number, 1)[0].ID}, codec.FeedName: {"orders"}}}
-	if _, err := admin(t, url).PublishMsg(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
+	publishMsg(t, admin(t, url), m)
 }
 
 func TestAnswerOfACommitWithDeadLettersIsLost(t *testing.T) {
@@ -238,13 +222,10 @@ func TestLimitIsLoweredBeforeTheCommit(t *testing.T) {
 	e[0].Body = bytes.Repeat([]byte("x"), 10_000)
 	must.Succeed(t, fits(s, e[0]))
 	js := admin(t, server.URL())
-	stream, err := js.Stream(t.Context(), "shop_orders")
-	must.Succeed(t, err)
+	stream := ordersStream(t, js)
 	config := stream.CachedInfo().Config
 	config.MaxMsgSize = 4096
-	if _, err := js.UpdateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	updateStream(t, js, config)
 	if err := s.Commit(t.Context(), e, sinktest.At(1)); err == nil {
 		t.Fatal("the commit is not refused")
 	}
@@ -273,8 +254,7 @@ func TestPurgeOfDeadLettersIsNoLoss(t *testing.T) {
 	resume(t, s)
 	entities, cp := withDead(0, 3, 0)
 	must.Succeed(t, s.Commit(t.Context(), entities, cp))
-	stream, err := admin(t, server.URL()).Stream(t.Context(), "shop_orders")
-	must.Succeed(t, err)
+	stream := ordersStream(t, admin(t, server.URL()))
 	must.Succeed(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject(deadSubject)))
 	resume(t, other)
 	next := sinktest.At(5)

@@ -29,17 +29,14 @@ func fastStream(t *testing.T, url string, others []string) jetstream.JetStream {
 	config.AllowBatchPublish = true
 	config.Subjects = append(append(config.Subjects, deadSubject), others...)
 	js := admin(t, url)
-	if _, err := js.CreateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	createStream(t, js, config)
 	return js
 }
 
 // newest returns the newest message on a subject of the stream.
 func newest(t *testing.T, js jetstream.JetStream, subject string) *jetstream.RawStreamMsg {
 	t.Helper()
-	stream, err := js.Stream(t.Context(), "shop_orders")
-	must.Succeed(t, err)
+	stream := ordersStream(t, js)
 	m, err := stream.GetLastMsgForSubject(t.Context(), subject)
 	must.Succeed(t, err)
 	return m
@@ -172,13 +169,10 @@ func cutCommit(t *testing.T, url string, js jetstream.JetStream, s *nats.Sink, f
 	t.Helper()
 	// The messages are those that the sink sends to another server, whose stream is the same.
 	copied := runServer(t, &server.Options{JetStream: true}).ClientURL()
-	stream, err := js.Stream(t.Context(), "shop_orders")
-	must.Succeed(t, err)
+	stream := ordersStream(t, js)
 	info, err := stream.Info(t.Context())
 	must.Succeed(t, err)
-	if _, err := admin(t, copied).CreateStream(t.Context(), info.Config); err != nil {
-		t.Fatal(err)
-	}
+	createStream(t, admin(t, copied), info.Config)
 	twin := connect(t, nats.Config{URL: copied}).Sink(orders())
 	resume(t, twin)
 	commit(t, twin, 0, 2)

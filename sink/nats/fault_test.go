@@ -36,8 +36,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 // lastSequence returns the last sequence of the topic's stream.
 func lastSequence(t *testing.T, js jetstream.JetStream) uint64 {
 	t.Helper()
-	stream, err := js.Stream(t.Context(), "shop_orders")
-	must.Succeed(t, err)
+	stream := ordersStream(t, js)
 	return stream.CachedInfo().State.LastSeq
 }
 
@@ -259,8 +258,7 @@ func leaderStops(t *testing.T, servers []*server.Server, urls string) {
 		})
 	}
 	<-half
-	stream, err := admin(t, urls).Stream(t.Context(), "shop_orders")
-	must.Succeed(t, err)
+	stream := ordersStream(t, admin(t, urls))
 	leader := stream.CachedInfo().Cluster.Leader
 	for _, s := range servers {
 		if s.Name() == leader {

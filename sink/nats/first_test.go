@@ -43,13 +43,10 @@ func TestLogReportsWhetherTheFirstEntityExists(t *testing.T) {
 	}
 	limit := func(t *testing.T, b topic, change func(*jetstream.StreamConfig)) {
 		t.Helper()
-		stream, err := b.js.Stream(t.Context(), "shop_orders")
-		must.Succeed(t, err)
+		stream := ordersStream(t, b.js)
 		c := stream.CachedInfo().Config
 		change(&c)
-		if _, err := b.js.UpdateStream(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		updateStream(t, b.js, c)
 	}
 	for name, test := range map[string]struct {
 		do    func(*testing.T, topic)
@@ -94,16 +91,14 @@ func TestLogReportsWhetherTheFirstEntityExists(t *testing.T) {
 		"one in the middle is deleted": {func(t *testing.T, b topic) {
 			commit(t, b.s, 0, 0)
 			commit(t, b.s, 0, 3) // 2 to 4
-			stream, err := b.js.Stream(t.Context(), "shop_orders")
-			must.Succeed(t, err)
+			stream := ordersStream(t, b.js)
 			must.Succeed(t, stream.DeleteMsg(t.Context(), 3))
 		}, 0},
 
 		"it is deleted": {func(t *testing.T, b topic) {
 			commit(t, b.s, 0, 0)
 			commit(t, b.s, 0, 3)
-			stream, err := b.js.Stream(t.Context(), "shop_orders")
-			must.Succeed(t, err)
+			stream := ordersStream(t, b.js)
 			must.Succeed(t, stream.DeleteMsg(t.Context(), 2))
 		}, 3},
 		"it is purged": {func(t *testing.T, b topic) {
@@ -206,12 +201,10 @@ func TestLogReportsWhetherTheFirstEntityExists(t *testing.T) {
 // Two feeds write to one stream, and neither has the other's loss.
 func TestLogOfTwoTopicsInOneStream(t *testing.T) {
 	t.Parallel()
-	server := startServer(t, t.TempDir(), "127.0.0.1:0")
-	js := admin(t, server.URL())
+	server, js := newServer(t)
 	config := fitting()
 	config.Name, config.Subjects = "SHOP", []string{"shop.orders", "shop.parcels", "_feedbridge.>"}
-	stream, err := js.CreateStream(t.Context(), config)
-	must.Succeed(t, err)
+	stream := createStream(t, js, config)
 	conn := connect(t, nats.Config{URL: server.URL()})
 	var sinks [2]*nats.Sink
 	var logs [2]*nats.Log
@@ -246,26 +239,21 @@ func TestLogOfTwoTopicsInOneStream(t *testing.T) {
 // cannot detect it: messages of other programs do not show which of them was the first.
 func TestLogRemembersDeletedMessages(t *testing.T) {
 	t.Parallel()
-	server := startServer(t, t.TempDir(), "127.0.0.1:0")
-	js := admin(t, server.URL())
+	server, js := newServer(t)
 	config := jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"shop.>"}, MaxMsgsPerSubject: 2, Storage: jetstream.MemoryStorage}
-	if _, err := js.CreateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	createStream(t, js, config)
 	publish(t, js, "shop.carts", "x")
 	publish(t, js, "shop.orders", "a", "b", "c", "d")
 	log := connect(t, nats.Config{URL: server.URL()}).Log("shop.orders", "SHOP")
 	before := spanOf(t, log)
 	config.MaxMsgsPerSubject = -1
-	if _, err := js.UpdateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	updateStream(t, js, config)
 	if now := spanOf(t, log); before.First != 4 || now != before {
 		t.Errorf("positions %+v after %+v, want 4 on", now, before)
 	}
 	// Another stream is not affected.
 	must.Succeed(t, js.DeleteStream(t.Context(), "SHOP"))
-	createAgain(t, js, config)
+	createStream(t, js, config)
 	publish(t, js, "shop.orders", "a", "b", "c", "d", "e")
 	if now := spanOf(t, log); now.First != 0 {
 		t.Errorf("positions %+v of another stream, want all", now)
@@ -277,22 +265,17 @@ func TestFirstEntityOfAnotherTopic(t *testing.T) {
 	t.Parallel()
 	s, js, _ := open(t, orders())
 	commit(t, s, 0, 1)
-	original, err := js.Stream(t.Context(), "shop_orders")
-	must.Succeed(t, err)
+	original := ordersStream(t, js)
 	msg, err := original.GetMsg(t.Context(), 1)
 	must.Succeed(t, err)
 	if got := msg.Header.Values("Feedbridge-First"); len(got) != 1 || got[0] != "shop.orders" {
 		t.Fatalf("the header of the first entity is %q", got)
 	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ALL", Subjects: []string{"all"}, MaxMsgs: 2}); err != nil {
-		t.Fatal(err)
-	}
+	createStream(t, js, jetstream.StreamConfig{Name: "ALL", Subjects: []string{"all"}, MaxMsgs: 2})
 	publish(t, js, "all", "x")
 	for range 2 {
 		msg := &natsgo.Msg{Subject: "all", Header: natsgo.Header{"Feedbridge-First": msg.Header.Values("Feedbridge-First")}}
-		if _, err := js.PublishMsg(t.Context(), msg); err != nil {
-			t.Fatal(err)
-		}
+		publishMsg(t, js, msg)
 	}
 	if span := spanOf(t, connect(t, nats.Config{URL: js.Conn().ConnectedUrl()}).Log("all", "ALL")); span != (feed.Span{First: 2, End: 4, Epoch: span.Epoch}) {
 		t.Errorf("positions %+v, want 2 on", span)
@@ -306,8 +289,7 @@ func TestLogOfAMirrorOfATopic(t *testing.T) {
 	commit(t, s, 0, 0)
 	commit(t, s, 0, 4) // 2 to 5
 	mirror := jetstream.StreamConfig{Name: "COPY", Mirror: &jetstream.StreamSource{Name: "shop_orders"}}
-	stream, err := js.CreateStream(t.Context(), mirror)
-	must.Succeed(t, err)
+	stream := createStream(t, js, mirror)
 	log := s.Log().Conn().Log("shop.orders", "COPY")
 	eventually(t, "the mirror has all", func() bool { return spanOf(t, log).End == 7 })
 	if span := spanOf(t, log); span.First != 0 {
@@ -321,11 +303,9 @@ func TestLogOfAMirrorOfATopic(t *testing.T) {
 
 func TestLogRemembersThatAllMessagesWereDeleted(t *testing.T) {
 	t.Parallel()
-	server := startServer(t, t.TempDir(), "127.0.0.1:0")
-	js := admin(t, server.URL())
+	server, js := newServer(t)
 	config := jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"shop.>"}, Storage: jetstream.MemoryStorage}
-	stream, err := js.CreateStream(t.Context(), config)
-	must.Succeed(t, err)
+	stream := createStream(t, js, config)
 	publish(t, js, "shop.carts", "x")
 	publish(t, js, "shop.orders", "a", "b", "c", "d")
 	log := connect(t, nats.Config{URL: server.URL()}).Log("shop.orders", "SHOP")
@@ -343,13 +323,10 @@ func TestLogRemembersThatAllMessagesWereDeleted(t *testing.T) {
 // feedbridge go on with it. Nothing was ever taken.
 func TestLogOfATopicThatOthersBegan(t *testing.T) {
 	t.Parallel()
-	server := startServer(t, t.TempDir(), "127.0.0.1:0")
-	js := admin(t, server.URL())
+	server, js := newServer(t)
 	c := fitting()
 	c.Name, c.Subjects = "SHOP", []string{"shop.>", "_feedbridge.shop.>"}
-	if _, err := js.CreateStream(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	createStream(t, js, c)
 	publish(t, js, "shop.carts", "x", "x")
 	publish(t, js, "shop.orders", "a", "b")
 	conn := connect(t, nats.Config{URL: server.URL()})
@@ -368,8 +345,7 @@ func TestLogOfATopicThatOthersBegan(t *testing.T) {
 // A stream that has its messages from others has never had what those have lost.
 func TestLogOfAStreamThatSourcesATopic(t *testing.T) {
 	t.Parallel()
-	server := startServer(t, t.TempDir(), "127.0.0.1:0")
-	js := admin(t, server.URL())
+	server, js := newServer(t)
 	conn := connect(t, nats.Config{URL: server.URL()})
 	s := conn.Sink(orders())
 	resume(t, s)

@@ -48,8 +48,6 @@ func TestLookingFindsWhatResumeWould(t *testing.T) {
 
 	config := fitting()
 	config.AllowAtomicPublish = false
-	if _, err := js.UpdateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	updateStream(t, js, config)
 	wantError(t, more().Check(t.Context()), true, nil, "it allows no atomic batches")
 }

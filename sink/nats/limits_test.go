@@ -52,13 +52,10 @@ func TestLengthOfAStreamsName(t *testing.T) {
 // A stream that begins at a later sequence is as fresh as any.
 func TestStreamBeginsAtALaterSequence(t *testing.T) {
 	t.Parallel()
-	server := startServer(t, t.TempDir(), "127.0.0.1:0")
-	js := admin(t, server.URL())
+	server, js := newServer(t)
 	config := fitting()
 	config.FirstSeq = 1000
-	if _, err := js.CreateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	createStream(t, js, config)
 	open := func() *nats.Sink { return connect(t, nats.Config{URL: server.URL()}).Sink(orders()) }
 	if cp := resume(t, open()); !cp.IsZero() {
 		t.Errorf("checkpoint %+v, want the zero one", cp)
@@ -178,9 +175,7 @@ func TestAccountLimitTearsTheBatchOfACopyThatTakesOver(t *testing.T) {
 			config := fitting()
 			config.AllowBatchPublish = true
 			config.Subjects = append(config.Subjects, others...)
-			if _, err := js.CreateStream(t.Context(), config); err != nil {
-				t.Fatal(err)
-			}
+			createStream(t, js, config)
 			conn := connect(t, nats.Config{URL: server.ClientURL(), CredentialsFile: file})
 			stale, heir := conn.Sink(orders()), conn.Sink(orders())
 			resume(t, stale)

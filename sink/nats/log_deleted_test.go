@@ -25,13 +25,10 @@ func TestLogReportsMessagesDeletedByLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := startServer(t, t.TempDir(), "127.0.0.1:0")
-			js := admin(t, server.URL())
+			server, js := newServer(t)
 			cfg := jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"shop.>"}}
 			test.limit(&cfg)
-			if _, err := js.CreateStream(t.Context(), cfg); err != nil {
-				t.Fatal(err)
-			}
+			createStream(t, js, cfg)
 			publish(t, js, "shop.carts", "x")
 			publish(t, js, "shop.orders", "a", "b", "c", "d")
 			if got := spanOf(t, connect(t, nats.Config{URL: server.URL()}).Log("shop.orders", "")); got.First != test.first || got.End != 6 {
@@ -65,11 +62,9 @@ func TestLimitsDeleteMessagesOfOtherSubjects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := startServer(t, t.TempDir(), "127.0.0.1:0")
-			js := admin(t, server.URL())
+			server, js := newServer(t)
 			test.stream.Name = "SHOP"
-			stream, err := js.CreateStream(t.Context(), test.stream)
-			must.Succeed(t, err)
+			stream := createStream(t, js, test.stream)
 			subjects := map[rune]string{'o': "orders", 'O': "orders", 'c': "carts", '_': "_feedbridge.orders"}
 			for _, c := range test.messages {
 				msg := &natsgo.Msg{Subject: subjects[c]}
@@ -79,9 +74,7 @@ func TestLimitsDeleteMessagesOfOtherSubjects(t *testing.T) {
 				case c == 'O':
 					msg.Header = natsgo.Header{"Feedbridge-First": {"orders"}}
 				}
-				if _, err := js.PublishMsg(t.Context(), msg); err != nil {
-					t.Fatal(err)
-				}
+				publishMsg(t, js, msg)
 			}
 			if test.purge != nil {
 				purge := []jetstream.StreamPurgeOpt{test.purge}
@@ -124,11 +117,9 @@ func TestLogReportsMessagesDeletedByHand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := startServer(t, t.TempDir(), "127.0.0.1:0")
-			js := admin(t, server.URL())
+			server, js := newServer(t)
 			test.stream.Name, test.stream.Subjects = "SHOP", []string{"orders"}
-			stream, err := js.CreateStream(t.Context(), test.stream)
-			must.Succeed(t, err)
+			stream := createStream(t, js, test.stream)
 			publish(t, js, "orders", "a", "b", "c", "d")
 			must.Succeed(t, test.take(stream))
 			span := spanOf(t, connect(t, nats.Config{URL: server.URL()}).Log("orders", ""))
@@ -170,11 +161,8 @@ func TestMessagesAreDeletedWhileALogIsRead(t *testing.T) {
 // is requested, because the server has to read it from its disk.
 func TestOldestMessageIsAskedForWhenSomethingIsGone(t *testing.T) {
 	t.Parallel()
-	server := startServer(t, t.TempDir(), "127.0.0.1:0")
-	js := admin(t, server.URL())
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"shop.>"}, MaxMsgsPerSubject: 3}); err != nil {
-		t.Fatal(err)
-	}
+	server, js := newServer(t)
+	createStream(t, js, jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"shop.>"}, MaxMsgsPerSubject: 3})
 	publish(t, js, "shop.carts", "x")
 	publish(t, js, "shop.orders", "a", "b")
 	log := connect(t, nats.Config{URL: server.URL()}).Log("shop.orders", "SHOP")

@@ -201,8 +201,7 @@ func TestMessageIsLostOnItsWay(t *testing.T) {
 	log.Conn().KeepReaders()
 	end := spanOf(t, log).End
 	readPage(t, log, 1, 11, end)
-	stream, err := js.Stream(t.Context(), "shop_orders")
-	must.Succeed(t, err)
+	stream := ordersStream(t, js)
 	for name := range stream.ConsumerNames(t.Context()).Name() {
 		consumer, err := stream.Consumer(t.Context(), name)
 		must.Succeed(t, err)

@@ -137,8 +137,7 @@ func TestReaderGoesOnWithoutItsConsumer(t *testing.T) {
 	log.Conn().KeepReaders()
 	end := spanOf(t, log).End
 	n := len(readPage(t, log, 1, 11, end))
-	stream, err := js.Stream(t.Context(), "shop_orders")
-	must.Succeed(t, err)
+	stream := ordersStream(t, js)
 	for name := range stream.ConsumerNames(t.Context()).Name() {
 		must.Succeed(t, stream.DeleteConsumer(t.Context(), name))
 	}

@@ -20,8 +20,7 @@ import (
 // returns its administrator and a connection.
 func shop(t *testing.T) (jetstream.JetStream, *nats.Conn) {
 	t.Helper()
-	server := startServer(t, t.TempDir(), "127.0.0.1:0")
-	js := admin(t, server.URL())
+	server, js := newServer(t)
 	createShop(t, js, "SHOP")
 	return js, connect(t, nats.Config{URL: server.URL()})
 }
@@ -32,7 +31,7 @@ func shop(t *testing.T) (jetstream.JetStream, *nats.Conn) {
 func createShop(t *testing.T, js jetstream.JetStream, name string) {
 	t.Helper()
 	config := jetstream.StreamConfig{Name: name, Subjects: []string{"shop.>"}, MaxAge: time.Hour, Storage: jetstream.MemoryStorage}
-	createAgain(t, js, config)
+	createStream(t, js, config)
 }
 
 func publish(t *testing.T, js jetstream.JetStream, subject string, bodies ...string) {
@@ -116,9 +115,7 @@ func TestLogHasMessagesAsTheyAre(t *testing.T) {
 		{},
 	} {
 		msg.Subject = "shop.orders"
-		if _, err := js.PublishMsg(t.Context(), msg); err != nil {
-			t.Fatal(err)
-		}
+		publishMsg(t, js, msg)
 	}
 	log := conn.Log("shop.orders", "SHOP")
 	got := records(t, log, 1, spanOf(t, log).End)
@@ -142,11 +139,8 @@ func TestLogHasMessagesAsTheyAre(t *testing.T) {
 // Who reads a work queue takes its messages from those whom they are for.
 func TestLogOfAWorkQueue(t *testing.T) {
 	t.Parallel()
-	server := startServer(t, t.TempDir(), "127.0.0.1:0")
-	js := admin(t, server.URL())
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"orders"}, Retention: jetstream.WorkQueuePolicy}); err != nil {
-		t.Fatal(err)
-	}
+	server, js := newServer(t)
+	createStream(t, js, jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"orders"}, Retention: jetstream.WorkQueuePolicy})
 	_, err := connect(t, nats.Config{URL: server.URL()}).Log("orders", "").Span(t.Context())
 	wantError(t, err, true, nil, "stream SHOP is a work queue", "--retention limits")
 }
@@ -154,12 +148,9 @@ func TestLogOfAWorkQueue(t *testing.T) {
 // A stream may keep consumers for less long than a reader asks for.
 func TestLogOfAStreamThatForgetsConsumers(t *testing.T) {
 	t.Parallel()
-	server := startServer(t, t.TempDir(), "127.0.0.1:0")
-	js := admin(t, server.URL())
+	server, js := newServer(t)
 	limits := jetstream.StreamConsumerLimits{InactiveThreshold: time.Second}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"orders"}, ConsumerLimits: limits}); err != nil {
-		t.Fatal(err)
-	}
+	createStream(t, js, jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"orders"}, ConsumerLimits: limits})
 	for n := range 1500 {
 		publish(t, js, "orders", fmt.Sprint(n))
 	}
@@ -183,9 +174,7 @@ func TestLogOfAMirror(t *testing.T) {
 	js, conn := shop(t)
 	publish(t, js, "shop.carts", "x")
 	publish(t, js, "shop.orders", "a", "b")
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "COPY", Mirror: &jetstream.StreamSource{Name: "SHOP"}}); err != nil {
-		t.Fatal(err)
-	}
+	createStream(t, js, jetstream.StreamConfig{Name: "COPY", Mirror: &jetstream.StreamSource{Name: "SHOP"}})
 	log := conn.Log("shop.orders", "COPY")
 	eventually(t, "the mirror has all", func() bool { return spanOf(t, log).End == 4 })
 	if got := bodies(records(t, log, 1, 4)); got != "2:a 3:b " {

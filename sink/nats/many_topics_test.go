@@ -39,12 +39,10 @@ func TestManyTopicsInOneStream(t *testing.T) {
 	defer nc.Close()
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
 	must.Succeed(t, err)
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+	createStream(t, js, jetstream.StreamConfig{
 		Name: "feeds", Subjects: []string{"feeds.>", "_feedbridge.feeds.>"},
 		AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	topic := func(n int) nats.Topic {
 		subject := fmt.Sprintf("feeds.%d", n)
 		return nats.Topic{Feed: subject, Subject: subject, Stream: nats.Stream{Name: "feeds"}}

@@ -22,7 +22,6 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
-	codec "github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 )
@@ -34,6 +33,13 @@ var (
 )
 
 var silent = slog.New(slog.DiscardHandler)
+
+// Checks of any sink.
+var (
+	spanOf    = sinktest.Span
+	records   = sinktest.Records
+	wantError = sinktest.WantError
+)
 
 func startServer(t testing.TB, dir, listen string) *embedded.Server {
 	t.Helper()
@@ -70,6 +76,40 @@ func admin(t testing.TB, url string) jetstream.JetStream {
 	return js
 }
 
+// newServer starts a server, and returns a client like the nats command, too.
+func newServer(t testing.TB) (*embedded.Server, jetstream.JetStream) {
+	t.Helper()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	return server, admin(t, server.URL())
+}
+
+// createStream creates a stream that may have been deleted before.
+func createStream(t testing.TB, js jetstream.JetStream, config jetstream.StreamConfig) (stream jetstream.Stream) {
+	t.Helper()
+	onceRemoved(t, func() (err error) { stream, err = js.CreateStream(t.Context(), config); return err })
+	return stream
+}
+
+func updateStream(t testing.TB, js jetstream.JetStream, config jetstream.StreamConfig) {
+	t.Helper()
+	_, err := js.UpdateStream(t.Context(), config)
+	must.Succeed(t, err)
+}
+
+// ordersStream returns the stream of the topic that orders returns.
+func ordersStream(t testing.TB, js jetstream.JetStream) jetstream.Stream {
+	t.Helper()
+	stream, err := js.Stream(t.Context(), "shop_orders")
+	must.Succeed(t, err)
+	return stream
+}
+
+func publishMsg(t testing.TB, js jetstream.JetStream, msg *natsgo.Msg) {
+	t.Helper()
+	_, err := js.PublishMsg(t.Context(), msg)
+	must.Succeed(t, err)
+}
+
 // orders is a topic whose stream is created.
 func orders() nats.Topic {
 	return nats.Topic{Feed: "orders", Subject: "shop.orders", Stream: nats.Stream{Create: true}}
@@ -103,56 +143,7 @@ func commit(t testing.TB, s *nats.Sink, from, to int) {
 // wantFeed checks that the topic holds the first n entities of the feed.
 func wantFeed(t testing.TB, s *nats.Sink, n int) {
 	t.Helper()
-	want := sinktest.Entities(0, n)
-	i := 0
-	log := s.Log()
-	for _, r := range records(t, log, 0, spanOf(t, log).End) {
-		if id, _ := r.Header.Get(codec.ContentID); i < n && id != want[i].ID {
-			t.Fatalf("entity %d is %s, want %s", i, id, want[i].ID)
-		}
-		i++
-	}
-	if i != n {
-		t.Errorf("the topic holds %d entities, want %d", i, n)
-	}
-}
-
-func spanOf(t testing.TB, log *nats.Log) feed.Span {
-	t.Helper()
-	span, err := log.Span(t.Context())
-	must.Succeed(t, err)
-	return span
-}
-
-// records returns the messages of a topic from one position to before another.
-func records(t testing.TB, log *nats.Log, from, to uint64) []feed.Record {
-	t.Helper()
-	var all []feed.Record
-	for r, err := range log.Read(t.Context(), from, to) {
-		must.Succeed(t, err)
-		all = append(all, r)
-	}
-	return all
-}
-
-// wantError checks that err is permanent or not, matches is unless that is nil,
-// and has all of the texts.
-func wantError(t testing.TB, err error, permanent bool, is error, texts ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("no error, want one with %q", texts)
-	}
-	if got := errors.Is(err, feed.ErrPermanent); got != permanent {
-		t.Errorf("permanent is %v, want %v: %v", got, permanent, err)
-	}
-	if is != nil && !errors.Is(err, is) {
-		t.Errorf("error %v does not match %v", err, is)
-	}
-	for _, text := range texts {
-		if !strings.Contains(err.Error(), text) {
-			t.Errorf("error\n%s\nhas no\n%s", err, text)
-		}
-	}
+	sinktest.WantFeed(t, s.Log(), n)
 }
 
 func TestSinkConforms(t *testing.T) {

@@ -8,13 +8,14 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/tlstest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
 // feedbridge is up first, and the server that comes then refuses it.
 func TestServerThatComesLaterAndRefuses(t *testing.T) {
 	t.Parallel()
-	pair, _, _ := certificate(t)
+	pair, _, _ := tlstest.Certificate(t)
 	for name, test := range map[string]struct {
 		server server.Options
 		want   string

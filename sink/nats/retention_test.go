@@ -29,9 +29,7 @@ func TestCommitAfterItsNewestMessagesWereDeleted(t *testing.T) {
 				js := admin(t, url)
 				config := fitting()
 				config.Subjects = append(append(config.Subjects, deadSubject), others...)
-				if _, err := js.CreateStream(t.Context(), config); err != nil {
-					t.Fatal(err)
-				}
+				createStream(t, js, config)
 				for _, subject := range others {
 					if _, err := js.Publish(t.Context(), subject, nil); err != nil {
 						t.Fatal(err)
@@ -85,9 +83,7 @@ func TestRetentionLimits(t *testing.T) {
 			cfg := fitting()
 			cfg.Storage = jetstream.MemoryStorage // see createShop
 			test.change(&cfg)
-			if _, err := js.CreateStream(t.Context(), cfg); err != nil {
-				t.Fatal(err)
-			}
+			createStream(t, js, cfg)
 			if got, err := s.RetentionLimits(t.Context()); err != nil || !slices.Equal(got, test.want) {
 				t.Errorf("got %q, %v, want %q", got, err, test.want)
 			}

@@ -188,9 +188,7 @@ func TestMessageBehindTheCheckpointIsLost(t *testing.T) {
 	commit(t, s, 0, 3)
 	e := sinktest.Entities(3, 1)[0]
 	msg := &natsgo.Msg{Subject: "shop.orders", Header: natsgo.Header{"Content-ID": {e.ID}}}
-	if _, err := js.PublishMsg(t.Context(), msg); err != nil {
-		t.Fatal(err)
-	}
+	publishMsg(t, js, msg)
 	next := starts(t, js.Conn().ConnectedUrl())
 	resume(t, s)
 	wantHeld(t, s, 4, 4)
@@ -199,8 +197,7 @@ func TestMessageBehindTheCheckpointIsLost(t *testing.T) {
 	if diff := cmp.Diff([]uint64{4}, next()); diff != "" {
 		t.Errorf("it is read from (-want +got):\n%s", diff)
 	}
-	stream, err := js.Stream(t.Context(), "shop_orders")
-	must.Succeed(t, err)
+	stream := ordersStream(t, js)
 	must.Succeed(t, stream.DeleteMsg(t.Context(), 5))
 	resume(t, s)
 	wantHeld(t, s, 4, 3)
@@ -245,8 +242,7 @@ func TestAnotherCheckpointHasTheSameSequence(t *testing.T) {
 func TestCommitProvesTheFenceAtItsBeginning(t *testing.T) {
 	t.Parallel()
 	s, js, _ := open(t, orders())
-	stream, err := js.Stream(t.Context(), "shop_orders")
-	must.Succeed(t, err)
+	stream := ordersStream(t, js)
 	for to := range 3 { // of which the first has no entities
 		commit(t, s, max(0, to-1), to)
 		stored, err := stream.GetLastMsgForSubject(t.Context(), "_feedbridge.shop.orders")
@@ -290,13 +286,12 @@ func TestCheckpointThatWasSeenIsGone(t *testing.T) {
 		"a shared stream was purged after another copy had written to it": {shared, seeByResume, purgeAll},
 		"a stream was deleted and created again": {alone, seeByCommit, func(t *testing.T, js jetstream.JetStream) {
 			must.Succeed(t, js.DeleteStream(t.Context(), "shop_orders"))
-			createAgain(t, js, fitting())
+			createStream(t, js, fitting())
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := startServer(t, t.TempDir(), "127.0.0.1:0")
-			js := admin(t, server.URL())
+			server, js := newServer(t)
 			test.stream(t, js)
 			more := func() *nats.Sink { return connect(t, nats.Config{URL: server.URL()}).Sink(orders()) }
 			s := more()
@@ -317,12 +312,6 @@ func TestCheckpointThatWasSeenIsGone(t *testing.T) {
 			wantFeed(t, s, 3)
 		})
 	}
-}
-
-// createAgain creates a stream that may have been deleted before.
-func createAgain(t *testing.T, js jetstream.JetStream, config jetstream.StreamConfig) {
-	t.Helper()
-	onceRemoved(t, func() error { _, err := js.CreateStream(t.Context(), config); return err })
 }
 
 func seeByCommit(t *testing.T, s *nats.Sink) {

@@ -30,8 +30,7 @@ func open(t *testing.T, topic nats.Topic) (*nats.Sink, jetstream.JetStream, func
 
 func purge(t *testing.T, js jetstream.JetStream, opts ...jetstream.StreamPurgeOpt) {
 	t.Helper()
-	stream, err := js.Stream(t.Context(), "shop_orders")
-	must.Succeed(t, err)
+	stream := ordersStream(t, js)
 	must.Succeed(t, stream.Purge(t.Context(), opts...))
 }
 
@@ -39,9 +38,7 @@ func TestTopicHasMessagesAndNoCheckpoint(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*testing.T, *nats.Sink, jetstream.JetStream){
 		"someone else has published": func(t *testing.T, _ *nats.Sink, js jetstream.JetStream) {
-			if _, err := js.Publish(t.Context(), "shop.orders", []byte("mine")); err != nil {
-				t.Fatal(err)
-			}
+			publish(t, js, "shop.orders", "mine")
 		},
 		"the checkpoint was purged": func(t *testing.T, s *nats.Sink, js jetstream.JetStream) {
 			commit(t, s, 0, 3)
@@ -80,13 +77,10 @@ func TestSharedStreamWithOthersMessagesIsAFreshTopic(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := startServer(t, t.TempDir(), "127.0.0.1:0")
-			js := admin(t, server.URL())
+			server, js := newServer(t)
 			config := fitting()
 			config.Subjects = subjects
-			if _, err := js.CreateStream(t.Context(), config); err != nil {
-				t.Fatal(err)
-			}
+			createStream(t, js, config)
 			publish(t, js, "shop.carts", "a cart")
 			s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
 			if cp := resume(t, s); !cp.IsZero() {
@@ -101,9 +95,7 @@ func TestSharedStreamWithOthersMessagesIsAFreshTopic(t *testing.T) {
 func TestStoredCheckpointCannotBeRead(t *testing.T) {
 	t.Parallel()
 	s, js, _ := open(t, orders())
-	if _, err := js.Publish(t.Context(), "_feedbridge.shop.orders", []byte("?")); err != nil {
-		t.Fatal(err)
-	}
+	publish(t, js, "_feedbridge.shop.orders", "?")
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrUnreadable, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
 	must.Succeed(t, s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))))
@@ -136,8 +128,7 @@ func TestTopicIsPurgedAndStartedOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := startServer(t, t.TempDir(), "127.0.0.1:0")
-			js := admin(t, server.URL())
+			server, js := newServer(t)
 			if test.shared {
 				share(t, js)
 			}
@@ -164,9 +155,7 @@ func share(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
 	config := fitting()
 	config.Subjects = append(config.Subjects, "shop.carts")
-	if _, err := js.CreateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	createStream(t, js, config)
 	cart(t, js)
 }
 
@@ -229,8 +218,7 @@ func TestResumeReadsOnlyWhatIsNew(t *testing.T) {
 	wantReaders(2, "another's commit")
 	js := admin(t, server.URL())
 	wantNoReaders(t, js, "shop_orders")
-	stream, err := js.Stream(t.Context(), "shop_orders")
-	must.Succeed(t, err)
+	stream := ordersStream(t, js)
 	if info := stream.CachedInfo(); info.State.Msgs != 8+1 {
 		t.Errorf("state %+v, want 8 entities and one checkpoint", info.State)
 	}
@@ -241,8 +229,7 @@ func TestResumeReadsOnlyWhatIsNew(t *testing.T) {
 
 func TestNewSinkReadsOnlyTheWindow(t *testing.T) {
 	t.Parallel()
-	server := startServer(t, t.TempDir(), "127.0.0.1:0")
-	js := admin(t, server.URL())
+	server, js := newServer(t)
 	share(t, js) // sequence 1
 	topic := orders()
 	topic.Window = 10
@@ -294,8 +281,7 @@ func TestCheckpointOutlivesTheMessages(t *testing.T) {
 	s, js, more := open(t, topic)
 	commit(t, s, 0, 3)
 	eventually(t, "the messages expire", func() bool {
-		stream, err := js.Stream(t.Context(), "shop_orders")
-		must.Succeed(t, err)
+		stream := ordersStream(t, js)
 		return stream.CachedInfo().State.Msgs <= 1
 	})
 	for _, s := range []*nats.Sink{s, more()} {
@@ -314,8 +300,7 @@ func TestMessageHasTheHeadersOfTheEntityAndOurs(t *testing.T) {
 	e := sinktest.Entities(0, 1)
 	e[0].Body = bytes.Repeat([]byte("x"), 10)
 	must.Succeed(t, s.Commit(t.Context(), e, sinktest.At(1)))
-	stream, err := js.Stream(t.Context(), "shop_orders")
-	must.Succeed(t, err)
+	stream := ordersStream(t, js)
 	msg, err := stream.GetLastMsgForSubject(t.Context(), "shop.orders")
 	must.Succeed(t, err)
 	for name, want := range map[string]string{

@@ -55,9 +55,7 @@ func TestLargestEntityThatFitsIsPublished(t *testing.T) {
 			server := runServer(t, &server.Options{JetStream: true, MaxPayload: test.maxPayload})
 			config := fitting()
 			config.MaxMsgSize = test.maxMsgSize
-			if _, err := admin(t, server.ClientURL()).CreateStream(t.Context(), config); err != nil {
-				t.Fatal(err)
-			}
+			createStream(t, admin(t, server.ClientURL()), config)
 			s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(orders())
 			resume(t, s)
 			e := sinktest.Entities(0, 1)

@@ -120,13 +120,9 @@ func TestStreamThatDoesNotFit(t *testing.T) {
 			test.change(&config)
 			sealed := config.Sealed
 			config.Sealed = false
-			if _, err := js.CreateStream(t.Context(), config); err != nil {
-				t.Fatal(err)
-			}
+			createStream(t, js, config)
 			if config.Sealed = sealed; sealed {
-				if _, err := js.UpdateStream(t.Context(), config); err != nil {
-					t.Fatal(err)
-				}
+				updateStream(t, js, config)
 			}
 			_, err := connect(t, nats.Config{URL: s.ClientURL()}).Sink(orders()).Resume(t.Context())
 			wantError(t, err, true, nil, test.want...)
@@ -154,8 +150,7 @@ func TestStreamsThatFitAreNotChanged(t *testing.T) {
 			js := admin(t, server.ClientURL())
 			config := fitting()
 			change(&config)
-			created, err := js.CreateStream(t.Context(), config)
-			must.Succeed(t, err)
+			created := createStream(t, js, config)
 			s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(orders())
 			resume(t, s)
 			commit(t, s, 0, 5)
@@ -198,9 +193,7 @@ func TestStreamThatIsMissingAndNotToBeCreated(t *testing.T) {
 func TestSubjectBelongsToAnotherStream(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
-	if _, err := admin(t, server.URL()).CreateStream(t.Context(), jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"shop.*"}}); err != nil {
-		t.Fatal(err)
-	}
+	createStream(t, admin(t, server.URL()), jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"shop.*"}})
 	_, err := connect(t, nats.Config{URL: server.URL()}).Sink(orders()).Resume(t.Context())
 	wantError(t, err, true, nil, "cannot create stream shop_orders: shop.orders belongs to stream SHOP; name that stream in stream.name, or give the feed another topic")
 }
@@ -223,9 +216,7 @@ func TestLimitsOnStreamsAndConsumers(t *testing.T) {
 		must.Succeed(t, s.GlobalAccount().UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": {
 			MaxMemory: -1, MaxStore: -1, MaxStreams: 1, MaxConsumers: -1,
 		}}))
-		if _, err := admin(t, s.ClientURL()).CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"other"}}); err != nil {
-			t.Fatal(err)
-		}
+		createStream(t, admin(t, s.ClientURL()), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"other"}})
 		_, err := connect(t, nats.Config{URL: s.ClientURL()}).Sink(orders()).Resume(t.Context())
 		wantError(t, err, true, nil, "maximum number of streams reached (NATS error 10027); raise the account's limit on streams, or set stream.name to one that has the topic")
 	})
@@ -234,15 +225,14 @@ func TestLimitsOnStreamsAndConsumers(t *testing.T) {
 		s := runServer(t, &server.Options{JetStream: true})
 		config := fitting()
 		config.MaxConsumers = 1
-		stream, err := admin(t, s.ClientURL()).CreateStream(t.Context(), config)
-		must.Succeed(t, err)
+		stream := createStream(t, admin(t, s.ClientURL()), config)
 		writer := connect(t, nats.Config{URL: s.ClientURL()}).Sink(orders())
 		resume(t, writer)
 		commit(t, writer, 0, 5)
 		if _, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "reader"}); err != nil {
 			t.Fatal(err)
 		}
-		_, err = connect(t, nats.Config{URL: s.ClientURL()}).Sink(orders()).Resume(t.Context())
+		_, err := connect(t, nats.Config{URL: s.ClientURL()}).Sink(orders()).Resume(t.Context())
 		wantError(t, err, true, nil, "maximum consumers limit reached (NATS error 10026); raise the limit on consumers of the stream or the account; feedbridge needs one while it loads IDs")
 	})
 }
@@ -252,9 +242,7 @@ func TestStreamIsFullAndDiscardsNewMessages(t *testing.T) {
 	server := runServer(t, &server.Options{JetStream: true})
 	config := fitting()
 	config.MaxMsgs, config.Discard = 10, jetstream.DiscardNew
-	if _, err := admin(t, server.ClientURL()).CreateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	createStream(t, admin(t, server.ClientURL()), config)
 	s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 5)
@@ -282,16 +270,12 @@ func TestStreamIsReconfiguredWhileItIsWrittenTo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := fitting() // without fast ingest, which stores the entities first
 			config.Name, config.Subjects = test.topic, []string{test.topic, "_feedbridge." + test.topic}
-			if _, err := js.CreateStream(t.Context(), config); err != nil {
-				t.Fatal(err)
-			}
+			createStream(t, js, config)
 			s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(nats.Topic{Feed: "orders", Subject: test.topic})
 			resume(t, s)
 			commit(t, s, 0, 2)
 			test.change(&config)
-			if _, err := js.UpdateStream(t.Context(), config); err != nil {
-				t.Fatal(err)
-			}
+			updateStream(t, js, config)
 			wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), true, nil, test.want)
 			wantFeed(t, s, 2)
 		})

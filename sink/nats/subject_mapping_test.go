@@ -57,9 +57,7 @@ func TestSubjectMappingMovesEntities(t *testing.T) {
 			running := runServer(t, &server.Options{JetStream: true})
 			config := fitting()
 			config.Subjects = append(config.Subjects, "elsewhere")
-			if _, err := admin(t, running.ClientURL()).CreateStream(t.Context(), config); err != nil {
-				t.Fatal(err)
-			}
+			createStream(t, admin(t, running.ClientURL()), config)
 			s := connect(t, nats.Config{URL: running.ClientURL()}).Sink(orders())
 			resume(t, s)
 			if test.before > 0 {
@@ -128,18 +126,15 @@ func TestSubjectMappingToASubjectThatTheStreamGets(t *testing.T) {
 	resume(t, s)
 	commit(t, s, 0, 3)
 	commit(t, s, 3, 6)
-	stream, err := js.Stream(t.Context(), "shop_orders")
-	must.Succeed(t, err)
+	stream := ordersStream(t, js)
 	config := stream.CachedInfo().Config
 	config.Subjects = append(config.Subjects, "elsewhere")
-	if _, err := js.UpdateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	updateStream(t, js, config)
 	account := running.GlobalAccount()
 	must.Succeed(t, account.AddMapping(orders().Subject, "elsewhere"))
 	commit(t, s, 6, 9)
 	account.RemoveMapping(orders().Subject)
-	err = s.Commit(t.Context(), sinktest.Entities(9, 1), sinktest.At(10))
+	err := s.Commit(t.Context(), sinktest.Entities(9, 1), sinktest.At(10))
 	wantError(t, err, true, nil, "for shop.orders was stored on the subject elsewhere", "'feedbridge checkpoint set orders'")
 	_, err = s.Resume(t.Context())
 	wantError(t, err, true, nil, "for shop.orders was stored on the subject elsewhere")

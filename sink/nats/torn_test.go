@@ -111,9 +111,7 @@ func TestACopyThatDoesNotKnowATornBatchStoresNothing(t *testing.T) {
 				server := startServer(t, t.TempDir(), "127.0.0.1:0")
 				config := fitting()
 				config.Subjects = append(append(config.Subjects, deadSubject), test.others...)
-				if _, err := admin(t, server.URL()).CreateStream(t.Context(), config); err != nil {
-					t.Fatal(err)
-				}
+				createStream(t, admin(t, server.URL()), config)
 				c := connect(t, nats.Config{URL: server.URL()})
 				topic := ordersWithDead()
 				topic.Window = 5
@@ -179,9 +177,7 @@ func TestACopyThatDoesNotKnowATornBatchStoresNothing(t *testing.T) {
 func TestTheBeginningOfATornBatchIsLost(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
-	if _, err := admin(t, server.URL()).CreateStream(t.Context(), fitting()); err != nil {
-		t.Fatal(err)
-	}
+	createStream(t, admin(t, server.URL()), fitting())
 	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 3)

@@ -84,11 +84,9 @@ func openWatched(t *testing.T, shared bool, cfg nats.Config, adminURL string) wa
 	next.Feed, next.Subject = "next", "shop.next"
 	if shared {
 		topic.Stream, next.Stream = nats.Stream{Name: "shop"}, nats.Stream{Name: "shop"}
-		if _, err := admin(t, adminURL).CreateStream(t.Context(), jetstream.StreamConfig{
+		createStream(t, admin(t, adminURL), jetstream.StreamConfig{
 			Name: "shop", Subjects: []string{"shop.>", "_feedbridge.shop.>"}, AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
 	}
 	conn := connect(t, cfg)
 	if cfg.Domain == "" {

@@ -7,12 +7,13 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/tlstest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
 func TestWebSocket(t *testing.T) {
 	t.Parallel()
-	pair, pem, _ := certificate(t)
+	pair, pem, _ := tlstest.Certificate(t)
 	ca := writeFile(t, pem)
 	for scheme, test := range map[string]struct {
 		server server.WebsocketOpts

@@ -44,7 +44,7 @@ func readLog(t *testing.T, log Log) []feed.Record {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return records(t, log, span.First, span.End)
+	return Records(t, log, span.First, span.End)
 }
 
 // wantNumbers checks that a log has exactly these entities of the feed.

@@ -22,19 +22,6 @@ func spanOf(t *testing.T, log Log) feed.Span {
 	return span
 }
 
-// records returns the records of a topic from one position up to another.
-func records(t *testing.T, log Log, from, to uint64) []feed.Record {
-	t.Helper()
-	var all []feed.Record
-	for r, err := range log.Read(t.Context(), from, to) {
-		if err != nil {
-			t.Fatalf("read from %d to %d: %v", from, to, err)
-		}
-		all = append(all, r)
-	}
-	return all
-}
-
 func positions(t *testing.T, topic Topic) {
 	s := topic.Open()
 	resume(t, s)
@@ -53,7 +40,7 @@ func positions(t *testing.T, topic Topic) {
 			t.Errorf("positions %+v after %+v", now, before)
 		}
 		before = now
-		all := records(t, topic.Log, now.First, now.End)
+		all := Records(t, topic.Log, now.First, now.End)
 		if len(all) != n+8 {
 			t.Fatalf("%d records, want %d", len(all), n+8)
 		}
@@ -79,7 +66,7 @@ func parts(t *testing.T, topic Topic) {
 	commit(t, s, 3, 4)
 	commit(t, s, 4, 6)
 	span := spanOf(t, topic.Log)
-	all := records(t, topic.Log, 0, span.End)
+	all := Records(t, topic.Log, 0, span.End)
 	for from := span.First; from <= span.End; from++ {
 		for to := span.First; to <= span.End; to++ {
 			var want []feed.Record
@@ -88,7 +75,7 @@ func parts(t *testing.T, topic Topic) {
 					want = append(want, r)
 				}
 			}
-			if diff := gocmp.Diff(want, records(t, topic.Log, from, to)); diff != "" {
+			if diff := gocmp.Diff(want, Records(t, topic.Log, from, to)); diff != "" {
 				t.Errorf("from %d to %d of %+v (-want +got):\n%s", from, to, span, diff)
 			}
 		}

@@ -177,7 +177,7 @@ func read(t *testing.T, topic Topic) []feed.Entity {
 	t.Helper()
 	var entities []feed.Entity
 	span := spanOf(t, topic.Log)
-	for _, r := range records(t, topic.Log, span.First, span.End) {
+	for _, r := range Records(t, topic.Log, span.First, span.End) {
 		e, err := codec.Entity(r.Header, r.Body)
 		if err != nil {
 			t.Fatal(err)

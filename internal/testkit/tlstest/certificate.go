@@ -1,4 +1,5 @@
-package kafka_test
+// Package tlstest makes certificates for tests.
+package tlstest
 
 import (
 	"crypto/ecdsa"
@@ -16,9 +17,9 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
-// certificate makes a certificate for this host that signs itself, and returns
+// Certificate makes a certificate for this host that signs itself, and returns
 // it with the PEM texts of it and its key.
-func certificate(t *testing.T) (pair tls.Certificate, certPEM, keyPEM string) {
+func Certificate(t *testing.T) (pair tls.Certificate, certPEM, keyPEM string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must.Succeed(t, err)
