@@ -57,9 +57,7 @@ func chaos(t *testing.T, seed uint64, total int) {
 	w.losing(nil)
 
 	s := connect(t, configFor(c)).Sink(topic)
-	if cp := resume(t, s); cp.Count != uint64(total) {
-		t.Errorf("checkpoint %+v, want %d entities", cp, total)
-	}
+	wantCount(t, s, uint64(total))
 	if n := s.IDs().Len(); n != total {
 		t.Errorf("%d IDs, want %d", n, total)
 	}

@@ -54,9 +54,7 @@ func TestCommitAsksWhetherTheLastOneIsEnded(t *testing.T) {
 // The cluster is still writing the markers of the last commit. The next one waits.
 func TestCommitWaitsForTheMarkersOfTheLastOne(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		c := startCluster(t)
-		s := connect(t, configFor(c)).Sink(orders())
-		resume(t, s)
+		s, c, _ := open(t, orders())
 		commit(t, s, 0, 2)
 		c.ControlKey(kmsg.EndTxn.Int16(), confirm)
 		commit(t, s, 2, 4)

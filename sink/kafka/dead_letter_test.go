@@ -223,15 +223,11 @@ func TestAnswerToACommitWithDeadLettersIsLost(t *testing.T) {
 // A copy that dies within a transaction leaves a dead letter that no consumer may see.
 func TestCopyDiedWithADeadLetter(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		c := startCluster(t)
-		s := connect(t, configFor(c)).Sink(ordersWithDead())
-		resume(t, s)
+		s, c, _ := open(t, ordersWithDead())
 		commit(t, s, 0, 2)
 		id := sinktest.Entities(2, 1)[0].ID
 		begin(t, c, transactionalID, &kgo.Record{Topic: deadTopic, Value: []byte("torn"), Headers: []kgo.RecordHeader{{Key: message.ContentID, Value: []byte(id)}}})
-		if cp := resume(t, s); cp.Count != 2 {
-			t.Errorf("checkpoint %+v, want that of the commit", cp)
-		}
+		wantCount(t, s, 2)
 		fresh := connect(t, configFor(c)).Sink(ordersWithDead())
 		resume(t, fresh)
 		entities, cp := withDead(2, 3, 0)
@@ -484,9 +480,7 @@ func TestWindowHasTheNewestEntitiesBesideDeadLetters(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				topic := test.topic
 				topic.Window = 10
-				c := startCluster(t)
-				s := connect(t, configFor(c)).Sink(topic)
-				resume(t, s)
+				s, c, _ := open(t, topic)
 				end, dead := 0, 0
 				for _, n := range test.commits {
 					entities := sinktest.Entities(end, n)

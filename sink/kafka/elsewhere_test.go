@@ -3,7 +3,6 @@ package kafka_test
 import (
 	"errors"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,16 +39,12 @@ func TestCheckpointLiesInAnotherPartition(t *testing.T) {
 		// It is found, by a new copy and by the one that lives, and stays where it is.
 		late := more()
 		for n, s := range []*kafka.Sink{s, late, s, late} {
-			if cp := resume(t, s); cp.Count != uint64(5+n) {
-				t.Errorf("checkpoint %+v, want the newest", cp)
-			}
+			wantCount(t, s, uint64(5+n))
 			commit(t, s, 5+n, 6+n)
 		}
 		wantError(t, s.Commit(t.Context(), sinktest.Entities(900, 1), sinktest.At(10)), false, checkpoint.ErrConflict)
 		must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(3))))
-		if cp := resume(t, s); cp.Count != 3 {
-			t.Errorf("checkpoint %+v, want the one that was set", cp)
-		}
+		wantCount(t, s, 3)
 	})
 }
 
@@ -213,18 +208,13 @@ func TestNewFeedsReadAllPartitionsOnce(t *testing.T) {
 		resume(t, s)
 		commit(t, s, 0, 1)
 	}
-	var fetches atomic.Int32
-	c.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
-		c.KeepControl()
-		fetches.Add(1)
-		return nil, nil, false
-	})
+	fetches := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Observe: true, Count: -1})
 	fresh := connect(t, configFor(c))
 	for n := range feeds {
 		resume(t, fresh.Sink(name(1000+n)))
 	}
 	// Each reads its own partition, and again for the newest checkpoint.
-	if n := fetches.Load(); n > 4*feeds {
+	if n := fetches.Hits(); n > 4*feeds {
 		t.Errorf("%d new feeds have made %d fetches, want few of each", feeds, n)
 	}
 }

@@ -54,9 +54,7 @@ func TestAnswerToACommitIsLostForGood(t *testing.T) {
 		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "has not resumed since its last error")
 		w.losing(nil)
 		// The commit has taken place, and only the checkpoint shows it.
-		if cp := resume(t, s); cp.Count != 4 {
-			t.Errorf("checkpoint %+v, want that of the commit whose answer was lost", cp)
-		}
+		wantCount(t, s, 4)
 		commit(t, s, 4, 5)
 		wantFeed(t, s, 5)
 	})
@@ -105,9 +103,7 @@ func TestAnswerToACommitIsLostAndNobodyTells(t *testing.T) {
 			t.Errorf("the id was taken %d times", n)
 		}
 		w.losing(nil)
-		if cp := resume(t, s); cp.Count != 4 {
-			t.Errorf("checkpoint %+v, want that of the commit whose answer was lost", cp)
-		}
+		wantCount(t, s, 4)
 		commit(t, s, 4, 5)
 		wantFeed(t, s, 5)
 	})
@@ -123,9 +119,7 @@ func confirm(r kmsg.Request) (kmsg.Response, error, bool) {
 
 func TestNewClusterHasNoCoordinatorYet(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		c := startCluster(t)
-		s := connect(t, configFor(c)).Sink(orders())
-		resume(t, s)
+		s, c, _ := open(t, orders())
 		var asked atomic.Int32
 		c.ControlKey(kmsg.FindCoordinator.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
 			c.KeepControl()
@@ -179,9 +173,7 @@ func TestCommitFails(t *testing.T) {
 						t.Errorf("the last stable offset is %d of %d", p.LastStableOffset, p.HighWatermark)
 					}
 					h.Remove()
-					if cp := resume(t, other); cp.Count != 2 {
-						t.Errorf("checkpoint %+v, want that of the commit before", cp)
-					}
+					wantCount(t, other, 2)
 					resume(t, s)
 					commit(t, s, 2, 4)
 					wantFeed(t, s, 4)
@@ -398,9 +390,7 @@ func TestCommitThatArrivesAfterItsSuccessorIsRefused(t *testing.T) {
 					wantError(t, <-failed, false, nil, "no answer from Kafka at 127.0.0.1:")
 				}
 				// The other copy aborts the open transaction, because its copy may be dead.
-				if cp := resume(t, other); cp.Count != 2 {
-					t.Errorf("checkpoint %+v, want that of the commit before", cp)
-				}
+				wantCount(t, other, 2)
 				commit(t, other, 2, 4)
 				release()
 				if is != nil {

@@ -156,9 +156,7 @@ func TestIdleCopyIsFencedByTheCopyThatTookOver(t *testing.T) {
 		requests.wantRequests(t, "after the takeover")
 		wantFeed(t, other, 5)
 		// The other way round: this copy comes back, and the other one was never idle for long.
-		if cp := resume(t, s); cp.Count != 5 {
-			t.Errorf("checkpoint %+v, want the newest", cp)
-		}
+		wantCount(t, s, 5)
 		commit(t, s, 5, 6)
 		wantError(t, other.Commit(t.Context(), sinktest.Entities(5, 3), sinktest.At(8)), false, checkpoint.ErrConflict)
 		wantFeed(t, s, 6)
@@ -172,9 +170,7 @@ func TestIdleCopiesRaceForANewEntity(t *testing.T) {
 		copies := []*kafka.Sink{v.newConn(t).Sink(orders()), v.newConn(t).Sink(orders())}
 		for n := range 10 {
 			for _, s := range copies {
-				if cp := resume(t, s); cp.Count != uint64(n) {
-					t.Fatalf("checkpoint %+v, want %d entities", cp, n)
-				}
+				wantCount(t, s, uint64(n))
 			}
 			time.Sleep(long)
 			var won atomic.Int64

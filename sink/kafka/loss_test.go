@@ -79,9 +79,7 @@ func TestTopicHasLostMessages(t *testing.T) {
 				// A person goes on where they are missing.
 				must.Succeed(t, late.Overwrite(t.Context(), sinktest.MoveTo(move(20))))
 				for _, s := range []*kafka.Sink{late, s} {
-					if cp := resume(t, s); cp.Count != 20 {
-						t.Errorf("checkpoint %+v, want the one that was set", cp)
-					}
+					wantCount(t, s, 20)
 				}
 				if held := s.IDs().Len(); key == "" && held != 20 {
 					t.Errorf("%d IDs are held, want those of the 20 that are left", held)
@@ -160,9 +158,7 @@ func TestTopicLosesMessagesOfARunningCopy(t *testing.T) {
 					}
 					// A person goes on where the messages are missing.
 					must.Succeed(t, other.Overwrite(t.Context(), sinktest.MoveTo(move(20))))
-					if cp := resume(t, s); cp.Count != 20 {
-						t.Errorf("checkpoint %+v, want the one that was set", cp)
-					}
+					wantCount(t, s, 20)
 					entities, cp := withDead(20, 40, 1)
 					fresh := slices.DeleteFunc(entities, func(e feed.Entity) bool { return !s.IDs().Add(e.ID) })
 					must.Succeed(t, s.Commit(t.Context(), fresh, cp))
@@ -191,9 +187,7 @@ func TestOldMessagesAreDeleted(t *testing.T) {
 			must.Succeed(t, c.DeleteRecords(topic, 0, -1))
 		}
 		for _, s := range []*kafka.Sink{s, more()} {
-			if cp := resume(t, s); cp.Count != 4 {
-				t.Errorf("checkpoint %+v, want that of the commit", cp)
-			}
+			wantCount(t, s, 4)
 		}
 	})
 }
@@ -253,9 +247,7 @@ func sameOffset(t *testing.T, further bool) {
 	c.Close()
 	c = startCluster(t, kfake.DataDir(saved), kfake.Ports(port))
 	other := connect(t, cfg).Sink(orders())
-	if cp := resume(t, other); cp.Count != 2 {
-		t.Fatalf("checkpoint %+v, want the earlier one", cp)
-	}
+	wantCount(t, other, 2)
 	commit(t, other, 2, 3)
 	for i, p := range c.PartitionInfos(checkpoints) {
 		if p.HighWatermark != ends[i].HighWatermark {
@@ -269,9 +261,7 @@ func sameOffset(t *testing.T, further bool) {
 		must.Succeed(t, other.Commit(t.Context(), sinktest.Entities(100, 3), sinktest.At(n)))
 	}
 	wantError(t, idle.Commit(t.Context(), sinktest.Entities(4, 2), sinktest.At(6)), false, checkpoint.ErrConflict)
-	if cp := resume(t, idle); cp.Count != uint64(n) {
-		t.Errorf("checkpoint %+v, want the other copy's", cp)
-	}
+	wantCount(t, idle, uint64(n))
 	if held := idle.IDs().Len(); held != n {
 		t.Errorf("%d IDs are held, want those of the %d that are there", held, n)
 	}
@@ -378,9 +368,7 @@ func TestCopyThatCommittedLastDoesNotGoOnAfterALoss(t *testing.T) {
 				}
 				// A commit that waited for the lost records would end with its timeout instead.
 				wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5)), false, checkpoint.ErrConflict)
-				if cp := resume(t, s); cp.Count != uint64(n) {
-					t.Fatalf("checkpoint %+v, want that of %d entities", cp, n)
-				}
+				wantCount(t, s, uint64(n))
 				commit(t, s, n, 5)
 				wantFeed(t, s, 5)
 			})
@@ -407,9 +395,7 @@ func TestCopyResumesWhenTheNewestCommitIsLost(t *testing.T) {
 		resume(t, idle)
 		c.Close()
 		startCluster(t, kfake.DataDir(saved), kfake.Ports(port))
-		if cp := resume(t, idle); cp.Count != 2 {
-			t.Errorf("checkpoint %+v, want the earlier one", cp)
-		}
+		wantCount(t, idle, 2)
 		commit(t, idle, 2, 5)
 		wantFeed(t, idle, 5)
 	})

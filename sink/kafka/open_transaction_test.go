@@ -57,9 +57,7 @@ func TestCopyDiedWithinATransaction(t *testing.T) {
 				resume(t, s)
 				commit(t, s, 0, 2)
 				begin(t, c, transactionalID, records(beside(t, c))...)
-				if cp := resume(t, s); cp.Count != 2 {
-					t.Errorf("checkpoint %+v, want that of the commit", cp)
-				}
+				wantCount(t, s, 2)
 				commit(t, s, 2, 3)
 				wantFeed(t, s, 3)
 			})
@@ -84,9 +82,7 @@ func TestTransactionOfAnotherProgramHoldsTheCheckpointsBack(t *testing.T) {
 		_, err := idle.Resume(t.Context())
 		wantError(t, err, false, nil, "is held back by a transaction of \"someone's\"", "at its transaction timeout")
 		must.Succeed(t, theirs.EndTransaction(t.Context(), kgo.TryAbort))
-		if cp := resume(t, idle); cp.Count != 4 {
-			t.Errorf("checkpoint %+v, want the newest", cp)
-		}
+		wantCount(t, idle, 4)
 		commit(t, idle, 4, 5)
 		wantFeed(t, idle, 5)
 	})
@@ -124,9 +120,7 @@ func TestResumeLeavesALivingCopyAlone(t *testing.T) {
 		ids := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Observe: true, Count: -1})
 		for n := range 10 {
 			commit(t, living, n, n+1)
-			if cp := resume(t, idle); cp.Count != uint64(n+1) {
-				t.Errorf("checkpoint %+v, want the newest", cp)
-			}
+			wantCount(t, idle, uint64(n+1))
 			if idle.IDs().Len() != n+1 {
 				t.Errorf("%d IDs, want %d", idle.IDs().Len(), n+1)
 			}

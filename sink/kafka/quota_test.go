@@ -21,9 +21,7 @@ import (
 // a broker must answer, and reads nothing again.
 func TestFetchOverTheQuota(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		c := startCluster(t)
-		s := connect(t, configFor(c)).Sink(orders())
-		resume(t, s)
+		s, c, _ := open(t, orders())
 		for n := range 6 {
 			commit(t, s, n, n+1)
 		}
@@ -103,9 +101,7 @@ func TestOffsetsAreNotAvailableAfterAnElection(t *testing.T) {
 	for name, key := range map[string]kmsg.Key{"ListOffsets": kmsg.ListOffsets, "Fetch": kmsg.Fetch} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				c := startCluster(t)
-				s := connect(t, configFor(c)).Sink(orders())
-				resume(t, s)
+				s, c, _ := open(t, orders())
 				commit(t, s, 0, 3)
 				const errors = 12
 				h := c.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: kerr.OffsetNotAvailable, Count: errors})
@@ -124,9 +120,7 @@ func TestOffsetsAreNotAvailableAfterAnElection(t *testing.T) {
 // A broker that withholds records for long is reported in the log.
 func TestFetchIsWithheldForLong(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		c := startCluster(t)
-		s := connect(t, configFor(c)).Sink(orders())
-		resume(t, s)
+		s, c, _ := open(t, orders())
 		commit(t, s, 0, 2)
 		c.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
 			c.KeepControl()

@@ -99,9 +99,7 @@ func TestRealTransactionOfADeadCopyIsEnded(t *testing.T) {
 	dead.Close()
 
 	successor := connect(t, cfg).Sink(topic)
-	if cp := resume(t, successor); cp.Count != 3 {
-		t.Errorf("the checkpoint has %d entities, want 3", cp.Count)
-	}
+	wantCount(t, successor, 3)
 	commit(t, successor, 3, 7)
 	wantFeed(t, successor, 7)
 	if got := len(kafkatest.ReadJava(t, b, topic.Name)); got != 7 {

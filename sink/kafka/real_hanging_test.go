@@ -63,9 +63,7 @@ func TestRealHangingTransactionIsEndedAsItHadEnded(t *testing.T) {
 			}
 
 			successor := connect(t, cfg).Sink(topic)
-			if cp := resume(t, successor); cp.Count != uint64(test.want) {
-				t.Errorf("the checkpoint has %d entities, want %d", cp.Count, test.want)
-			}
+			wantCount(t, successor, uint64(test.want))
 			wantFeed(t, successor, test.want)
 			commit(t, successor, test.want, 7)
 			wantFeed(t, successor, 7)
@@ -90,9 +88,7 @@ func TestRealNoCommitJoinsATransactionThatHangs(t *testing.T) {
 	s.Doubt() // that record is none of its own, so it has not missed it
 	wantError(t, s.Commit(t.Context(), large, sinktest.At(5)), false, nil, "is not ended in all partitions")
 	// The forged records do not include the checkpoint of the hung transaction.
-	if cp := resume(t, s); cp.Count != 3 {
-		t.Errorf("the checkpoint has %d entities, want 3", cp.Count)
-	}
+	wantCount(t, s, 3)
 	wantFeed(t, s, 4)
 	commit(t, s, 4, 9)
 	wantFeed(t, s, 9)
@@ -119,9 +115,7 @@ func TestRealNoCommitPublishesWhatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantError(t, other.Commit(t.Context(), sinktest.Entities(3, 2), sinktest.At(5)), false, nil, "is held back by a transaction of \""+h.id)
-	if cp := resume(t, other); cp.Count != 3 {
-		t.Errorf("the checkpoint has %d entities, want 3", cp.Count)
-	}
+	wantCount(t, other, 3)
 	commit(t, other, 3, 5)
 	commit(t, other, 5, 7)
 	wantFeed(t, other, 7)
@@ -152,9 +146,7 @@ func TestRealNoCommitPublishesADeadLetterThatHangs(t *testing.T) {
 	}
 	entities, cp := withDead(4, 5, 0)
 	wantError(t, other.Commit(t.Context(), entities, cp), false, nil, "is held back by a transaction of \""+h.id)
-	if cp := resume(t, other); cp.Count != 3 {
-		t.Errorf("the checkpoint has %d entities, want 3", cp.Count)
-	}
+	wantCount(t, other, 3)
 	must.Succeed(t, other.Commit(t.Context(), entities, cp))
 	wantFeed(t, other, 3)
 	wantDeadOf(t, connect(t, cfg), topic, 4)
@@ -203,9 +195,7 @@ func TestRealCommitThatHangsStaysWhoeverTakesItsID(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := connect(t, cfg).Sink(topic)
-	if cp := resume(t, other); cp.Count != 4 {
-		t.Errorf("the checkpoint has %d entities, want 4", cp.Count)
-	}
+	wantCount(t, other, 4)
 	wantFeed(t, other, 4)
 	commit(t, other, 4, 9)
 	wantFeed(t, other, 9)
@@ -217,9 +207,7 @@ func TestRealPlaceIsMovedWhileATransactionHangs(t *testing.T) {
 	t.Parallel()
 	_, cfg, topic, s := hangingEntity(t)
 	must.Succeed(t, connect(t, cfg).Sink(topic).Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(4))))
-	if cp := resume(t, s); cp.Count != 4 {
-		t.Errorf("the checkpoint has %d entities, want 4", cp.Count)
-	}
+	wantCount(t, s, 4)
 	wantFeed(t, s, 4)
 	commit(t, s, 4, 6)
 	wantFeed(t, s, 6)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -157,18 +156,14 @@ func TestStaleCopyDoesNotCommitWhileADeposedLeaderAnswers(t *testing.T) {
 				// s holds the transactional id and reads no offset of the checkpoint.
 				commit(t, s, 2, 4)
 				if resumes {
-					if cp := resume(t, other); cp.Count != 2 {
-						t.Fatalf("checkpoint %+v, want the one that the deposed leader knows", cp)
-					}
+					wantCount(t, other, 2)
 				}
 				wantError(t, other.Commit(t.Context(), sinktest.Entities(2, 3), sinktest.At(5)), false, checkpoint.ErrConflict)
 				if stale() == 0 {
 					t.Error("no stale answer was given")
 				}
 				wantFeed(t, other, 4)
-				if cp := resume(t, other); cp.Count != 4 {
-					t.Errorf("checkpoint %+v, want the newest", cp)
-				}
+				wantCount(t, other, 4)
 				commit(t, other, 4, 5)
 				wantFeed(t, other, 5)
 			})
@@ -179,20 +174,13 @@ func TestStaleCopyDoesNotCommitWhileADeposedLeaderAnswers(t *testing.T) {
 // A copy that has committed last goes on without another look at its checkpoint.
 func TestCommitsAfterTheFirstReadNoCheckpoint(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		c := startCluster(t)
-		s := connect(t, configFor(c)).Sink(orders())
-		resume(t, s)
+		s, c, _ := open(t, orders())
 		commit(t, s, 0, 1)
-		var fetches atomic.Int32
-		c.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
-			c.KeepControl()
-			fetches.Add(1)
-			return nil, nil, false
-		})
+		fetches := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Observe: true, Count: -1})
 		for n := 1; n < 5; n++ {
 			commit(t, s, n, n+1)
 		}
-		if n := fetches.Load(); n > 0 {
+		if n := fetches.Hits(); n > 0 {
 			t.Errorf("%d fetches, want none", n)
 		}
 		wantFeed(t, s, 5)
@@ -203,18 +191,11 @@ func TestCommitsAfterTheFirstReadNoCheckpoint(t *testing.T) {
 // commit is ended, and that the topic is as long as it was.
 func TestCommitsAfterTheFirstListOffsetsOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		c := startCluster(t)
-		s := connect(t, configFor(c)).Sink(orders())
-		resume(t, s)
+		s, c, _ := open(t, orders())
 		commit(t, s, 0, 1)
 		s.AwaitEnd(t) // so that no request comes too early
 		commit(t, s, 1, 2)
-		var requests atomic.Int32
-		c.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
-			c.KeepControl()
-			requests.Add(1)
-			return nil, nil, false
-		})
+		requests := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Observe: true, Count: -1})
 		const commits = 5
 		for n := 2; n < 2+commits; n++ {
 			until(t, func() bool {
@@ -223,7 +204,7 @@ func TestCommitsAfterTheFirstListOffsetsOnce(t *testing.T) {
 			})
 			commit(t, s, n, n+1)
 		}
-		if n := requests.Load(); n != commits {
+		if n := requests.Hits(); n != commits {
 			t.Errorf("%d requests for %d commits, want one each", n, commits)
 		}
 		wantFeed(t, s, 2+commits)

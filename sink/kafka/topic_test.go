@@ -191,9 +191,7 @@ func TestTopicHasMessagesAndNoCheckpoint(t *testing.T) {
 					}
 				}
 				must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(7))))
-				if cp := resume(t, s); cp.Count != 7 {
-					t.Errorf("checkpoint %+v, want the one that was set", cp)
-				}
+				wantCount(t, s, 7)
 				commit(t, s, 7, 9)
 			})
 		})
@@ -229,9 +227,7 @@ func TestTopicIsGone(t *testing.T) {
 		}
 		// As the command does after such an error: the count starts over.
 		must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))))
-		if cp := resume(t, s); cp.Count != 0 {
-			t.Errorf("checkpoint %+v, want the one that was set", cp)
-		}
+		wantCount(t, s, 0)
 		if n := s.IDs().Len(); n != 0 {
 			t.Errorf("%d IDs of a topic that is gone are held", n)
 		}
@@ -286,9 +282,7 @@ func TestOverwriteFencesWhoeverResumedBefore(t *testing.T) {
 		must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))))
 		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, checkpoint.ErrConflict)
 		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, nil, "has not resumed since its last error")
-		if cp := resume(t, s); cp.Count != 1 {
-			t.Errorf("checkpoint %+v, want the one that was set", cp)
-		}
+		wantCount(t, s, 1)
 		commit(t, s, 2, 3)
 	})
 }
@@ -399,9 +393,7 @@ func TestThirdFeedCommitsWhileATopicIsTakenOver(t *testing.T) {
 		wantError(t, <-moved, false, checkpoint.ErrConflict, `feed "parcels"`)
 		must.Succeed(t, s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))))
 		wantError(t, third.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
-		if cp := resume(t, s); cp.Count != 1 {
-			t.Errorf("checkpoint %+v, want the one that was set", cp)
-		}
+		wantCount(t, s, 1)
 	})
 }
 
@@ -515,9 +507,7 @@ func TestPositionIsMovedBesideABusyCopy(t *testing.T) {
 			t.Errorf("checkpoint %+v was replaced, want the newest", old)
 		}
 		wantError(t, s.Commit(t.Context(), sinktest.Entities(3, 1), sinktest.At(4)), false, checkpoint.ErrConflict)
-		if cp := resume(t, s); cp.Count != 0 {
-			t.Errorf("checkpoint %+v, want the one that was set", cp)
-		}
+		wantCount(t, s, 0)
 	})
 }
 
@@ -535,9 +525,7 @@ func TestPositionIsMovedFromADeposedLeader(t *testing.T) {
 		}
 		// It has fenced the copy all the same.
 		wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5)), false, checkpoint.ErrConflict)
-		if cp := resume(t, s); cp.Count != 4 {
-			t.Errorf("checkpoint %+v, want the newest", cp)
-		}
+		wantCount(t, s, 4)
 		commit(t, s, 4, 5)
 		wantFeed(t, s, 5)
 	})

@@ -140,6 +140,14 @@ func commit(t testing.TB, s *nats.Sink, from, to int) {
 	must.Succeed(t, s.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to)))
 }
 
+// wantCount resumes a sink, and checks how many entities its checkpoint has.
+func wantCount(t testing.TB, s *nats.Sink, want uint64) {
+	t.Helper()
+	if cp := resume(t, s); cp.Count != want {
+		t.Errorf("checkpoint %+v, want count %d", cp, want)
+	}
+}
+
 // wantFeed checks that the topic holds the first n entities of the feed.
 func wantFeed(t testing.TB, s *nats.Sink, n int) {
 	t.Helper()
