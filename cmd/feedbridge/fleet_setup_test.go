@@ -56,9 +56,6 @@ func onEachBus(t *testing.T, test func(t *testing.T, bus fleetBus)) {
 type fleetBus interface {
 	// config returns the configuration of the bus, which has the name main.
 	config() string
-	// kill ends the bus without notice, and start starts it again with what it has stored.
-	kill()
-	start()
 	// read returns the Content-IDs that topics have now, in order.
 	read(topics []string) map[string][]string
 }
@@ -66,27 +63,17 @@ type fleetBus interface {
 // fleetNATS is a NATS server.
 type fleetNATS struct {
 	t    *testing.T
-	dir  string
 	url  string
-	cmd  *exec.Cmd
 	once sync.Once
 	js   jetstream.JetStream
 }
 
 func newFleetNATS(t *testing.T) fleetBus {
-	n := &fleetNATS{t: t, dir: t.TempDir(), url: freeAddress(t)}
-	n.start()
-	return n
+	url, _ := startServer(t, "nats", t.TempDir(), "-1")
+	return &fleetNATS{t: t, url: url}
 }
 
 func (n *fleetNATS) config() string { return fmt.Sprintf("nats: {url: %q}", n.url) }
-
-func (n *fleetNATS) kill() {
-	_ = n.cmd.Process.Kill()
-	_ = n.cmd.Wait()
-}
-
-func (n *fleetNATS) start() { n.url, n.cmd = startServer(n.t, "nats", n.dir, portOf(n.url)) }
 
 func (n *fleetNATS) read(topics []string) map[string][]string {
 	n.once.Do(func() {
@@ -128,12 +115,6 @@ func newFleetKafka(t *testing.T) fleetBus {
 }
 
 func (k *fleetKafka) config() string { return fmt.Sprintf("kafka: {brokers: [%q]}", k.broker.Addr()) }
-
-func (k *fleetKafka) kill() { k.broker.Kill() }
-
-func (k *fleetKafka) start() {
-	must.Succeed(k.t, k.broker.Restart(k.t.Context()))
-}
 
 func (k *fleetKafka) read(topics []string) map[string][]string {
 	ctx, cancel := context.WithTimeout(k.t.Context(), kafkaPatience)

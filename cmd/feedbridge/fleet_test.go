@@ -84,23 +84,6 @@ func TestFleetSharesTheFeeds(t *testing.T) {
 	})
 }
 
-func TestFleetRunsTheFeedsOfAKilledCopy(t *testing.T) {
-	onEachBus(t, func(t *testing.T, bus fleetBus) {
-		f, _ := startThree(t, bus, someFeeds())
-		stop := f.keepGrowing()
-		f.awaitPolls(2)
-		victim := f.copies[1]
-		feeds := f.running(victim)
-		must.Succeed(t, victim.cmd.Process.Kill())
-		f.remove(victim)
-		f.awaitFeeds(fmt.Sprintf("after kill -9 the others run its %d feeds (goal 20s)", len(feeds)), feeds)
-		stop()
-		f.grow()
-		f.awaitOwners("two copies share the feeds")
-		f.checkTopics()
-	})
-}
-
 func TestFleetRunsTheFeedsOfACopyThatStops(t *testing.T) {
 	onEachBus(t, func(t *testing.T, bus fleetBus) {
 		f, _ := startThree(t, bus, someFeeds())
@@ -121,56 +104,6 @@ func TestFleetRunsTheFeedsOfACopyThatStops(t *testing.T) {
 		stop()
 		f.grow()
 		f.awaitOwners("two copies share the feeds")
-		f.checkTopics()
-	})
-}
-
-func TestFleetCopyThatWasFrozenJoinsAgain(t *testing.T) {
-	onEachBus(t, func(t *testing.T, bus fleetBus) {
-		f, before := startThree(t, bus, someFeeds())
-		frozen := f.copies[1]
-		feeds := f.running(frozen)
-		f.grow()
-		must.Succeed(t, frozen.cmd.Process.Signal(syscall.SIGSTOP))
-		all := f.copies
-		f.remove(frozen)
-		began := time.Now()
-		f.awaitFeeds(fmt.Sprintf("the others run the %d feeds of a frozen copy", len(feeds)), feeds)
-		f.grow()
-		f.checkTopics() // the others have committed
-		if !testing.Short() {
-			waitFor(t, time.Minute-time.Since(began))
-		}
-		f.copies = all
-		must.Succeed(t, frozen.cmd.Process.Signal(syscall.SIGCONT))
-		f.grow()
-		after := f.awaitOwners("the copy is a member again")
-		if !maps.Equal(before, after) {
-			t.Error("the feeds are not where they were before")
-		}
-		f.checkTopics()
-	})
-}
-
-func TestFleetMovesNothingWhenTheBusRestarts(t *testing.T) {
-	// Longer than the time limits of members on both buses.
-	const outage = 15 * time.Second
-	onEachBus(t, func(t *testing.T, bus fleetBus) {
-		f, before := startThree(t, bus, someFeeds())
-		bus.kill()
-		f.grow()
-		waitFor(t, outage)
-		bus.start()
-		began := time.Now()
-		f.await(fleetPatience, "all feeds run again", func() bool {
-			owners, ok := f.owners()
-			for feed, c := range owners {
-				if c != before[feed] {
-					t.Errorf("%v after the start of the bus copy %d runs %s, which copy %d had", time.Since(began), c, feed, before[feed])
-				}
-			}
-			return t.Failed() || ok && time.Since(began) > outage
-		})
 		f.checkTopics()
 	})
 }

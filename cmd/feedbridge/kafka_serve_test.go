@@ -31,6 +31,7 @@ const (
 	servedLength = 3000
 	servedKills  = 4
 	servedPage   = 37 // no page ends where a transaction does
+	pageLength   = 50 // of the feed: much of the time is spent in commits
 )
 
 // The real program copies a feed to a real Kafka, and is killed in the middle of transactions,
@@ -153,7 +154,7 @@ type servedKafka struct {
 }
 
 func newServedKafka(t *testing.T) *servedKafka {
-	s := &servedKafka{t: t, feed: sample.New(sample.Options{PageSize: kafkaKillPage, Entity: sample.Sized(100)}), broker: kafkatest.Start(t)}
+	s := &servedKafka{t: t, feed: sample.New(sample.Options{PageSize: pageLength, Entity: sample.Sized(100)}), broker: kafkatest.Start(t)}
 	upstream := httptest.NewServer(s.feed)
 	t.Cleanup(upstream.Close)
 	s.feedURL = upstream.URL + "/feed/latest"

@@ -20,28 +20,35 @@ import (
 )
 
 const (
-	killLength = 20_000 // entities of the feed
-	killPage   = 100    // entities on a page
-	kills      = 20
+	killLength   = 20_000 // entities of the feed
+	killPage     = 100    // entities on a page
+	killSnapshot = killLength * 3 / 4
+	killArchives = 30_000 // entries of the archived feed
 )
 
-// The real program is killed twenty times, at random, while it copies a feed of
-// 20,000 entities. Whatever it was doing then, the topic holds the feed in the
-// end: nothing lost, nothing twice, nothing out of order.
+// The real program is killed at random while it copies a feed. Whatever it was doing then, the topic
+// holds the feed in the end: nothing lost, nothing twice, nothing out of order.
 func TestNothingIsLostOrRepeatedWhenTheProgramIsKilled(t *testing.T) {
 	for _, test := range []struct {
 		name   string
+		serve  func(*killing)
 		copies int
 		server bool // is killed too
+		kills  int
+		last   uint64 // entity before which a kill is in the middle
 	}{
-		{"one copy", 1, false},
-		{"two copies at once", 2, false},
-		{"two copies at once, and the NATS server", 2, true},
+		{"one copy", (*killing).serveUpstream, 1, false, 20, killLength},
+		{"two copies at once", (*killing).serveUpstream, 2, false, 20, killLength},
+		{"two copies at once, and the NATS server", (*killing).serveUpstream, 2, true, 20, killLength},
+		{"two copies that start with a snapshot", (*killing).serveSnapshot, 2, false, 8, killSnapshot * 9 / 10},
+		// A copy's progress on the way back to the oldest archive dies with it.
+		{"the history of an archived feed", (*killing).serveArchives, 1, false, 8, killArchives},
+		{"the history, two copies at once, and the NATS server", (*killing).serveArchives, 2, true, 8, killArchives},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			k := newKilling(t)
-			k.serveUpstream()
+			test.serve(k)
 			victims := make([]func(), 0, test.copies+1)
 			for range test.copies {
 				victims = append(victims, k.startCopy())
@@ -52,87 +59,17 @@ func TestNothingIsLostOrRepeatedWhenTheProgramIsKilled(t *testing.T) {
 			// The way back from the newest page to the oldest comes first.
 			k.waitFor(1)
 			at := map[uint64]bool{}
-			for n := range kills {
-				if n%4 == 0 {
+			for n := range test.kills {
+				if n%3 == 0 {
 					// Once more on its way; on a slow machine it may always die before.
-					k.waitFor(min(k.published()+1, killLength))
+					k.waitFor(min(k.published()+1, k.length))
 				}
 				k.pause(50, 400)
 				at[k.published()] = true
 				victims[rand.IntN(len(victims))]()
 			}
 			t.Logf("killed after so many entities: %v", slices.Sorted(maps.Keys(at)))
-			if len(at) < 3 || at[killLength] {
-				t.Error("too few of the kills came in the middle of the copy to prove anything")
-			}
-			k.waitFor(killLength)
-			k.pause(500, 600) // for what should not come
-			k.check()
-		})
-	}
-}
-
-// So it is with two copies that start with a snapshot of three quarters of the
-// feed, and are killed while they read it.
-func TestNothingIsLostOrRepeatedWhenTheProgramIsKilledInASnapshot(t *testing.T) {
-	t.Parallel()
-	const length = killLength * 3 / 4
-	k := newKilling(t)
-	k.serveUpstream()
-	k.options = append(k.options, fmt.Sprintf("START=snapshot:%s/snapshots/%d", strings.TrimSuffix(k.feedURL, "/latest"), length))
-	victims := []func(){k.startCopy(), k.startCopy()}
-	k.waitFor(1)
-	at := map[uint64]bool{}
-	for n := range 8 {
-		if n%2 == 0 {
-			k.waitFor(min(k.published()+1, killLength))
-		}
-		k.pause(50, 400)
-		at[k.published()] = true
-		victims[rand.IntN(len(victims))]()
-	}
-	t.Logf("killed after so many entities: %v", slices.Sorted(maps.Keys(at)))
-	if len(at) < 3 || slices.Min(slices.Collect(maps.Keys(at))) > length*9/10 {
-		t.Error("too few of the kills came in the middle of the snapshot to prove anything")
-	}
-	k.waitFor(killLength)
-	k.pause(500, 600)
-	k.check()
-}
-
-// The same with the history of an archived Atom feed. A copy's progress on the way back to the
-// oldest archive dies with it; the published entities are in the topic.
-func TestHistoryIsExactWhenTheProgramIsKilled(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		copies int
-		server bool // is killed too
-	}{
-		{"one copy", 1, false},
-		{"two copies at once, and the NATS server", 2, true},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			k := newKilling(t)
-			k.serveArchives()
-			victims := make([]func(), 0, test.copies+1)
-			for range test.copies {
-				victims = append(victims, k.startCopy())
-			}
-			if test.server {
-				victims = append(victims, k.killServer)
-			}
-			at := map[uint64]bool{}
-			for n := range 8 {
-				if n%3 < 2 {
-					k.waitFor(min(k.published()+1, k.length)) // else it may be on its way back still
-				}
-				k.pause(50, 300)
-				at[k.published()] = true
-				victims[rand.IntN(len(victims))]()
-			}
-			t.Logf("killed after so many entities: %v", slices.Sorted(maps.Keys(at)))
-			if len(at) < 3 || at[k.length] {
+			if len(at) < 3 || slices.Min(slices.Collect(maps.Keys(at))) >= test.last || at[k.length] {
 				t.Error("too few of the kills came in the middle of the copy to prove anything")
 			}
 			k.waitFor(k.length)
@@ -171,11 +108,17 @@ func (k *killing) serveUpstream() {
 	k.options = []string{"LIMITS_RATE=25"}
 }
 
+// serveSnapshot serves the same, and has copies start with a snapshot of three quarters of it.
+func (k *killing) serveSnapshot() {
+	k.serveUpstream()
+	k.options = append(k.options, fmt.Sprintf("START=snapshot:%s/snapshots/%d", strings.TrimSuffix(k.feedURL, "/latest"), killSnapshot))
+}
+
 // serveArchives serves an archived Atom feed.
 func (k *killing) serveArchives() {
-	const length, size = 30_000, 100
-	k.length, k.id = length, entryID
-	k.feedURL, _ = startServer(k.t, "archives", "127.0.0.1:0", strconv.Itoa(size), strconv.Itoa(length), "10")
+	const size = 100
+	k.length, k.id = killArchives, entryID
+	k.feedURL, _ = startServer(k.t, "archives", "127.0.0.1:0", strconv.Itoa(size), strconv.Itoa(killArchives), "10")
 	// Little memory: each document is published in several parts, and there are
 	// kills between them.
 	k.options = []string{"LIMITS_RATE=10000", "BOUNDS_MEMORY=16384"}
