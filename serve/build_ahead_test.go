@@ -75,8 +75,7 @@ func TestPagesAreMadeAhead(t *testing.T) {
 	t.Parallel()
 	for range 10 { // goroutines begin when they like
 		synctest.Test(t, func(t *testing.T) {
-			topic := newTopic()
-			topic.numbered(24)
+			topic := numberedTopic(24)
 			f, err := New(Config{Name: "orders", PageSize: 3}, topic)
 			must.Succeed(t, err)
 			s := &served{Feed: f, topic: topic}
@@ -167,8 +166,7 @@ func TestPagesAreBuiltWhileOthersAreConfirmed(t *testing.T) {
 func TestBuildingAheadEndsWithAnError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		topic := newTopic()
-		topic.numbered(24)
+		topic := numberedTopic(24)
 		s := serveTopic(t, topic)
 		s.get(t, "/pages/e0-3-0").want(t, 200)
 		first := s.builder.memory.acquirePage(pageKey{feed: s.cfg, id: pageID{"e0", 3, 0}})
@@ -186,8 +184,7 @@ func TestBuildingAheadEndsWithAnError(t *testing.T) {
 func TestBuildsThatHaveNoSlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		topic := newTopic()
-		topic.numbered(24)
+		topic := numberedTopic(24)
 		s := serveTopic(t, topic)
 		key := pageKey{feed: s.cfg, id: pageID{"e0", 3, 1}}
 		announced := s.builder.announceBuild(key)

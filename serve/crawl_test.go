@@ -290,8 +290,7 @@ func TestRoundTrip(t *testing.T) {
 func TestStarts(t *testing.T) {
 	t.Parallel()
 	site := newSite(t)
-	topic := newTopic()
-	topic.numbered(10)
+	topic := numberedTopic(10)
 	site.feed.Store(serveTopic(t, topic).Feed)
 	for start, want := range map[string]string{
 		"beginning": "m0 m1 m2 m3 m4 m5 m6 m7 m8 m9", "2026-03-01T12:00:04Z": "m4 m5 m6 m7 m8 m9", "id:m4@x@2026-03-01T12:00:04Z": "m5 m6 m7 m8 m9",

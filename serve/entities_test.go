@@ -76,8 +76,7 @@ func (s *served) onPage(t tester, position uint64) bool {
 
 func TestEntitiesThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	topic := newTopic()
-	topic.numbered(5)
+	topic := numberedTopic(5)
 	_, err := serveTopic(t, topic, as(Atom)).Entities(t.Context(), nil)
 	if err == nil || !strings.Contains(err.Error(), "serve the topic as datareplication") {
 		t.Errorf("got %v", err)

@@ -232,9 +232,7 @@ func TestTimes(t *testing.T) {
 		for _, id := range []string{"z", "b", "y", "a", "c"} {
 			topic.add(messageOf(id, feed.Put, noon, id))
 		}
-		if got, want := serveTopic(t, topic).walk(t), "z b y | a c"; got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		serveTopic(t, topic).wantPages(t, "z b y | a c")
 	})
 	t.Run("case 110: the bus's clock is ahead", func(t *testing.T) {
 		t.Parallel()
@@ -310,8 +308,7 @@ func TestBoundary(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			topic := newTopic()
-			topic.numbered(1)
+			topic := numberedTopic(1)
 			s := serveTopic(t, topic)
 			if g := s.get(t, "/latest"); !strings.Contains(g.header.Get("Content-Type"), first) {
 				t.Fatalf("the boundary is not foreseen: %v", g)

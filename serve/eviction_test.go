@@ -2,7 +2,6 @@ package serve
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -30,16 +29,8 @@ func gather(t *testing.T, connections int, edit ...func(*Config)) crowd {
 		topic.add(messageOf(fmt.Sprint(i), feed.Put, noon, strings.Repeat("x", 60_000)))
 	}
 	c := crowd{newPipes(), t}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
 	server := NewServer(ServerOptions{Connections: connections}, serveTopic(t, topic, append(edit, sized(20))...).Feed)
-	go func() { done <- server.Serve(ctx, c) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(serveOn(t, c, server))
 	return c
 }
 

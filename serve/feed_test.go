@@ -149,6 +149,14 @@ func (s *served) walk(t tester) string {
 	return strings.Join(all, " | ")
 }
 
+// wantPages compares the IDs of all pages, with a bar between pages.
+func (s *served) wantPages(t tester, want string) {
+	t.Helper()
+	if got := s.walk(t); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestPages(t *testing.T) {
 	t.Parallel()
 	t.Run("case 99: no messages", func(t *testing.T) {
@@ -198,8 +206,7 @@ func TestPages(t *testing.T) {
 	}
 	t.Run("case 103: there is room on the newest page", func(t *testing.T) {
 		t.Parallel()
-		topic := newTopic()
-		topic.numbered(1)
+		topic := numberedTopic(1)
 		s := serveTopic(t, topic)
 		one := s.get(t, "/latest")
 		topic.numbered(1)
@@ -210,8 +217,7 @@ func TestPages(t *testing.T) {
 	})
 	t.Run("case 104: the newest page is full", func(t *testing.T) {
 		t.Parallel()
-		topic := newTopic()
-		topic.numbered(3)
+		topic := numberedTopic(3)
 		s := serveTopic(t, topic)
 		full := s.get(t, "/latest")
 		if full.links(t)["next"] != "" {
@@ -229,8 +235,7 @@ func TestPages(t *testing.T) {
 	})
 	t.Run("case 105: several pages at once", func(t *testing.T) {
 		t.Parallel()
-		topic := newTopic()
-		topic.numbered(2)
+		topic := numberedTopic(2)
 		s := serveTopic(t, topic)
 		before := s.walk(t)
 		// They are there for readers when the bus says so, all of them.
@@ -245,23 +250,18 @@ func TestPages(t *testing.T) {
 			t.Errorf("got %s of what is not final", got)
 		}
 		topic.set(func() { topic.span.End = 10 })
-		if got, want := s.walk(t), "m0 m1 m2 | m3 m4 m5 | m6 m7 m8 | m9"; got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		s.wantPages(t, "m0 m1 m2 | m3 m4 m5 | m6 m7 m8 | m9")
 	})
 	t.Run("case 106: a crash at any time", func(t *testing.T) {
 		t.Parallel()
-		topic := newTopic()
-		topic.numbered(8)
+		topic := numberedTopic(8)
 		want := serveTopic(t, topic).walk(t)
 		for range 3 { // there is nothing but the topic
 			topic.set(func() { topic.away = true })
 			s := serveTopic(t, topic)
 			s.get(t, "/latest").want(t, 503)
 			topic.set(func() { topic.away = false })
-			if got := s.walk(t); got != want {
-				t.Errorf("got %s, want %s", got, want)
-			}
+			s.wantPages(t, want)
 		}
 	})
 	t.Run("case 120: links around what has no messages", func(t *testing.T) {
@@ -273,9 +273,7 @@ func TestPages(t *testing.T) {
 		topic.numbered(1)
 		topic.skip(8)
 		s := serveTopic(t, topic)
-		if got, want := s.walk(t), "m7 m8 | m109"; got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		s.wantPages(t, "m7 m8 | m109")
 		pages := s.pages(t)
 		if got, want := pages[0].links(t), map[string]string{
 			"self": "http://feed.example/feeds/orders/pages/e0-3-2", "next": "http://feed.example/feeds/orders/pages/e0-3-36",
@@ -286,8 +284,7 @@ func TestPages(t *testing.T) {
 	})
 	t.Run("case 121: retention", func(t *testing.T) {
 		t.Parallel()
-		topic := newTopic()
-		topic.numbered(13)
+		topic := numberedTopic(13)
 		s := serveTopic(t, topic)
 		pages := s.pages(t)
 		for first := uint64(3); first <= 13; first++ {
@@ -319,14 +316,11 @@ func TestPages(t *testing.T) {
 	})
 	t.Run("case 121: the first page goes with its first message, and the second with it", func(t *testing.T) {
 		t.Parallel()
-		topic := newTopic()
-		topic.numbered(10)
+		topic := numberedTopic(10)
 		s := serveTopic(t, topic)
 		s.walk(t)
 		topic.trim(1)
-		if got, want := s.walk(t), "m6 m7 m8 | m9"; got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		s.wantPages(t, "m6 m7 m8 | m9")
 		s.get(t, "/pages/e0-3-0").want(t, 410)
 		s.get(t, "/pages/e0-3-1").want(t, 410)
 	})
@@ -337,22 +331,17 @@ func TestPages(t *testing.T) {
 			topic.add(messageOf(id, feed.Put, noon, id))
 		}
 		s := serveTopic(t, topic)
-		if got, want := s.walk(t), "a b c | d e | f"; got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		s.wantPages(t, "a b c | d e | f")
 		topic.trim(1)
 		s.get(t, "/pages/e0-3-1").want(t, 410)
 	})
 	t.Run("a page for each position, the first page deleted", func(t *testing.T) {
 		t.Parallel()
-		topic := newTopic()
-		topic.numbered(3)
+		topic := numberedTopic(3)
 		s := serveTopic(t, topic, sized(1))
 		s.walk(t)
 		topic.trim(1)
-		if got, want := s.walk(t), "m2"; got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		s.wantPages(t, "m2")
 		s.get(t, "/pages/e0-1-0").want(t, 410)
 	})
 	t.Run("positions that count from 1, a page each", func(t *testing.T) {
@@ -360,14 +349,11 @@ func TestPages(t *testing.T) {
 		topic := newTopic()
 		topic.skip(1)
 		topic.numbered(3)
-		if got, want := serveTopic(t, topic, sized(1)).walk(t), "m1 | m2 | m3"; got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		serveTopic(t, topic, sized(1)).wantPages(t, "m1 | m2 | m3")
 	})
 	t.Run("case 122: pages that there are not", func(t *testing.T) {
 		t.Parallel()
-		topic := newTopic()
-		topic.numbered(4)
+		topic := numberedTopic(4)
 		s := serveTopic(t, topic)
 		for _, path := range []string{
 			"/pages/e0-3-2", "/pages/e0-3-99999999", "/pages/e0-3-18446744073709551616", "/pages/e0-3-00", "/pages/e0-0-0",

@@ -23,8 +23,7 @@ func TestHTTP(t *testing.T) {
 	t.Parallel()
 	t.Run("case 112: headers of a page", func(t *testing.T) {
 		t.Parallel()
-		topic := newTopic()
-		topic.numbered(7)
+		topic := numberedTopic(7)
 		s := serveTopic(t, topic, func(c *Config) { c.PublicURL = "https://shop.example/f/" })
 		g := s.get(t, "/pages/e0-3-1").want(t, 200)
 		g.header.Del("Etag")
@@ -44,8 +43,7 @@ func TestHTTP(t *testing.T) {
 	})
 	t.Run("case 117: a page with a next one is the same for ever", func(t *testing.T) {
 		t.Parallel()
-		topic := newTopic()
-		topic.numbered(7)
+		topic := numberedTopic(7)
 		s := serveTopic(t, topic)
 		was := s.pages(t)[:2]
 		topic.numbered(1000)
@@ -73,8 +71,7 @@ func TestHTTP(t *testing.T) {
 	})
 	t.Run("case 119: HEAD", func(t *testing.T) {
 		t.Parallel()
-		topic := newTopic()
-		topic.numbered(7)
+		topic := numberedTopic(7)
 		for _, s := range []*served{serveTopic(t, topic), serveTopic(t, topic, func(c *Config) { c.Memory = tiny() })} {
 			for _, path := range []string{"/latest", "/pages/e0-3-0", "/pages/e0-3-1", "/pages/e0-3-2", "/pages/e0-3-3"} {
 				for _, fields := range [][]string{nil, {"Accept-Encoding", "gzip"}, {"If-None-Match", s.get(t, path).header.Get("ETag")}} {
@@ -119,8 +116,7 @@ func TestHTTP(t *testing.T) {
 	})
 	t.Run("If-Modified-Since proves nothing for a page that may change within its second", func(t *testing.T) {
 		t.Parallel()
-		topic := newTopic()
-		topic.numbered(4)
+		topic := numberedTopic(4)
 		s := serveTopic(t, topic)
 		since := "Sun, 01 Mar 2099 12:00:05 GMT"
 		s.get(t, "/pages/e0-3-0", "If-Modified-Since", since).want(t, 304)
@@ -170,8 +166,7 @@ func TestHTTP(t *testing.T) {
 	})
 	t.Run("methods", func(t *testing.T) {
 		t.Parallel()
-		topic := newTopic()
-		topic.numbered(1)
+		topic := numberedTopic(1)
 		s := serveTopic(t, topic)
 		for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"} {
 			if g := s.ask(t, method, "/latest").want(t, 405); g.header.Get("Allow") != "GET, HEAD" || g.body != "A feed is read with GET and HEAD.\n" {
@@ -181,8 +176,7 @@ func TestHTTP(t *testing.T) {
 	})
 	t.Run("hosts that no link can have", func(t *testing.T) {
 		t.Parallel()
-		topic := newTopic()
-		topic.numbered(1)
+		topic := numberedTopic(1)
 		s := serveTopic(t, topic)
 		for _, host := range []string{"a;b", "a,b", "a>b", ""} {
 			s.memoryless(t, host)
@@ -190,8 +184,7 @@ func TestHTTP(t *testing.T) {
 	})
 	t.Run("credentials", func(t *testing.T) {
 		t.Parallel()
-		topic := newTopic()
-		topic.numbered(4)
+		topic := numberedTopic(4)
 		bearer := serveTopic(t, topic, func(c *Config) { c.Auth.Bearer = "s3cret" })
 		basic := serveTopic(t, topic, func(c *Config) { c.Auth = Auth{Username: "ann", Password: "s3:cret"} })
 		for _, test := range []struct {
@@ -245,8 +238,7 @@ func tiny() *PageCache { return NewPageCache(160) }
 
 func TestTheBusIsAway(t *testing.T) {
 	t.Parallel()
-	topic := newTopic()
-	topic.numbered(4)
+	topic := numberedTopic(4)
 	s := serveTopic(t, topic)
 	s.get(t, "/pages/e0-3-0").want(t, 200)
 	topic.set(func() { topic.away = true })
@@ -269,15 +261,12 @@ func TestTheBusIsAway(t *testing.T) {
 	topic.numbered(3)
 	s.get(t, "/latest").want(t, 503)
 	topic.set(func() { topic.away = false })
-	if got := s.walk(t); got != "m0 m1 m2 | m3 m4 m5 | m6" {
-		t.Errorf("got %s", got)
-	}
+	s.wantPages(t, "m0 m1 m2 | m3 m4 m5 | m6")
 }
 
 func TestTheTopicGoesAndComesBack(t *testing.T) {
 	t.Parallel()
-	topic := newTopic()
-	topic.numbered(5)
+	topic := numberedTopic(5)
 	s := serveTopic(t, topic)
 	s.walk(t)
 	topic.set(func() { topic.gone = true })
@@ -306,8 +295,7 @@ func TestTheTopicGoesAndComesBack(t *testing.T) {
 func TestRetentionStrikesWhileAPageIsRead(t *testing.T) {
 	t.Parallel()
 	for first := uint64(1); first <= 10; first++ {
-		topic := newTopic()
-		topic.numbered(10)
+		topic := numberedTopic(10)
 		s := serveTopic(t, topic)
 		topic.during = func() { topic.trim(first) }
 		switch g := s.get(t, "/pages/e0-3-2"); {
@@ -374,8 +362,7 @@ func TestRequestsWhileTheTopicGrows(t *testing.T) {
 func TestManyClientsAskTheBusOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		topic := newTopic()
-		topic.numbered(10)
+		topic := numberedTopic(10)
 		f := serveTopic(t, topic).Feed
 		topic.slow = make(chan struct{})
 		var wg sync.WaitGroup
@@ -412,8 +399,7 @@ func TestManyClientsAskTheBusOnce(t *testing.T) {
 func TestFirstClientDisconnects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		topic := newTopic()
-		topic.numbered(4)
+		topic := numberedTopic(4)
 		topic.slow = make(chan struct{})
 		f := serveTopic(t, topic).Feed
 		ctx, leave := context.WithCancel(t.Context())
@@ -480,8 +466,7 @@ func TestIfModifiedSinceOfTheNewestPage(t *testing.T) {
 // would be read by a goroutine that outlives the request.
 func TestRangesOfAPageThatIsNotCached(t *testing.T) {
 	t.Parallel()
-	topic := newTopic()
-	topic.numbered(4)
+	topic := numberedTopic(4)
 	s := serveTopic(t, topic, func(c *Config) { c.Memory = tiny() })
 	whole := s.get(t, "/pages/e0-3-0").want(t, 200)
 	if g := s.get(t, "/pages/e0-3-0", "Range", "bytes=2-9").want(t, 206); g.body != whole.body[2:10] {
@@ -498,8 +483,7 @@ func TestRangesOfAPageThatIsNotCached(t *testing.T) {
 func TestTheTopicIsAskedNowAndThen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		topic := newTopic()
-		topic.numbered(2)
+		topic := numberedTopic(2)
 		topic.during = func() { topic.numbered(1) }
 		s := serveTopic(t, topic)
 		r := httptest.NewRequest("GET", "/feeds/orders/latest", nil)
@@ -533,8 +517,7 @@ func TestTheTopicIsAskedNowAndThen(t *testing.T) {
 // to see.
 func TestRetentionStrikesWhileAPageIsSent(t *testing.T) {
 	t.Parallel()
-	topic := newTopic()
-	topic.numbered(10)
+	topic := numberedTopic(10)
 	s := serveTopic(t, topic, func(c *Config) { c.Memory = tiny() })
 	url, stop := listen(t, NewServer(ServerOptions{}, s.Feed).Serve)
 	defer stop()
@@ -559,8 +542,7 @@ func TestRetentionStrikesWhileAPageIsSent(t *testing.T) {
 func TestClientDisconnectsBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		topic := newTopic()
-		topic.numbered(3)
+		topic := numberedTopic(3)
 		topic.slow = make(chan struct{})
 		var statuses []int
 		s := serveTopic(t, topic, func(c *Config) {

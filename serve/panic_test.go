@@ -11,8 +11,7 @@ func TestPanicWhileATopicIsReadDoesNotEndTheProcess(t *testing.T) {
 	t.Parallel()
 	t.Run("page", func(t *testing.T) {
 		t.Parallel()
-		topic := newTopic()
-		topic.numbered(10)
+		topic := numberedTopic(10)
 		topic.during = func() { panic("defect") }
 		s := serveTopic(t, topic)
 		s.get(t, "/latest").want(t, 500)
@@ -23,8 +22,7 @@ func TestPanicWhileATopicIsReadDoesNotEndTheProcess(t *testing.T) {
 	})
 	t.Run("snapshot", func(t *testing.T) {
 		t.Parallel()
-		topic := newTopic()
-		topic.numbered(10)
+		topic := numberedTopic(10)
 		s := serveTopic(t, topic, withSnapshots())
 		topic.during = func() { panic("defect") }
 		if err := s.snapshots.Renew(t.Context(), dusk); err == nil || !strings.Contains(err.Error(), "panic: defect") {

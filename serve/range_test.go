@@ -19,8 +19,7 @@ import (
 // A range has the bytes of the page that is not compressed, whether the page is in memory or not.
 func TestRanges(t *testing.T) {
 	t.Parallel()
-	topic := newTopic()
-	topic.numbered(7)
+	topic := numberedTopic(7)
 	for _, s := range []*served{serveTopic(t, topic), serveTopic(t, topic, func(c *Config) { c.Memory = tiny() })} {
 		whole := s.get(t, "/pages/e0-3-0")
 		for _, r := range [][2]int{{0, 0}, {5, 100}, {300, len(whole.body) - 1}} {

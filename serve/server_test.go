@@ -28,6 +28,20 @@ func start(t *testing.T, opts ServerOptions, feeds ...*Feed) string {
 	return url
 }
 
+// serveOn serves on a listener until stop is called.
+func serveOn(t *testing.T, l net.Listener, s *Server) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.Serve(ctx, l) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func get(t *testing.T, url string) (status int, body string) {
 	t.Helper()
 	resp, err := http.Get(url)
@@ -40,8 +54,7 @@ func get(t *testing.T, url string) (status int, body string) {
 
 func TestServer(t *testing.T) {
 	t.Parallel()
-	topic := newTopic()
-	topic.numbered(7)
+	topic := numberedTopic(7)
 	away := newTopic()
 	away.away = true
 	gone := newTopic()
@@ -100,8 +113,7 @@ func TestListWaitsForAllAtOnce(t *testing.T) {
 		var feeds []*Feed
 		slow := make(chan struct{})
 		for i := range 6 {
-			topic := newTopic()
-			topic.numbered(3)
+			topic := numberedTopic(3)
 			if i < 5 {
 				topic.slow = slow
 			}
@@ -125,8 +137,7 @@ func TestListWaitsForAllAtOnce(t *testing.T) {
 
 func TestListedFirstPageIsServed(t *testing.T) {
 	t.Parallel()
-	topic := newTopic()
-	topic.numbered(14)
+	topic := numberedTopic(14)
 	s := serveTopic(t, topic)
 	for first := uint64(0); first < 14; first++ {
 		topic.trim(first)
@@ -143,8 +154,7 @@ func TestListedFirstPageIsServed(t *testing.T) {
 // readers find the feeds.
 func TestListForClientsWithCredentials(t *testing.T) {
 	t.Parallel()
-	topic := newTopic()
-	topic.numbered(4)
+	topic := numberedTopic(4)
 	withSecret := func(c *Config) {
 		c.Name, c.Auth.Bearer, c.PublicURL = "secret", "x", "https://shop.example/s/"
 	}
@@ -174,8 +184,7 @@ func TestListForClientsWithCredentials(t *testing.T) {
 // No answer lets a browser execute or load what is in it: an entry of Atom may have a script of XHTML.
 func TestBrowsersExecuteNothing(t *testing.T) {
 	t.Parallel()
-	topic := newTopic()
-	topic.numbered(4)
+	topic := numberedTopic(4)
 	named := func(name string, format Format) *Feed {
 		return serveTopic(t, topic, as(format), func(c *Config) { c.Name = name }).Feed
 	}
@@ -200,18 +209,13 @@ func TestServerLooksAtTheStart(t *testing.T) {
 		topic := newTopic()
 		topic.gone = true
 		s := serveTopic(t, topic)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- NewServer(ServerOptions{}, s.Feed).Serve(ctx, newPipes()) }()
+		stop := serveOn(t, newPipes(), NewServer(ServerOptions{}, s.Feed))
 		time.Sleep(creation)
 		synctest.Wait()
 		if got := s.log.String(); !strings.Contains(got, "a served topic cannot be read") || !strings.Contains(got, "does not exist") {
 			t.Errorf("logged %q", got)
 		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		stop()
 	})
 }
 
@@ -222,9 +226,7 @@ func TestServerLooksWhenTheTopicIsThere(t *testing.T) {
 		topic := newTopic()
 		topic.gone = true
 		s := serveTopic(t, topic, withSnapshots())
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- NewServer(ServerOptions{}, s.Feed).Serve(ctx, newPipes()) }()
+		stop := serveOn(t, newPipes(), NewServer(ServerOptions{}, s.Feed))
 		synctest.Wait()
 		topic.set(func() { topic.gone = false })
 		topic.numbered(3)
@@ -233,10 +235,7 @@ func TestServerLooksWhenTheTopicIsThere(t *testing.T) {
 		if got := s.log.String(); strings.Contains(got, "WARN") || !strings.Contains(got, "a snapshot was built") {
 			t.Errorf("logged %q", got)
 		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		stop()
 	})
 }
 
@@ -259,8 +258,7 @@ func TestServerStopsWhileItWaitsForTheTopic(t *testing.T) {
 func TestClientOfTheListDisconnects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		topic := newTopic()
-		topic.numbered(3)
+		topic := numberedTopic(3)
 		topic.slow = make(chan struct{})
 		s := NewServer(ServerOptions{}, serveTopic(t, topic).Feed)
 		ctx, leave := context.WithCancel(t.Context())
@@ -301,10 +299,8 @@ func TestSlowClients(t *testing.T) {
 					topic.add(messageOf(fmt.Sprint(i), feed.Put, noon, strings.Repeat("x", 50_000)))
 				}
 				l := newPipes()
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error)
 				server := NewServer(ServerOptions{}, serveTopic(t, topic, sized(10), func(c *Config) { c.Memory = test.memory }).Feed)
-				go func() { done <- server.Serve(ctx, l) }()
+				stop := serveOn(t, l, server)
 				conn := l.dial()
 				fmt.Fprint(conn, "GET /feeds/orders/latest HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 				resp, err := http.ReadResponse(bufio.NewReaderSize(slowly{conn, test.pause}, connlimit.Chunk), nil)
@@ -316,10 +312,7 @@ func TestSlowClients(t *testing.T) {
 					t.Errorf("got %v", err)
 				}
 				conn.Close()
-				cancel()
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
+				stop()
 			})
 		})
 	}
@@ -378,9 +371,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	s := serveTopic(t, topic, sized(1), func(c *Config) { c.Memory = memory })
 	var conns []net.Conn
 	l := newPipes()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- NewServer(ServerOptions{}, s.Feed).Serve(ctx, l) }()
+	stop := serveOn(t, l, NewServer(ServerOptions{}, s.Feed))
 	read := make([]*bufio.Reader, clients)
 	for i := range clients {
 		conn := l.dial()
@@ -419,10 +410,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	for _, conn := range conns {
 		conn.Close()
 	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	stop()
 	memory.mu.Lock()
 	defer memory.mu.Unlock()
 	sum := int64(0)
@@ -473,12 +461,9 @@ func TestMemoryCountsWhatIsDroppedAndHeld(t *testing.T) {
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		topic := newTopic()
-		topic.numbered(1)
+		topic := numberedTopic(1)
 		l := newPipes()
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- NewServer(ServerOptions{Connections: 2}, serveTopic(t, topic).Feed).Serve(ctx, l) }()
+		stop := serveOn(t, l, NewServer(ServerOptions{Connections: 2}, serveTopic(t, topic).Feed))
 		var conns []net.Conn
 		for range 3 { // the third one is accepted, too, and waits for its slot
 			conns = append(conns, l.dial())
@@ -508,17 +493,13 @@ func TestConnectionsAreBounded(t *testing.T) {
 		for _, conn := range conns {
 			conn.Close()
 		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		stop()
 	})
 }
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	topic := newTopic()
-	topic.numbered(1)
+	topic := numberedTopic(1)
 	certified := httptest.NewUnstartedServer(nil)
 	certified.StartTLS()
 	defer certified.Close()
@@ -572,8 +553,7 @@ func TestPageTakesLittleMoreThanItHas(t *testing.T) {
 // People and monitors ask for the list often, and a page may be large.
 func TestViewReadsLittle(t *testing.T) {
 	t.Parallel()
-	topic := newTopic()
-	topic.numbered(500)
+	topic := numberedTopic(500)
 	topic.skip(300)
 	s := serveTopic(t, topic, sized(1000))
 	v, err := s.View(t.Context())

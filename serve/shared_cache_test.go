@@ -28,8 +28,7 @@ func TestSharedCachesDoNotSeeTheHost(t *testing.T) {
 	} {
 		t.Run(string(test.format)+" "+test.publicURL, func(t *testing.T) {
 			t.Parallel()
-			topic := newTopic()
-			topic.numbered(7)
+			topic := numberedTopic(7)
 			s := serveTopic(t, topic, as(test.format), func(c *Config) { c.PublicURL = test.publicURL })
 			paths := []string{"/latest", "/pages/e0-3-0", "/pages/e0-3-1", "/pages/e0-3-7", "/pages/e9-3-0", "/nothing"}
 			if test.format == DataReplication {

@@ -22,8 +22,7 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 	t.Run("case 138: while it is built, and when that fails", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
-		topic := newTopic()
-		topic.numbered(10)
+		topic := numberedTopic(10)
 		s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) { c.Dir = dir }))
 		seen := 0
 		topic.during = func() {
@@ -72,8 +71,7 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 	})
 	t.Run("the topic is created again meanwhile", func(t *testing.T) {
 		t.Parallel()
-		topic := newTopic()
-		topic.numbered(3)
+		topic := numberedTopic(3)
 		s := serveTopic(t, topic, withSnapshots())
 		topic.during = func() { topic.set(func() { topic.span.Epoch = "e7" }) }
 		if err := s.snapshots.Renew(t.Context(), dusk); !errors.Is(err, snapshot.ErrMoved) {
@@ -206,8 +204,7 @@ func TestSnapshotsAreRenewed(t *testing.T) {
 func TestSnapshotsThatCannotBeBuilt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		topic := newTopic()
-		topic.numbered(3)
+		topic := numberedTopic(3)
 		topic.away = true
 		s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) { c.Every = time.Minute }))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -237,8 +234,7 @@ func TestSnapshotsAreBuiltInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := NewPageCache(0)
 		start := func() *served {
-			topic := newTopic()
-			topic.numbered(3)
+			topic := numberedTopic(3)
 			return serveTopic(t, topic, withSnapshots(), func(c *Config) { c.Memory = memory })
 		}
 		one, two := start(), start()
@@ -264,8 +260,7 @@ func TestSnapshotsFailForAnotherReason(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "none")
 	synctest.Test(t, func(t *testing.T) {
-		topic := newTopic()
-		topic.numbered(3)
+		topic := numberedTopic(3)
 		topic.gone = true
 		s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) { c.Every = time.Minute; c.Dir = dir }))
 		ctx, cancel := context.WithCancel(t.Context())

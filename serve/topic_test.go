@@ -172,3 +172,10 @@ func (t *memoryTopic) numbered(n int) {
 		t.add(messageOf(fmt.Sprintf("m%d@x", i), feed.Put, noon.Add(time.Duration(i)*time.Second), fmt.Sprintf("body %d", i)))
 	}
 }
+
+// numberedTopic returns a topic of n numbered messages.
+func numberedTopic(n int) *memoryTopic {
+	topic := newTopic()
+	topic.numbered(n)
+	return topic
+}
