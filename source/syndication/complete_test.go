@@ -102,12 +102,17 @@ func TestCompletePolls(t *testing.T) {
 		"case 124b: another root":         {body(200, "", atom(complete, "e1@1:a")+"<feed/>"), "something follows the root", false},
 		"case 114: 404 keeps being tried": {status(404), "404", true},
 	}
-	for name, tt := range tests {
+	run := func(name string, f func(t *testing.T, u *upstream, r *reader)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			u := newUpstream("/feed", doc)
 			r := u.read(t)
 			r.want("e3:a e2:a e1:a")
+			f(t, u, r)
+		})
+	}
+	for name, tt := range tests {
+		run(name, func(t *testing.T, u *upstream, r *reader) {
 			before := string(r.cursor)
 			u.fault("/feed", tt.fault)
 			r.wantError(tt.permanent, "", tt.words)
@@ -118,11 +123,7 @@ func TestCompletePolls(t *testing.T) {
 			r.want("-e3")
 		})
 	}
-	t.Run("case 2: the same, with another ETag", func(t *testing.T) {
-		t.Parallel()
-		u := newUpstream("/feed", doc)
-		r := u.read(t)
-		r.want("e3:a e2:a e1:a")
+	run("case 2: the same, with another ETag", func(t *testing.T, u *upstream, r *reader) {
 		u.fault("/feed", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("ETag", `W/"other"`)
 			_, _ = w.Write([]byte(doc))
@@ -133,11 +134,7 @@ func TestCompletePolls(t *testing.T) {
 			t.Errorf("the cursor is %s", r.cursor)
 		}
 	})
-	t.Run("case 12: 304", func(t *testing.T) {
-		t.Parallel()
-		u := newUpstream("/feed", doc)
-		r := u.read(t)
-		r.want("e3:a e2:a e1:a")
+	run("case 12: 304", func(t *testing.T, u *upstream, r *reader) {
 		before := string(r.cursor)
 		r.restart()
 		r.want("")
@@ -146,20 +143,12 @@ func TestCompletePolls(t *testing.T) {
 			t.Errorf("an idle poll has moved the cursor to %s", r.cursor)
 		}
 	})
-	t.Run("case 13: 226 with one entry", func(t *testing.T) {
-		t.Parallel()
-		u := newUpstream("/feed", doc)
-		r := u.read(t)
-		r.want("e3:a e2:a e1:a")
+	run("case 13: 226 with one entry", func(t *testing.T, u *upstream, r *reader) {
 		u.fault("/feed", body(226, "", atom(complete, "e4@1:a")))
 		r.want("e4:a", syndication.Partial)
 		r.want("-e4") // the whole document has it not
 	})
-	t.Run("mended without a change of what counts", func(t *testing.T) {
-		t.Parallel()
-		u := newUpstream("/feed", doc)
-		r := u.read(t)
-		r.want("e3:a e2:a e1:a")
+	run("mended without a change of what counts", func(t *testing.T, u *upstream, r *reader) {
 		with := func(text string) string {
 			return strings.Replace(atom(complete, "e1@1:a e2@1:a"), "</feed>", "<x>"+text+"</x></feed>", 1)
 		}
@@ -168,11 +157,7 @@ func TestCompletePolls(t *testing.T) {
 		u.set("/feed", with("&#160;"))
 		r.want("-e3")
 	})
-	t.Run("case 19: an entity that XML does not know", func(t *testing.T) {
-		t.Parallel()
-		u := newUpstream("/feed", doc)
-		r := u.read(t)
-		r.want("e3:a e2:a e1:a")
+	run("case 19: an entity that XML does not know", func(t *testing.T, u *upstream, r *reader) {
 		u.set("/feed", atom(complete, "e1@1:a e4@1:a&nbsp;b"))
 		r.want("e4:a&nbsp;b", feedxml.UndefinedEntity, syndication.DeletesWithheld)
 		r.want("")
