@@ -13,6 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 var update = flag.Bool("update", false, "write the golden file of the current version")
@@ -42,14 +43,10 @@ func TestEncodeWritesTheGoldenBytes(t *testing.T) {
 	} {
 		got := append(Encode(cp), '\n')
 		if *update {
-			if err := os.WriteFile(file, got, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(file, got, 0o644))
 		}
 		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if diff := cmp.Diff(string(want), string(got)); diff != "" {
 			t.Errorf("the stored form of %s has changed (-golden +now):\n%s", file, diff)
 		}
@@ -63,9 +60,7 @@ func TestWhatEveryVersionWroteIsRead(t *testing.T) {
 	}
 	for _, file := range files {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got, err := Decode(data)
 		if err != nil {
 			t.Errorf("%s: %v", file, err)
@@ -79,13 +74,9 @@ func TestWhatEveryVersionWroteIsRead(t *testing.T) {
 
 func TestPauseIsRead(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("testdata", "paused", "v1.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got, err := Decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff(goldenPaused(), got); diff != "" || !got.IsPaused() || golden.IsPaused() {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

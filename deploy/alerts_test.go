@@ -11,14 +11,14 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 
@@ -31,9 +31,7 @@ func TestAlerts(t *testing.T) {
 			Rules []struct{ Alert, Expr string }
 		}
 	}
-	if err := yaml.Unmarshal([]byte(read(t, "alerts.yaml")), &rules); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal([]byte(read(t, "alerts.yaml")), &rules))
 	document, tests := read(t, "../docs/metrics-and-alerts.md"), read(t, "testdata/alerts.test.yaml")
 	metric := regexp.MustCompile(`\bfeedbridge_\w+`)
 	var alerts []string

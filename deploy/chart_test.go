@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 var update = flag.Bool("update", false, "write the generated part of deploy/chart/values.schema.json")
@@ -20,14 +21,10 @@ func TestChartSchemaHasTheConfiguration(t *testing.T) {
 	t.Parallel()
 	const file = "chart/values.schema.json"
 	text, err := config.Schema()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var configuration, values map[string]any
 	for document, into := range map[string]*map[string]any{string(text): &configuration, read(t, file): &values} {
-		if err := json.Unmarshal([]byte(document), into); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(document), into))
 	}
 	values["$defs"] = configuration["$defs"]
 	for _, key := range []string{"$schema", "$defs", "title"} {
@@ -52,13 +49,9 @@ func TestChartSchemaHasTheConfiguration(t *testing.T) {
 	values["properties"].(map[string]any)["config"] = configuration
 
 	want, err := json.MarshalIndent(values, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if *update {
-		if err := os.WriteFile(file, append(want, '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, append(want, '\n'), 0o644))
 	} else if read(t, file) != string(want)+"\n" {
 		t.Errorf("%s does not have the options of today: run this test with -update", file)
 	}
@@ -83,14 +76,10 @@ func TestManifestsHaveAValidConfiguration(t *testing.T) {
 				}
 			}
 		}
-		if err := yaml.Unmarshal([]byte(document), &manifest); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal([]byte(document), &manifest))
 		if text, ok := manifest.Data["feedbridge.yaml"]; ok {
 			file = t.TempDir() + "/feedbridge.yaml"
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 		}
 		for _, c := range manifest.Spec.Template.Spec.Containers {
 			for _, e := range c.Env {
@@ -99,9 +88,7 @@ func TestManifestsHaveAValidConfiguration(t *testing.T) {
 		}
 	}
 	cfg, err := config.Load(config.Options{File: file, Environ: environ})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(cfg.Feeds) != 1 || cfg.Admin.Listen != "0.0.0.0:9321" || cfg.Serve == nil || cfg.Serve.Listen != "0.0.0.0:8080" {
 		t.Errorf("the configuration is %+v", cfg)
 	}
@@ -114,9 +101,7 @@ func TestFleetVariablesOfTheChart(t *testing.T) {
 		t.Error("the chart does not set the variables")
 	}
 	file := t.TempDir() + "/feedbridge.yaml"
-	if err := os.WriteFile(file, []byte("buses: {main: {kafka: {brokers: [kafka:9092]}}}\nfeeds: {orders: {url: https://shop.example.com/feed}}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte("buses: {main: {kafka: {brokers: [kafka:9092]}}}\nfeeds: {orders: {url: https://shop.example.com/feed}}\n"), 0o600))
 	for _, environ := range [][]string{{"FEEDBRIDGE_FLEET_NAME=shop"}, {"FEEDBRIDGE_FLEET_NAME=shop", "FEEDBRIDGE_FLEET_BUS=main"}} {
 		cfg, err := config.Load(config.Options{File: file, Environ: environ})
 		if err != nil || cfg.Fleet == nil || *cfg.Fleet != (config.Fleet{Name: "shop", Bus: "main"}) {

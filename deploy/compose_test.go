@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // service has the used fields of a service in a compose file.
@@ -31,17 +32,13 @@ func TestComposeFiles(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			var composed struct{ Services map[string]service }
-			if err := yaml.Unmarshal([]byte(read(t, file)), &composed); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, yaml.Unmarshal([]byte(read(t, file)), &composed))
 			var environ []string
 			for name, value := range composed.Services["feedbridge"].Environment {
 				environ = append(environ, name+"="+required.ReplaceAllString(value, "https://shop.example.com/feed"))
 			}
 			cfg, err := config.Load(config.Options{Environ: environ})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if len(cfg.Buses) == 0 {
 				t.Error("there is no bus")
 			}
@@ -68,9 +65,7 @@ func addresses(t *testing.T, bus config.Bus) []string {
 		return bus.Kafka.Brokers
 	}
 	u, err := url.Parse(bus.NATS.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return []string{u.Host}
 }
 

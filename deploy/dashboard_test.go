@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // dashboard is the part of a Grafana dashboard that has queries.
@@ -32,9 +34,7 @@ type dashboard struct {
 func readDashboard(t *testing.T) dashboard {
 	t.Helper()
 	var d dashboard
-	if err := json.Unmarshal([]byte(read(t, "monitoring/grafana/dashboard.json")), &d); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(read(t, "monitoring/grafana/dashboard.json")), &d))
 	return d
 }
 
@@ -157,13 +157,9 @@ func TestDashboardQueries(t *testing.T) {
 		groups = append(groups, map[string]any{"name": "query" + string(rune('a'+i/26)) + string(rune('a'+i%26)), "rules": []rule{r}})
 	}
 	text, err := yaml.Marshal(map[string]any{"groups": groups})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	file := filepath.Join(t.TempDir(), "queries.yaml")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, text, 0o600))
 	if out, err := exec.CommandContext(t.Context(), promtool, "check", "rules", file).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -180,9 +176,7 @@ func TestComposeMounts(t *testing.T) {
 		var composed struct {
 			Services map[string]struct{ Volumes []string }
 		}
-		if err := yaml.Unmarshal([]byte(read(t, file)), &composed); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal([]byte(read(t, file)), &composed))
 		if _, ok := composed.Services["grafana"]; !ok {
 			t.Errorf("%s has no Grafana", file)
 		}

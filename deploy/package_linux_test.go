@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // patience is for a machine that is busy. Nothing is measured by it.
@@ -42,22 +44,16 @@ func released(t *testing.T, suffix string) string {
 
 func TestArchiveIsComplete(t *testing.T) {
 	compressed, err := gzip.NewReader(strings.NewReader(read(t, released(t, ".tar.gz"))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	packed := map[string]string{}
 	for archive := tar.NewReader(compressed); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		text, err := io.ReadAll(archive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_, name, _ := strings.Cut(header.Name, "/")
 		packed[name] = string(text)
 	}
@@ -83,9 +79,7 @@ func TestArchiveIsComplete(t *testing.T) {
 		}
 	}
 	program, err := elf.NewFile(strings.NewReader(packed["feedbridge"]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if slices.ContainsFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
 		t.Error("the program needs a dynamic linker: something in it uses cgo")
 	}
@@ -104,9 +98,7 @@ func TestSBOMIsComplete(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(read(t, released(t, ".cdx.json"))), &bom); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(read(t, released(t, ".cdx.json"))), &bom))
 	var names []string
 	for _, c := range bom.Components {
 		names = append(names, c.Name)
@@ -129,9 +121,7 @@ func TestRPMIsComplete(t *testing.T) {
 	if errors.Is(err, exec.ErrNotFound) && os.Getenv("REQUIRE_DPKG") == "" {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, want := range []string{
 		"/usr/bin/feedbridge -rwxr-xr-x root", "/usr/lib/systemd/system/feedbridge.service -rw-r--r-- root", "/usr/share/man/man1/feedbridge.1 -rw-r--r-- root",
 	} {
@@ -182,13 +172,9 @@ func install(t *testing.T) installed {
 	}
 	i := installed{root: t.TempDir()}
 	for _, dir := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib", "etc", "run", "tmp"} {
-		if err := os.MkdirAll(i.path(dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(i.path(dir), 0o755))
 	}
-	if err := os.WriteFile(i.path("var/lib/dpkg/status"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(i.path("var/lib/dpkg/status"), nil, 0o644))
 	i.dpkg(t, "--install", released(t, ".deb"))
 	i.unit = parseUnit(read(t, i.path("usr/lib/systemd/system/feedbridge.service")))
 	for line := range strings.Lines(read(t, i.path("etc/passwd"))) {
@@ -219,9 +205,7 @@ func parseUnit(text string) map[string][]string {
 func (i installed) start(t *testing.T, more ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	t.Helper()
 	state := i.path(i.unit["WorkingDirectory"][0])
-	if err := errors.Join(os.MkdirAll(state, 0o700), os.Chown(state, i.uid, i.gid), os.Chmod(i.path("tmp"), 0o777|os.ModeSticky)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.MkdirAll(state, 0o700), os.Chown(state, i.uid, i.gid), os.Chmod(i.path("tmp"), 0o777|os.ModeSticky)))
 	command := strings.Fields(i.unit["ExecStart"][0])
 	stderr = &bytes.Buffer{}
 	cmd = exec.CommandContext(t.Context(), command[0], command[1:]...)
@@ -229,9 +213,7 @@ func (i installed) start(t *testing.T, more ...string) (cmd *exec.Cmd, stderr *b
 	cmd.Dir, cmd.Stderr = i.unit["WorkingDirectory"][0], stderr
 	cmd.Env = append(slices.Clone(i.unit["Environment"]), more...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: i.root, Credential: &syscall.Credential{Uid: uint32(i.uid), Gid: uint32(i.gid)}}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Start())
 	return cmd, stderr
 }
 
@@ -244,9 +226,7 @@ func TestDebIsInstalledAndStarted(t *testing.T) {
 		t.Errorf("the unit is %v", i.unit)
 	}
 	info, err := os.Stat(i.path("etc/feedbridge"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if stat := info.Sys().(*syscall.Stat_t); info.Mode().Perm() != 0o750 || stat.Uid != 0 || int(stat.Gid) != i.gid {
 		t.Errorf("/etc/feedbridge is %v of %d:%d", info.Mode(), stat.Uid, stat.Gid)
 	}
@@ -265,17 +245,11 @@ func TestDebIsInstalledAndStarted(t *testing.T) {
 	t.Run("with a configuration", func(t *testing.T) {
 		configuration := i.path("etc/feedbridge/feedbridge.yaml")
 		text := "buses: {here: {embedded: {listen: 127.0.0.1:0}}}\nadmin: {listen: 127.0.0.1:0}\nfeeds: {orders: {url: \"http://127.0.0.1:9/feed\"}}\n"
-		if err := errors.Join(os.WriteFile(configuration, []byte(text), 0o640), os.Chmod(configuration, 0o640), os.Chown(configuration, 0, i.gid)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(os.WriteFile(configuration, []byte(text), 0o640), os.Chmod(configuration, 0o640), os.Chown(configuration, 0, i.gid)))
 		socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: i.path("run/notify"), Net: "unixgram"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(func() { _ = socket.Close() })
-		if err := os.Chmod(i.path("run/notify"), 0o777); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Chmod(i.path("run/notify"), 0o777))
 		cmd, stderr := i.start(t, "NOTIFY_SOCKET=/run/notify", "WATCHDOG_USEC=1000000")
 		next := func() string {
 			message := make([]byte, 4096)
@@ -293,9 +267,7 @@ func TestDebIsInstalledAndStarted(t *testing.T) {
 				t.Errorf("systemd gets %q, want %q", got, want)
 			}
 		}
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cmd.Process.Signal(syscall.SIGTERM))
 		for next() != "STOPPING=1" {
 		}
 		if err := cmd.Wait(); err != nil {
@@ -335,9 +307,7 @@ func TestUnitIsValid(t *testing.T) {
 		unit = strings.NewReplacer("User=feedbridge", "User=root", "Group=feedbridge", "Group=root").Replace(unit)
 	}
 	name := filepath.Join(t.TempDir(), "feedbridge.service")
-	if err := os.WriteFile(name, []byte(unit), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(name, []byte(unit), 0o644))
 	if out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", "--recursive-errors=no", name).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v\n%s", err, out)
 	}

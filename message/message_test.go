@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/message"
 )
 
@@ -133,9 +134,7 @@ func TestEntityComesBackFromItsMessage(t *testing.T) {
 		// A bus adds its own.
 		h = append(h, feed.Field{Name: "Nats-Batch-Id", Value: "x"})
 		got, err := message.Entity(h, e.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if nats {
 			slices.SortStableFunc(e.Header, byName)
 			slices.SortStableFunc(got.Header, byName)
@@ -228,9 +227,7 @@ func TestTrace(t *testing.T) {
 	for range len(h) {
 		h = append(h[1:len(h):len(h)], h[0])
 		got, err := message.Entity(h, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		want := feed.Header{}
 		for _, f := range got.Header {
 			if f.Name == "traceparent" || f.Value == context {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/safetext"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
@@ -86,9 +87,7 @@ func TestGateLeavesOutWhatTheTopicHolds(t *testing.T) {
 	in.Violations = make([]feed.Violation, 1, 8)
 	g, _ := gate(in)
 	got, err := g.Next(t.Context(), nil, feed.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff([]string{"a", "b"}, idsOf(got)); diff != "" {
 		t.Errorf("entities (-want +got):\n%s", diff)
 	}
@@ -139,9 +138,7 @@ func TestGatePassesABatchOnAsItIs(t *testing.T) {
 	in := batchOf("a", "b")
 	g, _ := gate(in)
 	got, err := g.Next(t.Context(), nil, feed.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if &got.Entities[0] != &in.Entities[0] {
 		t.Error("a batch from which nothing is left out was copied")
 	}
@@ -153,9 +150,7 @@ func TestGateMakesDeadLetters(t *testing.T) {
 	g, log := gate(in)
 	g.Oversize = sink.DeadLetter
 	got, err := g.Next(t.Context(), nil, feed.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	// The second one of that ID is a duplicate, as anywhere else.
 	if diff := cmp.Diff([]string{"a", "large", "keyless", "uncarried", "b"}, idsOf(got)); diff != "" {
 		t.Errorf("entities (-want +got):\n%s", diff)
@@ -221,9 +216,7 @@ func TestGateHidesTheSecretsOfPages(t *testing.T) {
 	g, _ := gate(in)
 	g.Redact = safetext.NewRedactor("ticket")
 	b, err := g.Next(t.Context(), nil, feed.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var pages []string
 	for _, e := range b.Entities {
 		pages = append(pages, e.Page)
@@ -318,9 +311,7 @@ func TestGateReturnsWhatIsBeforeAnUnfitEntityFirst(t *testing.T) {
 			}
 			g.Source = src
 			got, err := g.Next(t.Context(), nil, feed.Limits{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if ids := strings.Join(idsOf(got), " "); ids != test.want || string(got.Cursor) != test.cursor || !got.More {
 				t.Errorf("the batch has %q up to %s, more is %v; want %q up to %s, and more", ids, got.Cursor, got.More, test.want, test.cursor)
 			}
@@ -389,9 +380,7 @@ func TestGateSkipsLargeEntities(t *testing.T) {
 	g, log := gate(batchOf("large1", "a", "large2"))
 	g.Oversize = sink.Skip
 	got, err := g.Next(t.Context(), nil, feed.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff([]string{"a"}, idsOf(got)); diff != "" || got.Oversized != 2 {
 		t.Errorf("oversized %d, want 2; entities (-want +got):\n%s", got.Oversized, diff)
 	}

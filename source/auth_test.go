@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -35,9 +36,7 @@ func TestCredentials(t *testing.T) {
 		for _, method := range []string{"GET", "HEAD"} {
 			t.Run("case 95: "+name+" on "+method, func(t *testing.T) {
 				res, _, err := do(t, c, source.Request{Method: method, URL: url + "/pages/1"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if got, want := res.Header.Get("X-Sent"), test.want+"|k1,k2"; got != want {
 					t.Errorf("sent %q, want %q", got, want)
 				}
@@ -52,9 +51,7 @@ func TestBearerFileChanges(t *testing.T) {
 	file := writeFile(t, "one")
 	c := newClient(t, url, func(c *source.Config) { c.Auth.BearerFile = file })
 	for _, token := range []string{"one", "two", "six"} { // of one length, within one tick of the file's clock
-		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, []byte(token), 0o600))
 		if _, got, err := get(t, c, url); err != nil || got != "Bearer "+token {
 			t.Errorf("case 95: sent %q, %v; the file has %q", got, err, token)
 		}
@@ -63,18 +60,14 @@ func TestBearerFileChanges(t *testing.T) {
 		" \n":         "auth.bearer_file: " + file + " is empty",
 		"hush\nthere": "auth.bearer_file: " + file + " has more than one line",
 	} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 		_, _, err := get(t, c, url)
 		wantError(t, err, true, "GET "+url, want)
 		if strings.Contains(err.Error(), "hush") {
 			t.Errorf("error %q shows the secret", err)
 		}
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(file))
 	_, _, err := get(t, c, url)
 	wantError(t, err, true, "auth.bearer_file: open "+file)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -35,9 +36,7 @@ func BenchmarkPage(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				res, err := c.Do(b.Context(), source.Request{Method: "GET", URL: url})
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Succeed(b, err)
 				if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, res.Body, buffer); err != nil {
 					b.Fatal(err)
 				}
@@ -54,9 +53,7 @@ func BenchmarkNotModified(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		res, err := c.Do(b.Context(), source.Request{Method: "GET", URL: url, IfNoneMatch: `"1"`})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, err)
 		res.Body.Close()
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -41,9 +42,7 @@ func newClientWith(t testing.TB, opts source.Options, url string, edits ...func(
 		edit(&cfg)
 	}
 	c, err := source.NewClient(cfg, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(c.CloseIdle)
 	return c
 }
@@ -116,9 +115,7 @@ func TestGoodAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			res, body, err := do(t, c, test.request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(test.want, answer{res.Status, res.Header.Get("X-Asked"), body}); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
@@ -232,9 +229,7 @@ func TestUserAgentAndExchanges(t *testing.T) {
 	opts := source.Options{UserAgent: "test/1 (ops@example.com)", Observe: func(e source.Exchange) { seen = append(seen, e) }}
 
 	res, _, err := get(t, newClientWith(t, opts, url), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got := res.Header.Get("X-Agent"); got != opts.UserAgent {
 		t.Errorf("User-Agent = %q, want %q", got, opts.UserAgent)
 	}
@@ -243,9 +238,7 @@ func TestUserAgentAndExchanges(t *testing.T) {
 	}
 
 	res, _, err = get(t, newClientWith(t, opts, url, func(c *source.Config) { c.Headers = append(c.Headers, "user-agent: mine") }), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got := res.Header.Get("X-Agent"); got != "mine" {
 		t.Errorf("User-Agent = %q, want what headers say", got)
 	}
@@ -271,9 +264,7 @@ func TestConnectionIsReusedAfterAnUnreadRest(t *testing.T) {
 		defer c.CloseIdle()
 		for range 2 {
 			res, err := c.Do(t.Context(), source.Request{Method: "GET", URL: feedURL})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if _, err := io.ReadFull(res.Body, make([]byte, 10)); err != nil {
 				t.Error(err)
 			}

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -26,9 +27,7 @@ func rawServer(t *testing.T, answer func(net.Conn)) string {
 	t.Helper()
 	var listen net.ListenConfig
 	l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -125,9 +124,7 @@ func writePEM(t *testing.T, block *pem.Block) string {
 func writeFile(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -187,9 +184,7 @@ func TestTLS(t *testing.T) {
 	})
 	certificate := server.TLS.Certificates[0]
 	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	withCertificate := func(c *source.Config) {
 		c.Auth.TLS.CertFile = writePEM(t, &pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
 		c.Auth.TLS.KeyFile = writePEM(t, &pem.Block{Type: "PRIVATE KEY", Bytes: key})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -77,9 +78,7 @@ func TestRedirects(t *testing.T) {
 		for _, method := range []string{"GET", "HEAD"} {
 			t.Run("case 91: "+method+" stays "+method+" on "+status, func(t *testing.T) {
 				res, _, err := do(t, c, source.Request{Method: method, URL: url + "/" + status, IfNoneMatch: `"7"`})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if got, want := res.Header.Get("X-Method"), method+` "7"`; got != want {
 					t.Errorf("the page was asked with %q, want %q", got, want)
 				}
@@ -194,9 +193,7 @@ func TestRedirectToAnotherHost(t *testing.T) {
 	}
 	certificate := func(c *source.Config) {
 		key, err := x509.MarshalPKCS8PrivateKey(secure.TLS.Certificates[0].PrivateKey)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		c.Auth.TLS.CertFile = writePEM(t, &pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
 		c.Auth.TLS.KeyFile = writePEM(t, &pem.Block{Type: "PRIVATE KEY", Bytes: key})
 	}

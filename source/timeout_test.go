@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -135,9 +136,7 @@ func TestTimeouts(t *testing.T) {
 			c := newClientWith(t, source.Options{Hosts: hosts}, feedURL)
 			defer c.CloseIdle()
 			res, err := c.Do(t.Context(), source.Request{Method: "GET", URL: "http://shop.example.com/slow"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for range 10 {
 				time.Sleep(time.Hour)
 				if _, err := io.ReadFull(res.Body, make([]byte, 1)); err != nil {
@@ -157,9 +156,7 @@ func TestTimeouts(t *testing.T) {
 			_, _, err := get(t, c, "http://shop.example.com/error")
 			wantError(t, err, false, `500 Internal Server Error: "xxxx"`)
 			res, err := c.Do(t.Context(), source.Request{Method: "GET", URL: "http://shop.example.com/body"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if err := res.Body.Close(); err != nil {
 				t.Error(err)
 			}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func TestSecretDoesNotShowItself(t *testing.T) {
@@ -23,13 +25,9 @@ func TestSecretDoesNotShowItself(t *testing.T) {
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "c", c, "s", c.Password)
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "s", c.Password)
 	asJSON, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	asYAML, err := yaml.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, shown := range []string{
 		fmt.Sprint(c), fmt.Sprintf("%v %+v %#v %s %q", c, c, c, c.Password, c.Password),
 		string(asJSON), string(asYAML), log.String(),

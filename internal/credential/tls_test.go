@@ -15,33 +15,26 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // newPair returns the PEM texts of a certificate with a serial number, and of its key.
 func newPair(t *testing.T, serial int64) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	keyDER, err := x509.MarshalECPrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}))
 }
 
 // wantSerial checks the serial number of a certificate.
 func wantSerial(t *testing.T, c *tls.Certificate, err error, want int64) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got := c.Leaf.SerialNumber.Int64(); got != want {
 		t.Errorf("got the certificate %d, want %d", got, want)
 	}
@@ -56,9 +49,7 @@ func TestServerCertificateIsReadAgainWhenItChanges(t *testing.T) {
 		write(t, keyFile, key)
 		at = at.Add(time.Minute)
 		for _, file := range []string{certFile, keyFile} {
-			if err := os.Chtimes(file, at, at); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.Chtimes(file, at, at))
 		}
 	}
 	if _, err := credential.ServerConfig(certFile, keyFile); err == nil {
@@ -71,9 +62,7 @@ func TestServerCertificateIsReadAgainWhenItChanges(t *testing.T) {
 	cert, key := newPair(t, 1)
 	store(cert, key)
 	settings, err := credential.ServerConfig(certFile, keyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c, err := settings.GetCertificate(nil)
 	wantSerial(t, c, err, 1)
 
@@ -84,9 +73,7 @@ func TestServerCertificateIsReadAgainWhenItChanges(t *testing.T) {
 	store(renewed, renewedKey)
 	c, err = settings.GetCertificate(nil)
 	wantSerial(t, c, err, 2)
-	if err := os.Remove(certFile); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(certFile))
 	c, err = settings.GetCertificate(nil)
 	wantSerial(t, c, err, 2)
 }
@@ -99,9 +86,7 @@ func TestClientCertificateIsReadForEachHandshake(t *testing.T) {
 		write(t, certFile, cert)
 		write(t, keyFile, key)
 		settings, err := credential.ClientFiles{CAFile: certFile, CertFile: certFile, KeyFile: keyFile}.Config("tls")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		cert, key = newPair(t, 10)
 		write(t, certFile, cert)
 		write(t, keyFile, key)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/trace"
 )
 
@@ -65,12 +66,8 @@ func copyFeed(t *testing.T, tracer *trace.Tracer, n int) {
 	src, snk := f.Source(&source{}), f.Sink(&topic{})
 	for range n {
 		b, err := src.Next(t.Context(), nil, feed.Limits{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := snk.Commit(t.Context(), b.Entities, checkpoint.Checkpoint{Cursor: b.Cursor}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, snk.Commit(t.Context(), b.Entities, checkpoint.Checkpoint{Cursor: b.Cursor}))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func TestDataSurvives(t *testing.T) {
@@ -34,17 +35,13 @@ func TestDataSurvives(t *testing.T) {
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			for range 2 { // to end a broker that has ended is no error
-				if err := way.end(); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, way.end())
 			}
 			if conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", b.Addr()); err == nil {
 				conn.Close()
 				t.Fatal("the broker still listens")
 			}
-			if err := b.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, b.Restart(t.Context()))
 			produceAndRead(t)
 		})
 	}
@@ -52,13 +49,9 @@ func TestDataSurvives(t *testing.T) {
 
 func TestBrokerThatDoesNotStartSaysWhy(t *testing.T) {
 	b := kafkatest.Start(t)
-	if err := b.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.Stop())
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", b.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const want = "Address already in use"
 	if err := b.Restart(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("on a port that is taken: %v, want %q in it", err, want)

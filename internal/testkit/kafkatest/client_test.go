@@ -9,14 +9,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func client(t *testing.T, addr string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(addr))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(cl.Close)
 	return cl
 }
@@ -26,9 +25,7 @@ func newTopic(t *testing.T, b *kafkatest.Broker, partitions int32, config map[st
 	t.Helper()
 	name := kafkatest.Name(t)
 	_, err := kadm.NewClient(client(t, b.Addr())).CreateTopic(t.Context(), partitions, 1, config, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return name
 }
 
@@ -36,15 +33,9 @@ func newTopic(t *testing.T, b *kafkatest.Broker, partitions int32, config map[st
 func transaction(t *testing.T, b *kafkatest.Broker, end kgo.TransactionEndTry, records ...*kgo.Record) {
 	t.Helper()
 	cl := client(t, b.Addr(), kgo.TransactionalID(kafkatest.Name(t)), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err := cl.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cl.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cl.EndTransaction(t.Context(), end); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cl.BeginTransaction())
+	must.Succeed(t, cl.ProduceSync(t.Context(), records...).FirstErr())
+	must.Succeed(t, cl.EndTransaction(t.Context(), end))
 }
 
 // read reads the first n records of a topic that has one partition, with read_committed.
@@ -58,9 +49,7 @@ func read(t *testing.T, b *kafkatest.Broker, topic string, n int) []kafkatest.Re
 	var records []kafkatest.Record
 	for len(records) < n {
 		fetches := cl.PollFetches(t.Context())
-		if err := fetches.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, fetches.Err())
 		for _, r := range fetches.Records() {
 			record := kafkatest.Record{Partition: r.Partition, Offset: r.Offset, Key: r.Key, Value: r.Value}
 			for _, h := range r.Headers {
@@ -79,9 +68,7 @@ func startOffset(t *testing.T, b *kafkatest.Broker, topic string) int64 {
 	if err == nil {
 		err = starts.Error()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	start, _ := starts.Lookup(topic, 0)
 	return start.Offset
 }

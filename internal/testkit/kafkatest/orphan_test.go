@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 const childRole = "KAFKATEST_CHILD"
@@ -31,12 +32,8 @@ func TestBrokerDiesWithTheTests(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRunBrokerUntilKilled$")
 	cmd.Env = append(os.Environ(), childRole+"=1", "TMPDIR="+t.TempDir())
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, cmd.Start())
 	addr := ""
 	for lines := bufio.NewScanner(stdout); addr == "" && lines.Scan(); {
 		if strings.HasPrefix(lines.Text(), "127.0.0.1:") {
@@ -53,9 +50,7 @@ func TestBrokerDiesWithTheTests(t *testing.T) {
 	if !listens() {
 		t.Fatalf("no broker at %q", addr)
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Process.Kill())
 	_ = cmd.Wait() // killed
 	for range 1200 {
 		if !listens() {

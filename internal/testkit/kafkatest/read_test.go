@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func TestReadersSeeWhatIsCommitted(t *testing.T) {
@@ -55,12 +56,8 @@ func TestJavaReadsUpToAnOpenTransaction(t *testing.T) {
 		want = append(want, kafkatest.Record{Partition: p, Value: []byte("committed")})
 	}
 	cl := client(t, b.Addr(), kgo.TransactionalID(kafkatest.Name(t)), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err := cl.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: 1, Value: []byte("open")}).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cl.BeginTransaction())
+	must.Succeed(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: 1, Value: []byte("open")}).FirstErr())
 	if diff := cmp.Diff(want, kafkatest.ReadJava(t, b, topic)); diff != "" {
 		t.Errorf("the Java client reads (-want +got):\n%s", diff)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func TestDeclaredEntities(t *testing.T) {
@@ -33,9 +35,7 @@ func TestDeclaredEntities(t *testing.T) {
 			t.Parallel()
 			doc := `<!DOCTYPE feed [` + tt.subset + `]><feed xmlns="http://www.w3.org/2005/Atom"><entry><id>` + tt.id + `</id></entry></feed>`
 			entries, err := readEveryWay(t, doc, Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if e := entries[0]; string(e.Body) != `<entry xmlns="http://www.w3.org/2005/Atom">`+tt.body+`</entry>` || e.Undefined != tt.undefined {
 				t.Errorf("got %s, undefined %q", e.Body, e.Undefined)
 			}
@@ -51,9 +51,7 @@ func TestDeclaredEntities(t *testing.T) {
 		doc = strings.Replace(doc, "<title>&q;", "<title>&#34;", 1)
 		r := NewReader(strings.NewReader(doc), Options{Check: true})
 		entries, err := read(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		next, _ := r.Meta().Link("next")
 		if next.Title != `"<` || r.Meta().Title != `"&` || string(entries[0].Body) != `<entry xmlns="http://www.w3.org/2005/Atom" a='&quot;&lt;'><id>1</id></entry>` {
 			t.Errorf("got %+v, %q, %s", next, r.Meta().Title, entries[0].Body)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // readWithFeedparser returns the IDs or links of the entries that feedparser finds in
@@ -24,9 +26,7 @@ docs = [base64.b64decode(d) for d in json.load(sys.stdin)]
 feeds = [feedparser.parse(d, response_headers={'content-type': 'application/xml', 'content-location': 'http://x.example/feed'}) for d in docs]
 print(json.dumps([[e.get('id') or e.get('link') or '' for e in f.entries] for f in feeds]))`
 	input, err := json.Marshal(docs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cmd := exec.CommandContext(t.Context(), "python3", "-c", script)
 	var out, problems bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &problems
@@ -34,9 +34,7 @@ print(json.dumps([[e.get('id') or e.get('link') or '' for e in f.entries] for f 
 		t.Fatalf("%v: %s", err, problems.Bytes())
 	}
 	var found [][]string
-	if err := json.Unmarshal(out.Bytes(), &found); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(out.Bytes(), &found))
 	return found
 }
 

@@ -9,6 +9,8 @@ import (
 	theirAtom "github.com/mmcdole/gofeed/atom"
 	theirRSS "github.com/mmcdole/gofeed/rss"
 	"pgregory.net/rapid"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // gofeed is a widely used reader. This package agrees with it, except where gofeed is
@@ -39,9 +41,7 @@ func TestAtomAsGofeedReadsIt(t *testing.T) {
 	} {
 		entries, meta, _ := mustRead(t, doc)
 		want, err := (&theirAtom.Parser{}).Parse(strings.NewReader(doc))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if meta.ID != want.ID || meta.Title != want.Title || !meta.Updated.Time.Equal(*want.UpdatedParsed) {
 			t.Errorf("got %+v, gofeed has %v", meta, want)
 		}
@@ -81,9 +81,7 @@ func TestRSSAsGofeedReadsIt(t *testing.T) {
 	} {
 		entries, meta, _ := mustRead(t, doc)
 		want, err := (&theirRSS.Parser{}).Parse(strings.NewReader(doc))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if meta.Title != want.Title || meta.Generator.Name != want.Generator ||
 			want.LastBuildDateParsed != nil && !meta.Updated.Time.Equal(*want.LastBuildDateParsed) {
 			t.Errorf("got %+v, gofeed has %v", meta, want)

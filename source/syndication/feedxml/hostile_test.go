@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // endless is the text again and again, for as many bytes.
@@ -162,9 +164,7 @@ func TestLargeTagsThatComeByteByByte(t *testing.T) {
 	t.Parallel()
 	doc := `<feed xmlns="http://www.w3.org/2005/Atom"><entry` + strings.Repeat(" ", 1<<20) + `><id>1</id></entry></feed>`
 	r := NewReader(strings.NewReader(doc), Options{})
-	if err := r.detectCharset(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.detectCharset())
 	r.in.r = iotest.OneByteReader(r.in.r)
 	if entries, err := read(r); err != nil || len(entries) != 1 || entries[0].ID != "1" {
 		t.Errorf("got %q, %v", ids(entries), err)
@@ -191,9 +191,7 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			size += len(e.Body)
 			if n++; n%10_000 == 0 {
 				runtime.GC()

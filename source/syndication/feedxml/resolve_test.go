@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func TestResolve(t *testing.T) {
@@ -115,13 +116,9 @@ func compareWithNetURL(t *testing.T, base, ref, got string) {
 		return
 	}
 	b, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want, err := b.Parse(ref)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got != want.String() {
 		t.Fatalf("resolve(%q, %q) = %q, for net/url %q", base, ref, got, want)
 	}
