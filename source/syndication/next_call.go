@@ -59,12 +59,28 @@ func (c *nextCall) expectedOrder() feedxml.Order {
 	return feedxml.NewestFirst
 }
 
+// olderRequest returns the request for an older document of the pending poll.
+func (c *nextCall) olderRequest(url string, old bool) request {
+	pending := c.s.pending
+	return request{url: url, archive: true, old: old, late: pending.isLate(), believe: pending.believe, order: c.expectedOrder(), keep: true}
+}
+
+// resumeDocument has the published part of a document skipped, if there is one.
+func (c *nextCall) resumeDocument(q *request) bool {
+	p := c.cur.Doc
+	if p == nil || p.URL != hashOf(q.url) {
+		return false
+	}
+	q.from, q.order = p, p.Order
+	return true
+}
+
 // recordMissingLink reports a page that may lack the link to the older one.
 func (c *nextCall) recordMissingLink(d *document) {
 	pending := c.s.pending
 	if !d.unsure || pending.dialect != Paged && c.cur.Dialect != Paged {
 		return
 	}
-	pending.linkMissing, pending.lacking, pending.shared = true, true, true
+	pending.pages.linkMissing, pending.pages.lacking, pending.shared = true, true, true
 	c.seen.addViolation(Incomplete, d.url, "the page is broken, and its link to the older page may be missing")
 }

@@ -8,7 +8,41 @@ import (
 // pendingPoll is a poll that has entries to publish: those of older documents, and then those
 // of the subscription document. It is in memory only. After a crash the walk is
 // repeated, and ends at the archives that the cursor has.
+//
+// A [walker] finds the older documents, and a [publisher] publishes them:
+//
+//	startPending, retryGap
+//	     │
+//	     ▼
+//	  walkBack ◄───┐ frontier is set: read that document, push its step
+//	     │ ────────┘
+//	     │ frontier is ""
+//	     ▼
+//	 checkShift ───► walkBack again, once, if pages have changed meanwhile
+//	     │
+//	     ▼
+//	nextDocument ◄─┐ the last of steps, which are removed when they are published
+//	     │         │
+//	     ▼         │
+//	publishPart ───┘ repeated while the document has more entries
+//	     │ no steps are left, and the subscription document is published or the gap closed
+//	     ▼
+//	    end
+//
+// Archives do not change, and pages do:
+//
+//	                    archives                      pages
+//	a walk ends at      a published one, a gap        one without an entry to publish, unless full
+//	a missing one       is a gap, requested later     is reported; lacking
+//	a published one     ends later walks              ends one if permanent; Walked is 0 until the last
+//	a change meanwhile  cannot be                     again: read once more; shifted: at the next poll
 type pendingPoll struct {
+	dialect Dialect
+	subscription
+	// gapURL is the gap whose documents are read late; "" in a walk from the subscription
+	// document.
+	gapURL string
+
 	// steps are the documents to publish, newest first: the last comes next.
 	steps []*step
 	// frontier is the URL of the next older document; "" when the walk is done.
@@ -16,41 +50,52 @@ type pendingPoll struct {
 	visited  map[hashedKey]bool
 	// weight is the estimated memory of steps and visited without the documents, in
 	// bytes.
-	weight  int64
-	dialect Dialect
+	weight int64
 	// topicVersions has the IDs that the topic had when the walk began.
 	topicVersions map[hashedKey]topicVersion
-	// sub is the subscription document, while it is in memory. Its url, its hash, its
-	// update time (believe), deletes and withheld are kept longer.
+	// found are the documents in memory while bridgeGap looks for more.
+	found []*document
+	pages pageWalk
+	overrunWatch
+
+	// at is the document that is being published.
+	at *document
+}
+
+// isLate reports that newer documents than those of the walk are published already.
+func (p *pendingPoll) isLate() bool { return p.gapURL != "" }
+
+// subscription has the subscription document of a poll, while it is in memory, and what is kept of it
+// longer: believe is its update time.
+type subscription struct {
 	sub               *document
 	url, hash         string
 	believe           instant
 	deletes, withheld bool
-	// late and gapURL are set while the documents behind a gap are read.
-	late   bool
-	gapURL string
-	// full reports that all pages of a paged feed are read.
-	full  bool
-	again bool // a paged feed has changed during the walk once
-	// shifted reports that it has changed while its pages were published, and walked is
-	// the time at which all of them were last read.
-	shifted bool
-	walked  int64
-	// permanent reports that frontier is an archive of a paged feed. lacking reports
-	// that a page of the walk is missing, so that no archive may end the next walk.
-	permanent, lacking bool
-	// linkMissing reports that a page may lack its link to the next older one.
-	linkMissing bool
-	// shared reports that a document has an entry that the topic has, or that the walk
-	// has reached a published document or a gap. fresh counts the entries that the
-	// topic lacks, and watched reports that a poll without a shared entry is to be
-	// reported.
-	shared, watched bool
-	fresh           int
-	// at is the document that is being published.
-	at *document
-	// found are the documents in memory while bridgeGap looks for more.
-	found []*document
+}
+
+// pageWalk is the walk through the pages of a paged feed.
+type pageWalk struct {
+	// full reports that all pages are read, and walked is the time at which they last were.
+	full   bool
+	walked int64
+	// again reports that the feed has changed during the walk once, and shifted that it has
+	// changed while its pages were published.
+	again, shifted bool
+	// permanent reports that frontier is an archive. lacking reports that a page is missing, so
+	// that no archive may end the next walk, and linkMissing that a page may lack its link to
+	// the next older one.
+	permanent, lacking, linkMissing bool
+}
+
+// overrunWatch detects that entries may have come and gone between two polls.
+type overrunWatch struct {
+	// watched reports that a poll without a shared entry is to be reported.
+	watched bool
+	// shared reports that a document has an entry that the topic has, or that the walk has
+	// reached a published document or a gap. fresh counts the entries that the topic lacks.
+	shared bool
+	fresh  int
 }
 
 // search is a walk back with the number of documents that were read, and the time of the

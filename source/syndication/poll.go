@@ -20,9 +20,7 @@ type poller struct{ *nextCall }
 func (p poller) readSubscription(ctx context.Context, now time.Time) (*document, error) {
 	s, cur := p.s, &p.cur
 	q := request{url: s.subscriptionURL(cur), order: p.expectedOrder()}
-	if cur.Doc != nil && cur.Doc.URL == hashOf(q.url) {
-		q.from, q.order = cur.Doc, cur.Doc.Order
-	} else if cur.At == hashOf(q.url) && !cur.Held.isDue(s.cfg.MaxDeleteRatio, now) && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery && !p.isRecheckDue(now) {
+	if !p.resumeDocument(&q) && cur.At == hashOf(q.url) && !cur.Held.isDue(s.cfg.MaxDeleteRatio, now) && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery && !p.isRecheckDue(now) {
 		q.etag, q.modified = cur.ETag, cur.Modified
 	}
 	if q.url != s.cfg.URL {
@@ -268,7 +266,7 @@ func (p poller) rereadStrictly(ctx context.Context, d *document) (*document, err
 	for try := 0; d.deletes && !d.strict && len(p.s.missingIDs(d)) > 0 && try < 3; try++ {
 		q := d.request
 		q.strict, q.etag, q.modified = true, "", ""
-		p.s.pending = &pendingPoll{sub: d} // the budget counts the documents of the pending poll
+		p.s.pending = &pendingPoll{subscription: subscription{sub: d}} // the budget counts the documents of the pending poll
 		again, err := p.s.readDocument(ctx, &p.cur, q)
 		p.s.pending = nil
 		switch {

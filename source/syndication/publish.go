@@ -57,19 +57,14 @@ func (p publisher) publishNext(ctx context.Context) (batch feed.Batch, done bool
 			p.finishArchive()
 		default:
 			wait := p.finishSubscription(d)
-			return feed.Batch{Entities: entities, More: p.hasDueGap(d), Fresh: wait}, true, nil
+			_, due := p.cur.dueGap(time.Now())
+			return feed.Batch{Entities: entities, More: due, Fresh: wait}, true, nil
 		}
 		if len(entities) > 0 {
 			return feed.Batch{Entities: entities, More: true}, true, nil
 		}
 	}
 	return feed.Batch{More: true}, true, nil
-}
-
-// hasDueGap reports whether a gap is due for another request.
-func (p publisher) hasDueGap(*document) bool {
-	_, due := p.cur.dueGap(time.Now())
-	return due
 }
 
 // nextDocument returns the document to publish next; nil if there is none, or if it was
@@ -104,7 +99,7 @@ func (p publisher) nextDocument(ctx context.Context) (*document, error) {
 		if err != nil && pending.dialect != Paged {
 			p.recordGap(st.url, kind, err)
 		}
-		pending.lacking = true
+		pending.pages.lacking = true
 		pending.steps = pending.steps[:len(pending.steps)-1]
 		return nil, nil
 	}
@@ -132,14 +127,12 @@ func (p publisher) nextURLs() (urls []string) {
 
 // readStep reads an older document: from the copy that was kept, or else from the server.
 func (p publisher) readStep(ctx context.Context, st *step) (*document, error) {
-	s, pending := p.s, p.s.pending
-	q := request{url: st.url, archive: true, old: st.old, late: pending.late, believe: pending.believe, order: p.expectedOrder(), keep: true, next: p.nextURLs()}
-	if p.cur.Doc != nil && p.cur.Doc.URL == hashOf(q.url) {
-		q.from, q.order = p.cur.Doc, p.cur.Doc.Order
-	}
+	q := p.olderRequest(st.url, st.old)
+	q.next = p.nextURLs()
+	p.resumeDocument(&q)
 	// After an error it is requested again.
 	q.stored, st.copy = st.copy, nil
-	return s.readDocument(ctx, &p.cur, q)
+	return p.s.readDocument(ctx, &p.cur, q)
 }
 
 // subscriptionDocument returns the subscription document, which it reads again if it is
@@ -151,12 +144,10 @@ func (p publisher) subscriptionDocument(ctx context.Context) (*document, error) 
 		return d, nil
 	}
 	q := request{url: pending.url, order: p.expectedOrder()}
-	if p := p.cur.Doc; p != nil && p.URL == hashOf(q.url) {
-		q.from, q.order = p, p.Order
-	}
+	p.resumeDocument(&q)
 	d, err := p.s.readDocument(ctx, &p.cur, q)
-	pending.shifted = err == nil && d.hash != pending.hash && pending.dialect == Paged
-	if err != nil || d.unmodified || d.hash != pending.hash && !pending.shifted {
+	pending.pages.shifted = err == nil && d.hash != pending.hash && pending.dialect == Paged
+	if err != nil || d.unmodified || d.hash != pending.hash && !pending.pages.shifted {
 		return nil, err
 	}
 	p.dropReported(d)
@@ -225,9 +216,9 @@ func (p publisher) finishArchive() {
 		if pending.dialect != Snapshots {
 			p.cur.Newest = shortURL(st.url)
 		}
-	} else if st.permanent && !pending.lacking {
+	} else if st.permanent && !pending.pages.lacking {
 		p.cur.addArchive(st.key)
-	} else if pending.late {
+	} else if pending.isLate() {
 		newest := p.cur.Newest
 		p.cur.addArchive(st.key)
 		p.cur.Newest = newest
@@ -268,16 +259,16 @@ func (p publisher) finishSubscription(d *document) time.Duration {
 		cur.addArchive(withoutFragment(this.Href))
 	}
 	switch {
-	case pending.shifted:
+	case pending.pages.shifted:
 		cur.dropValidators()
-	case pending.linkMissing:
+	case pending.pages.linkMissing:
 		// All pages are read again at the next poll.
 		cur.dropValidators()
 		cur.Walked = 0
-	case pending.full:
+	case pending.pages.full:
 		cur.Walked = d.now.Unix()
 	default:
-		cur.Walked = pending.walked
+		cur.Walked = pending.pages.walked
 	}
 	if d.truncated {
 		// They may be the validators of the whole document.

@@ -77,9 +77,7 @@ func (t tailer) requestPage(ctx context.Context, now time.Time) (d *document, ch
 	known := func() bool {
 		return cur.At == hashOf(q.url) && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery
 	}
-	if cur.Doc != nil && cur.Doc.URL == hashOf(q.url) {
-		q.from, q.order = cur.Doc, cur.Doc.Order
-	} else if known() {
+	if !t.resumeDocument(&q) && known() {
 		q.etag, q.modified = cur.ETag, cur.Modified
 	}
 	if d, err = s.readDocument(ctx, cur, q); err != nil {

@@ -27,13 +27,13 @@ func (w walker) walkBack(ctx context.Context) error {
 			return w.bridgeGap(ctx, !known)
 		default:
 			if err := w.checkLimits(url); err != nil {
-				pending.lacking, pending.shared = true, true
+				pending.pages.lacking, pending.shared = true, true
 				w.recordGap(url, WalkLimit, err)
 				pending.frontier = ""
 				return nil
 			}
 		}
-		d, err := s.readDocument(ctx, &w.cur, request{url: url, archive: true, old: pending.late, late: pending.late, believe: pending.believe, order: w.expectedOrder(), keep: true})
+		d, err := s.readDocument(ctx, &w.cur, w.olderRequest(url, pending.isLate()))
 		if err == nil && d.unmodified {
 			err = fmt.Errorf("%s: the server answers without a document", url)
 		}
@@ -45,14 +45,14 @@ func (w walker) walkBack(ctx context.Context) error {
 			pending.visited[hashKey(final)] = true
 		}
 		w.cur.endWait(url)
-		w.pushStep(d, pending.late)
+		w.pushStep(d, pending.isLate())
 		s.search.Store(&search{len(pending.steps), d.meta.Updated.Time})
-		pending.steps[len(pending.steps)-1].permanent = pending.permanent
+		pending.steps[len(pending.steps)-1].permanent = pending.pages.permanent
 		if w.setFrontier(d); pending.frontier == "" && pending.dialect != Paged && len(w.cur.Archives) > 0 && !slices.ContainsFunc(pending.steps, isOld) {
 			// None of the archives is known: their URLs have changed.
 			w.cur.Rewalk = true
 		}
-		if pending.dialect == Paged && !pending.full && !s.wantsAny(&w.cur, d) {
+		if pending.dialect == Paged && !pending.pages.full && !s.wantsAny(&w.cur, d) {
 			pending.frontier = ""
 		}
 	}
@@ -81,14 +81,14 @@ func (w walker) checkLimits(url string) error {
 func (w walker) endAtMissing(ctx context.Context, url string, err error) error {
 	pending := w.s.pending
 	kind := gapKind(err)
-	if !pending.late {
+	if !pending.isLate() {
 		kind, err = w.awaitOrSkip(ctx, url, err)
 	}
 	switch {
 	case kind == "":
 		return err
 	case pending.dialect == Paged:
-		pending.lacking = true
+		pending.pages.lacking = true
 		w.seen.addViolation(Incomplete, url, "a page is missing, and with it the older ones: %v", err)
 	default:
 		w.recordGap(url, kind, err)
@@ -102,7 +102,7 @@ func (w walker) endAtMissing(ctx context.Context, url string, err error) error {
 func (w walker) setFrontier(d *document) {
 	pending := w.s.pending
 	url, rel := w.s.profile.olderLink(&d.meta, pending.dialect)
-	pending.frontier, pending.permanent = url, pending.dialect == Paged && rel == "next-archive"
+	pending.frontier, pending.pages.permanent = url, pending.dialect == Paged && rel == "next-archive"
 	w.recordMissingLink(d)
 }
 
@@ -132,7 +132,7 @@ func (w walker) pushStep(d *document, old bool) {
 	pending.steps = append(pending.steps, st)
 	pending.weight += int64(len(st.url) + len(st.key) + stepBytes)
 	d.depth = len(pending.steps)
-	if !pending.late {
+	if !pending.isLate() {
 		pending.recordVersions(d)
 	}
 	d.dropIDs()
@@ -148,10 +148,12 @@ func (w walker) bridgeGap(ctx context.Context, gap bool) error {
 	if rel == "" {
 		rel = "next-archive"
 	}
-	if !gap || pending.late || w.cur.Newest == "" || pending.dialect != Archived {
+	if !gap || pending.isLate() || w.cur.Newest == "" || pending.dialect != Archived {
 		return nil
 	}
-	d, err := s.readDocument(ctx, &w.cur, request{url: w.cur.Newest, archive: true, old: true, believe: pending.believe, order: w.expectedOrder()})
+	q := w.olderRequest(w.cur.Newest, true)
+	q.keep = false // it is published
+	d, err := s.readDocument(ctx, &w.cur, q)
 	pending.found = nil
 	defer func() { pending.found = nil }()
 	seen := map[hashedKey]bool{}
@@ -167,7 +169,7 @@ func (w walker) bridgeGap(ctx context.Context, gap bool) error {
 			break
 		}
 		seen[hashKey(url)] = true
-		d, err = s.readDocument(ctx, &w.cur, request{url: url, archive: true, believe: pending.believe, order: w.expectedOrder(), keep: true})
+		d, err = s.readDocument(ctx, &w.cur, w.olderRequest(url, false))
 		if err == nil && !d.unmodified {
 			pending.found = append(pending.found, d)
 			size += d.memorySize() + int(d.copy.memorySize())
@@ -202,12 +204,12 @@ func (w walker) checkShift(ctx context.Context) (changed bool, err error) {
 	if err != nil || d.unmodified || d.hash == pending.sub.hash {
 		return false, err
 	}
-	if pending.again {
+	if pending.pages.again {
 		w.seen.addViolation(LossyShift, q.url, "the feed has changed twice while its pages were read; entries may be missing")
 		return false, nil
 	}
 	w.startPending(d)
-	w.s.pending.again = true
+	w.s.pending.pages.again = true
 	return true, nil
 }
 
@@ -215,17 +217,17 @@ func (w walker) checkShift(ctx context.Context) (changed bool, err error) {
 func (w walker) startPending(d *document) {
 	s := w.s
 	pending := &pendingPoll{
-		sub: d, url: d.url, hash: d.hash, believe: d.updated, deletes: d.deletes, withheld: d.withheld,
-		walked: w.cur.Walked, dialect: d.dialect, visited: map[hashedKey]bool{hashKey(withoutFragment(d.url)): true},
+		subscription: subscription{sub: d, url: d.url, hash: d.hash, believe: d.updated, deletes: d.deletes, withheld: d.withheld},
+		dialect:      d.dialect, pages: pageWalk{walked: w.cur.Walked}, visited: map[hashedKey]bool{hashKey(withoutFragment(d.url)): true},
 	}
 	pending.visited[hashKey(withoutFragment(d.response.URL.String()))] = true
-	pending.full = w.isRecheckDue(d.now) || w.cur.Walked == 0
+	pending.pages.full = w.isRecheckDue(d.now) || w.cur.Walked == 0
 	pending.fresh, pending.shared = d.fresh, d.known > 0
 	walk := false
 	switch d.dialect {
 	case Complete:
 	case Paged:
-		walk = pending.full || s.wantsAny(&w.cur, d)
+		walk = pending.pages.full || s.wantsAny(&w.cur, d)
 	default:
 		walk = true
 	}
@@ -257,7 +259,7 @@ func (w walker) walkUntilStable(ctx context.Context) error {
 // retryGap requests a missing archive again. Its entries are published late.
 func (w walker) retryGap(ctx context.Context, g gap) error {
 	s := w.s
-	s.pending = &pendingPoll{late: true, gapURL: g.URL, frontier: g.URL, visited: map[hashedKey]bool{}, dialect: w.cur.Dialect}
+	s.pending = &pendingPoll{gapURL: g.URL, frontier: g.URL, visited: map[hashedKey]bool{}, dialect: w.cur.Dialect}
 	err := w.walkBack(ctx)
 	if err != nil || len(s.pending.steps) == 0 {
 		s.pending = nil
