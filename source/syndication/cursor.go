@@ -17,9 +17,25 @@ import (
 // cursor is the position in a feed. The versions of entries are not part of it; they
 // are read from the topic. Its stored form is JSON with a version number, of at most
 // maxCursor bytes.
+//
+// The embedded structs group the fields; the stored form has all of them in one object.
 type cursor struct {
 	Version int `json:"v"`
 
+	startPosition
+	// Shared are the IDs that several items have.
+	Shared sharedIDs `json:"shared,omitempty"`
+	detected
+	redirect
+	lastDocument
+	olderDocuments
+	unfinished
+	// Tail is the page that is asked for next in mode tail.
+	Tail string `json:"tail,omitempty"`
+}
+
+// startPosition excludes entries from before the start.
+type startPosition struct {
 	// Start is the start position until the first poll has used it; "" afterwards.
 	Start string `json:"start,omitempty"`
 	// Since excludes entries that are older than that time and that the topic does not
@@ -27,36 +43,41 @@ type cursor struct {
 	// short hashes of their IDs and contents.
 	Since instant `json:"since,omitempty"`
 	Seen  []byte  `json:"seen,omitempty"`
+}
 
-	// Shared are the IDs that several items have.
-	Shared sharedIDs `json:"shared,omitempty"`
-
-	// Dialect, Format and Order are the properties of the feed that were detected.
+// detected are the properties of the feed that were detected.
+type detected struct {
 	Dialect Dialect        `json:"dialect,omitempty"`
 	Format  feedxml.Format `json:"format,omitempty"`
 	Order   feedxml.Order  `json:"order,omitempty"`
+}
 
-	// URL is the address to which the subscription document has moved for good, and
-	// From the hash of its earlier URL. Moved is a permanent redirect that has not been
-	// seen often enough yet.
+// redirect is the permanent redirect of the subscription document.
+type redirect struct {
+	// URL is the address to which it has moved for good, and From the hash of its earlier
+	// URL. Moved is a permanent redirect that has not been seen often enough yet.
 	URL   string `json:"url,omitempty"`
 	From  string `json:"from,omitempty"`
 	Moved *moved `json:"moved,omitempty"`
+}
 
-	// The validators of the subscription document that was published last, as
-	// received, and the hash of its body. At is the hash of the URL that they
-	// belong to, and Full when a whole document came, in Unix seconds. They are
-	// empty while anything of a poll is not published yet.
+// lastDocument is the subscription document that was published last.
+type lastDocument struct {
+	// ETag and Modified are its validators, as received, and Body is the hash of its body.
+	// At is the hash of the URL that they belong to, and Full when a whole document came,
+	// in Unix seconds. They are empty while anything of a poll is not published yet.
 	At       string `json:"at,omitempty"`
 	ETag     string `json:"etag,omitempty"`
 	Modified string `json:"last_modified,omitempty"`
 	Body     string `json:"body,omitempty"`
 	Full     int64  `json:"full,omitempty"`
-	// TitleHashes are those of that document.
+	// TitleHashes are those of its first entries, and Hints its polling hints.
 	TitleHashes titleHashes `json:"looks,omitempty"`
-	// Hints are the polling hints of that document.
-	Hints *hints `json:"hints,omitempty"`
+	Hints       *hints      `json:"hints,omitempty"`
+}
 
+// olderDocuments are the archives, or the pages of a paged feed.
+type olderDocuments struct {
 	// Archives are short hashes of the archives that are published, oldest
 	// first. An archive is among them only if all older ones of its walk are,
 	// or are gaps. Newest is the URL of the last.
@@ -67,7 +88,11 @@ type cursor struct {
 	Awaited *awaited `json:"awaited,omitempty"`
 	// Walked is the time at which all pages were last read, in Unix seconds.
 	Walked int64 `json:"walked,omitempty"`
+}
 
+// unfinished is the progress of a poll whose subscription document is not published yet, or whose deletes
+// are held back.
+type unfinished struct {
 	// Walk counts the older documents that were published, until the
 	// subscription document is.
 	Walk int `json:"walk,omitempty"`
@@ -78,8 +103,6 @@ type cursor struct {
 	Doc *progress `json:"doc,omitempty"`
 	// Held are the deletes that are held back.
 	Held *hold `json:"held,omitempty"`
-	// Tail is the page that is asked for next in mode tail.
-	Tail string `json:"tail,omitempty"`
 }
 
 // progress is the published part of a document: its entries up to the one with that
@@ -198,10 +221,10 @@ func (cur *cursor) encodeCursor() feed.Cursor {
 }
 
 // hasArchive reports whether an archive is published.
-func (cur *cursor) hasArchive(url string) bool {
+func (o *olderDocuments) hasArchive(url string) bool {
 	k := hashKey(url)
-	for i := 0; i < len(cur.Archives); i += archiveBytes {
-		if bytes.Equal(cur.Archives[i:i+archiveBytes], k[:archiveBytes]) {
+	for i := 0; i < len(o.Archives); i += archiveBytes {
+		if bytes.Equal(o.Archives[i:i+archiveBytes], k[:archiveBytes]) {
 			return true
 		}
 	}
@@ -209,14 +232,14 @@ func (cur *cursor) hasArchive(url string) bool {
 }
 
 // addArchive records that an archive is published.
-func (cur *cursor) addArchive(url string) {
-	if cur.hasArchive(url) {
+func (o *olderDocuments) addArchive(url string) {
+	if o.hasArchive(url) {
 		return
 	}
 	k := hashKey(url)
-	all := append(slices.Clone(cur.Archives), k[:archiveBytes]...)
-	cur.Archives = all[max(0, len(all)-maxArchives*archiveBytes):]
-	cur.Newest = shortURL(url)
+	all := append(slices.Clone(o.Archives), k[:archiveBytes]...)
+	o.Archives = all[max(0, len(all)-maxArchives*archiveBytes):]
+	o.Newest = shortURL(url)
 }
 
 // sawEntry reports whether the feed had the entry when reading started.
@@ -303,25 +326,25 @@ const (
 )
 
 // isOverdue reports whether a document has been waited for long enough.
-func (cur *cursor) isOverdue(now time.Time) bool {
-	return cur.Awaited != nil && now.Sub(time.Unix(cur.Awaited.Since, 0)) >= patience
+func (o *olderDocuments) isOverdue(now time.Time) bool {
+	return o.Awaited != nil && now.Sub(time.Unix(o.Awaited.Since, 0)) >= patience
 }
 
 // endWait records that a document was read, if it was waited for.
-func (cur *cursor) endWait(url string) {
-	if cur.Awaited != nil && cur.Awaited.URL == hashOf(url) {
-		cur.Awaited = nil
+func (o *olderDocuments) endWait(url string) {
+	if o.Awaited != nil && o.Awaited.URL == hashOf(url) {
+		o.Awaited = nil
 	}
 }
 
 // gapIndex returns the index of the gap with that URL; -1 if there is none.
-func (cur *cursor) gapIndex(url string) int {
-	return slices.IndexFunc(cur.Gaps, func(g gap) bool { return g.URL == url })
+func (o *olderDocuments) gapIndex(url string) int {
+	return slices.IndexFunc(o.Gaps, func(g gap) bool { return g.URL == url })
 }
 
 // dueGap returns the first gap that is due for another attempt.
-func (cur *cursor) dueGap(now time.Time) (gap, bool) {
-	for _, g := range cur.Gaps {
+func (o *olderDocuments) dueGap(now time.Time) (gap, bool) {
+	for _, g := range o.Gaps {
 		if g.Retry <= now.Unix() {
 			return g, true
 		}
@@ -365,8 +388,8 @@ type hints struct {
 }
 
 // dropValidators clears the validators, so that the next poll reads the whole document.
-func (cur *cursor) dropValidators() {
-	cur.At, cur.ETag, cur.Modified, cur.Body = "", "", "", ""
+func (l *lastDocument) dropValidators() {
+	l.At, l.ETag, l.Modified, l.Body = "", "", "", ""
 }
 
 func validator(value string) string {

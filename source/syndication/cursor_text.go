@@ -75,7 +75,7 @@ func ParseCursor(position string) (feed.Cursor, error) {
 	if err != nil {
 		return nil, err
 	}
-	cur := cursor{Version: cursorVersion, Start: start.String()}
+	cur := cursor{Version: cursorVersion, startPosition: startPosition{Start: start.String()}}
 	return cur.encodeCursor(), nil
 }
 

@@ -89,14 +89,14 @@ func (h *hints) skipFor(now time.Time) time.Duration {
 }
 
 // recordValidators records the validators of the published document.
-func (cur *cursor) recordValidators(d *document) {
-	cur.At = hashOf(d.url)
-	cur.ETag = validator(d.response.Header.Get("ETag"))
-	cur.Modified = validator(d.response.Header.Get("Last-Modified"))
+func (l *lastDocument) recordValidators(d *document) {
+	l.At = hashOf(d.url)
+	l.ETag = validator(d.response.Header.Get("ETag"))
+	l.Modified = validator(d.response.Header.Get("Last-Modified"))
 	// A document that was written this second may be written again within it
 	// (RFC 9110, section 8.8.2.2).
-	if at, _, ok := message.ParseDate(cur.Modified); ok && cur.ETag == "" && d.response.Date.Sub(at) < 2*time.Second {
-		cur.Modified = ""
+	if at, _, ok := message.ParseDate(l.Modified); ok && l.ETag == "" && d.response.Date.Sub(at) < 2*time.Second {
+		l.Modified = ""
 	}
 }
 
