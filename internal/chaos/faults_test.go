@@ -620,6 +620,7 @@ func differ(ctx context.Context, s *scenario) error {
 		}
 	}
 	for i, p := range s.copies {
+		delete(lacks[i], s.anyFeed()) // a configuration without feeds is refused
 		if err := s.reload(p, lacks[i]); err != nil {
 			return err
 		}

@@ -48,15 +48,10 @@ func (p *program) configure(b bus, feeds []*feed) error {
 	if p.fleet {
 		text.WriteString("fleet: {name: chaos}\n")
 	}
-	fmt.Fprintf(&text, "log: {format: text}\nadmin: {listen: %q, socket: %q}\nbuses:\n  main:\n    %s\n", p.address, p.socket, b.configure())
-	none := true // it may lack all of them
+	fmt.Fprintf(&text, "log: {format: text}\nadmin: {listen: %q, socket: %q}\nbuses:\n  main:\n    %s\nfeeds:\n", p.address, p.socket, b.configure())
 	for _, f := range feeds {
 		if p.lacks[f] {
 			continue
-		}
-		if none {
-			text.WriteString("feeds:\n")
-			none = false
 		}
 		oversize := "stop"
 		if f.deadLetters {
