@@ -95,7 +95,7 @@ func apiError(e *jetstream.APIError, stream string, cfg Config) error {
 		return feed.Permanent(fmt.Errorf("%w; %s", err, cure))
 	}
 	if e.ErrorCode == codeBatchIncomplete || e.ErrorCode == codeUnknownBatch {
-		return fmt.Errorf("%w; the server has dropped the batch: its disk is full (see its log), its leader has changed, or it has too many batches at once; it is sent again", err)
+		return fmt.Errorf("%w; the server has dropped the batch: its disk or the storage of the account is full (see its log), its leader has changed, or it has too many batches at once; it is sent again", err)
 	}
 	// A stream that is missing was there a moment ago, or allowed fast batches. The retry begins with
 	// Resume, which finds another way or whose error has the cure.

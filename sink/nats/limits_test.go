@@ -82,7 +82,7 @@ func TestServerCannotWrite(t *testing.T) {
 	batches := filepath.Join(filepath.Dir(filepath.Dir(block(t, dir))), "batches")
 	must.Succeed(t, os.WriteFile(batches, nil, 0o600))
 	err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3))
-	wantError(t, err, false, nil, "the server has dropped the batch: its disk is full (see its log), its leader has changed, or it has too many batches at once")
+	wantError(t, err, false, nil, "the server has dropped the batch: its disk or the storage of the account is full (see its log), its leader has changed, or it has too many batches at once")
 	must.Succeed(t, os.Remove(batches))
 	resume(t, s)
 	commit(t, s, 0, 3)
@@ -193,6 +193,10 @@ func TestAccountLimitTearsTheBatchOfACopyThatTakesOver(t *testing.T) {
 			conn.SetTimeout(time.Minute)
 			if end := spanOf(t, heir.Log()).End; end < first+10 {
 				t.Fatalf("the topic ends at %d: the batch was not torn", end)
+			}
+			held := int(resume(t, heir).Count)
+			if err := heir.Commit(t.Context(), entities[held-first:], sinktest.At(more)); err == nil || !strings.Contains(err.Error(), "the account") {
+				t.Errorf("%v: want an error that names the account", err)
 			}
 			claims.Limits.DiskStorage = -1
 			o.publish(claims)
