@@ -251,7 +251,7 @@ func (b *Bridge) step() (wait time.Duration, more bool) {
 		return left, true
 	}
 	b.copier.start = start
-	defer start.end()
+	defer start.Release()
 	turn := b.commands.turn
 	// Taken before the bus is used, so that a reconnect at any time from here on ends the wait
 	// after an error.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/limit"
 )
 
 // copier copies batches from the source to the sink. It is owned by the steps.
@@ -16,8 +17,8 @@ type copier struct {
 	sink         Sink
 	prefetch     prefetchOptions
 	size         commitSize
-	// start is that of the feed, in its first step; nil later.
-	start *feedStart
+	// start is the slot of the feed in its first step; nil later.
+	start *limit.Slot
 
 	known    *knownCheckpoint
 	failures *failures
@@ -98,14 +99,14 @@ func (c *copier) commitBatch(ctx context.Context, batch feed.Batch) error {
 	// A stop of the process does not cancel the commit: see the package comment. The sink
 	// bounds its time. If the process dies here, either all of the batch is published and
 	// cp is stored, or cp is not, and the next Resume knows what is published of the batch.
-	c.start.beginCommit()
+	c.start.Extend(limit.SlowFirstCommit)
 	if err := c.sink.Commit(context.WithoutCancel(ctx), batch.Entities, cp); err != nil {
 		took := time.Since(cp.At)
 		err = c.size.explainError(err, batch.Entities, took)
 		c.size.failed(batch.Bytes, took)
 		return &sinkError{err, false}
 	}
-	c.start.end()
+	c.start.Release()
 	took := time.Since(cp.At)
 	c.size.committed(batch.Bytes, took)
 	c.known.set(cp)

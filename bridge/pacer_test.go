@@ -57,7 +57,7 @@ func startMany(t *testing.T, n int, change func(*bridge.Bridge)) (polls *pollTim
 	ctx, cancel := context.WithCancel(t.Context())
 	var stopped sync.WaitGroup
 	polls = &pollTimes{begin: time.Now()}
-	pacer, bridges := &bridge.Pacer{}, []*bridge.Bridge{}
+	pacer, bridges := bridge.NewPacer(), []*bridge.Bridge{}
 	for i := range n {
 		name := fmt.Sprintf("feed-%d", i)
 		b := newBridge(sourceFunc(func(_ context.Context, after feed.Cursor) (feed.Batch, error) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/limit"
 	"github.com/feedbridge/feedbridge/internal/retry"
 )
 
@@ -93,9 +94,9 @@ func (w *waiter) continueFor(d time.Duration) {
 }
 
 // beginStart returns the time until the feed may start, because too many others are starting. If
-// that is zero, the end of the start must be called after the step. A feed that has started may
+// that is zero, the slot must be released after the step. A feed that has started may
 // always go on.
-func (w *waiter) beginStart() (start *feedStart, left time.Duration) {
+func (w *waiter) beginStart() (start *limit.Slot, left time.Duration) {
 	if w.wait.status.State != Starting {
 		return nil, 0
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/limit"
 	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -29,9 +30,8 @@ type bus struct {
 	log   *slog.Logger
 
 	attempt sync.Mutex // held while connecting
-	// resuming and committing have a value for each Resume and each Commit that counts against
-	// maxInFlight.
-	resuming, committing chan struct{}
+	// resuming and committing limit how many sinks of the bus do that at a time.
+	resuming, committing *limit.Limit
 
 	mu     sync.Mutex  // guards the fields below
 	conn   *connection // nil until there is one
@@ -44,7 +44,11 @@ type bus struct {
 }
 
 func newBus(name string, conf config.Bus, log *slog.Logger) *bus {
-	return &bus{name: name, conf: conf, files: fingerprintFiles(conf), resuming: make(chan struct{}, maxInFlight), committing: make(chan struct{}, maxInFlight), log: slog.New(newRepeatFilter(log.Handler())).With("bus", name), err: fmt.Errorf("bus %s: not connected yet", name)}
+	return &bus{
+		name: name, conf: conf, files: fingerprintFiles(conf), log: slog.New(newRepeatFilter(log.Handler())).With("bus", name),
+		resuming: limit.New(limit.OnBus, limit.SlowOnBus), committing: limit.New(limit.OnBus, limit.SlowOnBus),
+		err: fmt.Errorf("bus %s: not connected yet", name),
+	}
 }
 
 // errClosed is the error of a bus that the configuration does not have any more.
@@ -139,63 +143,36 @@ type busSink struct {
 	bus  *bus
 	name string // of the feed
 	feed *config.Feed
-	// stopping is closed when the feed is to stop. A commit that has not begun then is given up.
-	stopping <-chan struct{}
+	// running is the context of the feed, which ends when the feed is to stop. A commit that has not
+	// begun then is given up.
+	running context.Context
 	topicSink
 	// opened is the open sink, for other goroutines than that of the feed.
 	opened atomic.Pointer[topicSink]
 }
 
-// maxInFlight limits how many feeds resume, and how many commit, at the same time over the
-// connection to a bus. Ten thousand that resume would overrun the queue of requests that all
-// clients of a NATS server share, and the server would drop those of others too. A stream of NATS
-// stores one commit after the other, so most of ten thousand commits would reach their timeout.
-const maxInFlight = 64
-
-// slowRequest is the time after which a Resume or a Commit does not count against maxInFlight any
-// more. Otherwise topics whose broker does not answer would stop all others of the bus.
-const slowRequest = 5 * time.Second
-
 // errStopping is the error of a commit that has not begun when its feed is to stop.
 var errStopping = errors.New("the feed is being stopped; nothing was sent")
 
-// acquire waits for a place among those in flight until ctx ends or stopping is closed. The caller
-// calls release after its request.
-func acquire(ctx context.Context, inFlight chan struct{}, stopping <-chan struct{}) (release func(), err error) {
-	select {
-	case inFlight <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-stopping:
-		return nil, errStopping
-	}
-	free := sync.OnceFunc(func() { <-inFlight })
-	slow := time.AfterFunc(slowRequest, free)
-	return func() {
-		slow.Stop()
-		free()
-	}, nil
-}
-
-// Commit commits to the topic. At most maxInFlight sinks of a bus commit at a time. ctx does not end
-// when the feed is to stop, because the commit in flight has to finish; one that waits for its place
-// does not. Otherwise a stop or a reload would take minutes while the bus does not answer.
+// Commit commits to the topic when there is a slot. ctx does not end, because the commit in flight has
+// to finish when the feed is to stop; one that waits for its slot does not. Otherwise a stop or a reload
+// would take minutes while the bus does not answer.
 func (s *busSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
-	release, err := acquire(ctx, s.bus.committing, s.stopping)
+	slot, err := s.bus.committing.Acquire(s.running)
 	if err != nil {
-		return err
+		return errStopping
 	}
-	defer release()
+	defer slot.Release()
 	return s.topicSink.Commit(ctx, entities, cp)
 }
 
-// Resume opens the sink if it is not open yet. At most maxInFlight sinks of a bus resume at a time.
+// Resume waits for a slot, and opens the sink if it is not open yet.
 func (s *busSink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
-	release, err := acquire(ctx, s.bus.resuming, s.stopping)
+	slot, err := s.bus.resuming.Acquire(ctx)
 	if err != nil {
 		return checkpoint.Checkpoint{}, err
 	}
-	defer release()
+	defer slot.Release()
 	if s.topicSink == nil {
 		conn, err := s.bus.open(ctx)
 		if err != nil {

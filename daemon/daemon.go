@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/readahead"
@@ -178,7 +179,7 @@ func (d *daemon) openFeeds(writer string, redact *safetext.Redactor) {
 	}
 	commands.addTo(d.adm)
 	d.feeds = &feeds{running: map[string]*runningFeed{}, commands: commands, pipelines: &pipelines{
-		writer: writer, hosts: &source.Hosts{PageBudget: readahead.NewBudget(pagesAhead)}, adm: d.adm, redact: redact, failures: newFailureLog(d.log), traces: d.traces, opts: d.opts,
+		writer: writer, hosts: &source.Hosts{PageBudget: readahead.NewBudget(pagesAhead)}, adm: d.adm, redact: redact, failures: newFailureLog(d.log), traces: d.traces, opts: d.opts, pacer: bridge.NewPacer(),
 		reading: readAhead{feed: int(d.cfg.FeedMemory()), budget: readahead.NewBudget(d.cfg.Memory - pagesAhead)},
 	}}
 }

@@ -55,7 +55,7 @@ func (f *feeds) prepare(name string, cfg config.Feed, b *bus) *runningFeed {
 	return &runningFeed{
 		name: name, files: fingerprintFiles(cfg), nextPoll: bridge.NextPoll, work: bridge.Work,
 		run: func(ctx context.Context, stopped func()) {
-			snk.stopping = ctx.Done()
+			snk.running = ctx
 			removeHints := b.hints.add(cfg.To.Topic, bridge.Hint)
 			bridge.Start(ctx, func() {
 				removeHints()

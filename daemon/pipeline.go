@@ -43,7 +43,7 @@ type pipelines struct {
 	failures *failureLog
 	traces   *trace.Tracer // nil if none are sent
 	opts     Options
-	pacer    bridge.Pacer
+	pacer    *bridge.Pacer
 }
 
 // newBridge builds the bridge of a feed: the source, the gate that skips entities that the
@@ -86,7 +86,7 @@ func (p *pipelines) newBridge(name string, f *config.Feed, snk *busSink) *bridge
 		ReadAhead:   p.reading.feed,
 		Share:       share,
 		Unchanged:   snk.Unchanged,
-		Pacer:       &p.pacer,
+		Pacer:       p.pacer,
 		Log:         log,
 		Observer:    all,
 	}

@@ -68,7 +68,7 @@ func TestAtMost64FeedsOfABusCommitAtATime(t *testing.T) {
 		done := make(chan error)
 		for range 1000 {
 			go func() {
-				done <- (&busSink{bus: b, topicSink: slowTopic{nil, time.Second, &now, &most}}).Commit(t.Context(), nil, checkpoint.Checkpoint{})
+				done <- (&busSink{bus: b, running: t.Context(), topicSink: slowTopic{nil, time.Second, &now, &most}}).Commit(t.Context(), nil, checkpoint.Checkpoint{})
 			}()
 		}
 		for range 1000 {

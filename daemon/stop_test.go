@@ -13,6 +13,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/limit"
 	"github.com/feedbridge/feedbridge/internal/readahead"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink"
@@ -58,9 +59,7 @@ func TestAFeedThatWaitsToCommitStops(t *testing.T) {
 		close: func() {}, reconnected: func() <-chan struct{} { return nil },
 		sink: func(string, config.Feed) topicSink { return memoryTopic{nil, memory.Open(sinktest.Faults{})} },
 	}
-	for range maxInFlight {
-		b.committing <- struct{}{} // commits that never end
-	}
+	b.committing = limit.New(0, 0) // taken by commits that never end
 	read := make(chan struct{})
 	budget := readahead.NewBudget(1 << 30)
 	fs := newTestFeeds(log)

@@ -29,10 +29,11 @@ var layers = map[string][]string{
 	"internal/safetext":   {},
 	"internal/retry":      {},
 	"internal/logonce":    {},
+	"internal/limit":      {},
 	"internal/credential": {"internal/safetext"},
 	"checkpoint":          {"feed"},
 	"internal/readahead":  {},
-	"bridge":              {"feed", "checkpoint", "internal/readahead", "internal/retry"},
+	"bridge":              {"feed", "checkpoint", "internal/limit", "internal/readahead", "internal/retry"},
 	"internal/connlimit":  {},
 	"internal/admin":      {"internal/admin/statuspage", "internal/admin/status", "bridge", "internal/connlimit", "internal/credential", "feed", "internal/fleet", "checkpoint", "internal/safetext"},
 	"internal/verify":     {"feed", "message"},
@@ -40,7 +41,7 @@ var layers = map[string][]string{
 	"internal/admin/statuspage": {"internal/admin/status"},
 	"internal/admin/status":     {},
 
-	"source":                        {"feed", "message", "internal/credential", "internal/readahead", "internal/safetext"},
+	"source":                        {"feed", "message", "internal/credential", "internal/limit", "internal/readahead", "internal/safetext"},
 	"source/datareplication":        {"source", "source/datareplication/page", "feed", "message", "internal/readahead", "internal/safetext"},
 	"source/datareplication/page":   {"source/link", "feed", "message", "internal/safetext"},
 	"source/link":                   {},
@@ -58,8 +59,8 @@ var layers = map[string][]string{
 	"internal/testkit/bridgetest": {"bridge", "checkpoint", "feed", "internal/testkit/sinktest"},
 	"internal/testkit/must":       {},
 	"internal/testkit/tlstest":    {"internal/testkit/must"},
-	"sink/nats":                   {"internal/fleet", "sink", "feed", "checkpoint", "internal/credential", "message", "internal/retry"},
-	"sink/kafka":                  {"internal/fleet", "sink", "feed", "checkpoint", "internal/credential", "message", "internal/retry"},
+	"sink/nats":                   {"internal/fleet", "sink", "feed", "checkpoint", "internal/credential", "message", "internal/limit", "internal/retry"},
+	"sink/kafka":                  {"internal/fleet", "sink", "feed", "checkpoint", "internal/credential", "message", "internal/limit", "internal/retry"},
 	"sink/nats/embedded":          {},
 	"internal/testkit/kafkatest":  {"internal/testkit/freeport"},
 	"internal/testkit/floor":      {"checkpoint", "feed", "sink/kafka", "sink/nats"},
@@ -70,7 +71,7 @@ var layers = map[string][]string{
 	"internal/trace": {"bridge", "checkpoint", "feed", "internal/logonce", "internal/safetext", "sink"},
 
 	"config": {"feed", "internal/credential", "internal/safetext", "serve", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml", "sink", "sink/nats", "sink/kafka"},
-	"daemon": {"internal/trace", "internal/admin", "bridge", "checkpoint", "config", "internal/credential", "feed", "internal/fleet", "internal/logonce", "internal/readahead", "internal/retry", "internal/safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
+	"daemon": {"internal/trace", "internal/admin", "bridge", "checkpoint", "config", "internal/credential", "feed", "internal/fleet", "internal/limit", "internal/logonce", "internal/readahead", "internal/retry", "internal/safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
 
 	// Commands reach buses and servers through package daemon, and nothing else imports it.
 	"cmd/feedbridge": {"internal/admin/status", "bridge", "checkpoint", "config", "internal/credential", "daemon", "feed", "internal/logonce", "message", "internal/retry", "internal/safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "internal/verify"},
@@ -94,7 +95,7 @@ var alone = map[string][]string{
 }
 
 // standard are the packages that may import nothing but the standard library.
-var standard = []string{"feed", "message", "internal/logonce", "internal/retry", "internal/safetext", "checkpoint", "internal/connlimit"}
+var standard = []string{"feed", "message", "internal/limit", "internal/logonce", "internal/retry", "internal/safetext", "checkpoint", "internal/connlimit"}
 
 // badNames are names that say nothing.
 var badNames = []string{"util", "utils", "common", "helper", "helpers", "types", "misc"}

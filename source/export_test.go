@@ -1,5 +1,7 @@
 package source
 
+import "github.com/feedbridge/feedbridge/internal/limit"
+
 // WaitAnswered waits until all requests ahead have an answer or an error.
 func WaitAnswered(a *PagesAhead) {
 	for _, f := range a.fetches {
@@ -11,5 +13,13 @@ func WaitAnswered(a *PagesAhead) {
 func AheadOfHost(h *Hosts, host string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.ahead[host]
+	if h.ahead[host] == nil {
+		return 0
+	}
+	free := 0
+	for slot := h.ahead[host].TryAcquire(); slot != nil; slot = h.ahead[host].TryAcquire() {
+		defer slot.Release()
+		free++
+	}
+	return limit.PagesOfHost - free
 }

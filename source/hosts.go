@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/limit"
 	"github.com/feedbridge/feedbridge/internal/readahead"
 )
 
@@ -35,7 +36,7 @@ type Hosts struct {
 	limiters   map[limiterKey]*hostLimiter
 	refusals   map[string]*refusals // by host
 	transports map[transportKey]*http.Transport
-	ahead      map[string]int // by host, the number of pages that are requested ahead
+	ahead      map[string]*limit.Limit // by host, of the pages that are requested ahead
 }
 
 type limiterKey struct {
@@ -163,26 +164,17 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// acquireAhead allows another page to be requested ahead from the host, unless aheadPerHost are.
-func (h *Hosts) acquireAhead(host string) bool {
+// acquireAhead allows another page to be requested ahead from the host, unless it returns nil.
+func (h *Hosts) acquireAhead(host string) *limit.Slot {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.ahead[host] >= aheadPerHost {
-		return false
-	}
 	if h.ahead == nil {
-		h.ahead = make(map[string]int)
+		h.ahead = make(map[string]*limit.Limit)
 	}
-	h.ahead[host]++
-	return true
-}
-
-func (h *Hosts) releaseAhead(host string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ahead[host]--; h.ahead[host] == 0 {
-		delete(h.ahead, host)
+	if h.ahead[host] == nil {
+		h.ahead[host] = limit.New(limit.PagesOfHost, 0)
 	}
+	return h.ahead[host].TryAcquire()
 }
 
 // transportKey has the settings in which transports differ. Clients that agree
@@ -199,7 +191,3 @@ type transportKey struct {
 // any time, and more if the host needs a second to answer. With fewer idle connections than their
 // number varies by, each burst would make new ones.
 const idlePerHost = 100
-
-// aheadPerHost limits the pages that all feeds of a process request ahead from one host at a time,
-// so that its connections can be reused.
-const aheadPerHost = 16

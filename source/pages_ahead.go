@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/limit"
 )
 
 const (
@@ -138,7 +139,7 @@ func (a *PagesAhead) keep(from, to, rest int) {
 // the goroutine has stopped.
 type fetch struct {
 	client *Client
-	host   string
+	slot   *limit.Slot // of the host
 	url    string
 	begun  time.Time
 	pages  int             // that are read from begun to its turn
@@ -185,16 +186,16 @@ func (c *chunk) drop() { aheadBuffers[len(c.bytes)].Put(&c.bytes) }
 // startFetch requests a page ahead. It returns nil if there is no memory for it, or the limit
 // of the host is reached.
 func (c *Client) startFetch(ctx context.Context, url string) *fetch {
-	host := c.origin.Host
-	if !c.hosts.acquireAhead(host) {
+	slot := c.hosts.acquireAhead(c.origin.Host)
+	if slot == nil {
 		return nil
 	}
 	if !c.hosts.PageBudget.TryAcquire(aheadChunk) {
-		c.hosts.releaseAhead(host)
+		slot.Release()
 		return nil
 	}
 	f := &fetch{
-		client: c, host: host, url: url, begun: time.Now(),
+		client: c, slot: slot, url: url, begun: time.Now(),
 		answered: make(chan struct{}), turn: make(chan struct{}), done: make(chan struct{}), arrived: make(chan struct{}, 1),
 		chunks: []*chunk{newChunk(aheadChunk)},
 	}
@@ -359,7 +360,7 @@ func (f *fetch) drop() {
 	if f.err == nil {
 		f.body.Close()
 	}
-	f.client.hosts.releaseAhead(f.host)
+	f.slot.Release()
 }
 
 // free drops all chunks. A reader gets the error reason for them.
@@ -445,7 +446,7 @@ func (b *aheadBody) Close() error {
 	b.fetch.free(http.ErrBodyReadAfterClose)
 	err := b.fetch.body.Close()
 	b.fetch.cancel()
-	b.fetch.client.hosts.releaseAhead(b.fetch.host)
+	b.fetch.slot.Release()
 	b.fetch = nil
 	return err
 }

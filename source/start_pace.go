@@ -8,13 +8,11 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/feedbridge/feedbridge/internal/limit"
 )
 
 const (
-	// startRate and startBurst bound the requests that all clients of a process make because
-	// they start: at most 192 in any second. Requests that are sent evenly arrive unevenly, and
-	// at most 200 are to arrive.
-	startRate, startBurst = 188, 4
 	// startRequests is the number of requests of a client that count as its start. It is enough
 	// to find the format and the last page of a feed. A feed with a backlog needs more, and they
 	// are not delayed.
@@ -34,7 +32,7 @@ type startPace struct {
 	// turn is held by the only request that waits for limiter. If all of them did, each would
 	// have its time, and after a moment in which the process gets no processor all whose times
 	// have passed would be sent at once.
-	turn    chan struct{}
+	turn    *limit.Limit
 	waiting atomic.Int64 // the number of clients that wait for a request of their start
 }
 
@@ -47,7 +45,9 @@ type clientStart struct {
 
 // wait waits until the client may make its next request.
 func (p *startPace) wait(ctx context.Context, c *clientStart) error {
-	p.once.Do(func() { p.limiter, p.turn = rate.NewLimiter(startRate, startBurst), make(chan struct{}, 1) })
+	p.once.Do(func() {
+		p.limiter, p.turn = rate.NewLimiter(limit.StartRequests, limit.StartBurst), limit.New(1, 0)
+	})
 	idle := time.Since(time.Unix(0, c.last.Load())) >= startIdle
 	starting := c.requests.Load() < startRequests
 	defer func() { c.last.Store(time.Now().UnixNano()) }()
@@ -67,11 +67,10 @@ func (p *startPace) wait(ctx context.Context, c *clientStart) error {
 
 // waitTurn waits until another request may be sent.
 func (p *startPace) waitTurn(ctx context.Context) error {
-	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
-		return p.limiter.Wait(ctx)
-	case <-ctx.Done():
-		return ctx.Err()
+	slot, err := p.turn.Acquire(ctx)
+	if err != nil {
+		return err
 	}
+	defer slot.Release()
+	return p.limiter.Wait(ctx)
 }

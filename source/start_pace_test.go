@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/limit"
 )
 
 // requestTimes records when requests are made.
@@ -72,8 +74,8 @@ func TestFeedsThatStartMakeAtMost200RequestsASecond(t *testing.T) {
 		}
 		started.Wait()
 		done = time.Now()
-		if most := starting.most(); most > startRate+startBurst {
-			t.Errorf("%d requests in a second, want %d at most", most, startRate+startBurst)
+		if most := starting.most(); most > limit.StartRequests+limit.StartBurst {
+			t.Errorf("%d requests in a second, want %d at most", most, limit.StartRequests+limit.StartBurst)
 		}
 		if took := done.Sub(begun); took > 10*time.Minute {
 			t.Errorf("the start took %v: polls kept feeds from starting", took)

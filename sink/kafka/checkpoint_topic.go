@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/limit"
 )
 
 // checkpointPartitions is the number of partitions of a checkpoint topic that is created. They spread the
@@ -52,8 +53,10 @@ type checkpointTopic struct {
 // partitionCache holds the newest checkpoints of one partition of the checkpoint topic, as far
 // as it has been read.
 type partitionCache struct {
-	lock   chan struct{} // held while reading
-	turn   chan struct{} // held by the commit that will wait for the last stable offset
+	lock *limit.Limit // of one that reads
+	// turn is held by the commit that will wait for the last stable offset, for the time of grace at
+	// most: a feed whose topic takes no messages does not hold up the others.
+	turn   *limit.Limit
 	id     kadm.TopicID
 	newest map[string]storedCheckpoint // by key; nil if nothing has been read
 	// read is when it was last read as far as asked for.
@@ -228,12 +231,11 @@ func (t *checkpointTopic) readCheckpoints(ctx context.Context, at topicPartition
 // after since.
 func (t *checkpointTopic) readCheckpointsSince(ctx context.Context, at topicPartition, to int64, topic string, since time.Time) (checkpoints, error) {
 	p := t.partitionCache(at.partition)
-	select {
-	case p.lock <- struct{}{}:
-		defer func() { <-p.lock }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	slot, err := p.lock.Acquire(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer slot.Release()
 	c := t.client
 	if p.id != at.id {
 		p.resetTo(at.id)
@@ -274,7 +276,7 @@ func (t *checkpointTopic) partitionCache(partition int32) *partitionCache {
 	defer t.mu.Unlock()
 	p := t.partitions[partition]
 	if p == nil {
-		p = &partitionCache{lock: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+		p = &partitionCache{lock: limit.New(1, 0), turn: limit.New(1, t.client.graceTime())}
 		t.partitions[partition] = p
 	}
 	return p
@@ -283,21 +285,6 @@ func (t *checkpointTopic) partitionCache(partition int32) *partitionCache {
 func (p *partitionCache) resetTo(id kadm.TopicID) {
 	// Not lock and turn, which others wait for meanwhile.
 	p.id, p.newest, p.read, p.last = id, nil, time.Time{}, recordIdentity{}
-}
-
-// takeTurn waits until no other commit of this connection has the turn in a partition. A turn
-// ends with release, and after the time of grace: a feed whose topic takes no messages does
-// not hold up the others.
-func (t *checkpointTopic) takeTurn(ctx context.Context, partition int32) (release func(), err error) {
-	turn := t.partitionCache(partition).turn
-	select {
-	case turn <- struct{}{}:
-		release = sync.OnceFunc(func() { <-turn })
-		time.AfterFunc(t.client.graceTime(), release)
-		return release, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 // errReplaced reports that the newest record that was read is no longer in the partition.

@@ -83,11 +83,11 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 		// Transactions that wait for the last stable offset end one after the other. Those of
 		// this process take turns, instead of finding out by asking again and again. None is
 		// open while it waits for its turn: another copy of the feed would take it for abandoned.
-		release, err := store.topic.takeTurn(ctx, store.location.partition)
+		turn, err := store.topic.partitionCache(store.location.partition).turn.Acquire(ctx)
 		if err != nil {
 			return err
 		}
-		defer release()
+		defer turn.Release()
 		stable = nil // the brokers may be others now
 	}
 	// New records would hide from Resume that the topic has lost messages before them.

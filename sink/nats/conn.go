@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,7 +21,7 @@ import (
 type Conn struct {
 	client *client
 	sinks  *sinkCounts
-	slots  batchSlots
+	slots  sync.Map // by stream, the [limit.Limit] of atomic batches
 	fast   fastBatches
 	watch  *watch
 }

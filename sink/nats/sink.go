@@ -8,6 +8,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/limit"
 	codec "github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 )
@@ -25,8 +26,8 @@ type Sink struct {
 	publisher   *publisher
 	sinks       *sinkCounts
 	dedupe      *dedupeLoader
-	// batches are the slots of the stream; see [batchSlots].
-	batches chan struct{}
+	// batches limits the atomic batches that are sent to the stream at a time.
+	batches *limit.Limit
 	watch   *watch
 	// watched is what the looks at the stream are compared with; nil before the first Resume.
 	watched atomic.Pointer[watchedTopic]
@@ -61,18 +62,19 @@ func (c *Conn) Sink(topic Topic) *Sink {
 	t := &topic // one copy for all parts: there are ten thousand sinks
 	t.Stream.Name = t.StreamName()
 	c.sinks.increment(t.Stream.Name)
-	limit := &sizeLimit{nc: c.client.nc, topic: t}
+	size := &sizeLimit{nc: c.client.nc, topic: t}
 	checkpoints := &checkpointReader{client: c.client, topic: t}
-	publisher := &publisher{client: c.client, topic: t, limit: limit, checkpoints: checkpoints, fast: &c.fast}
+	publisher := &publisher{client: c.client, topic: t, limit: size, checkpoints: checkpoints, fast: &c.fast}
+	batches, _ := c.slots.LoadOrStore(t.Stream.Name, limit.New(limit.Batches, 0))
 	return &Sink{
 		client: c.client, topic: t,
 		stream:      &streamChecker{client: c.client, topic: t},
 		checkpoints: checkpoints,
-		limit:       limit,
+		limit:       size,
 		publisher:   publisher,
 		sinks:       c.sinks,
 		dedupe:      &dedupeLoader{client: c.client, topic: t, ids: sink.NewIDs(t.Window)},
-		batches:     c.slots.ofStream(t.Stream.Name),
+		batches:     batches.(*limit.Limit),
 		watch:       c.watch,
 	}
 }
@@ -276,20 +278,19 @@ func (s *Sink) proveSubjects(ctx context.Context, ses *session, n int, done comm
 // and given up stays with the server for 10 s, without a slot. release must be called when the commit
 // is stored or has failed. After an error nothing was sent.
 func (s *Sink) commitContext(ctx context.Context, batch bool) (_ context.Context, release func(), err error) {
-	limit := 3 * s.client.cfg.Timeout
+	longest := 3 * s.client.cfg.Timeout
 	free := func() {}
 	if batch {
-		waiting, cancel := contextWithTimeout(ctx, limit)
+		waiting, cancel := contextWithTimeout(ctx, longest)
 		defer cancel()
-		select {
-		case s.batches <- struct{}{}:
-			free = func() { <-s.batches }
-		case <-waiting.Done():
+		slot, err := s.batches.Acquire(waiting)
+		if err != nil {
 			return nil, nil, fmt.Errorf("waiting for other commits to stream %s, of which %d are made at a time: %w; if this persists, divide the feeds among several streams",
-				s.topic.Stream.Name, maxBatches, causeOf(waiting, waiting.Err()))
+				s.topic.Stream.Name, limit.Batches, causeOf(waiting, err))
 		}
+		free = slot.Release
 	}
-	ctx, cancel := contextWithTimeout(ctx, limit)
+	ctx, cancel := contextWithTimeout(ctx, longest)
 	return ctx, func() { cancel(); free() }, nil
 }
 

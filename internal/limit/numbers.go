@@ -1,0 +1,45 @@
+package limit
+
+import "time"
+
+// Starts is the number of feeds that start in a second, or go on after an outage of their bus: 10,000
+// need 67 seconds. The other numbers are above what this rate needs while buses and upstreams answer,
+// so they delay a start only if those are slow.
+const Starts = 150
+
+const (
+	// Starting limits the feeds of a process that start at a time: their first steps.
+	Starting = 400
+	// SlowStart is the slow time of a start. The feed may have a backlog of hours, or a server that does
+	// not answer.
+	SlowStart = 5 * time.Second
+	// SlowFirstCommit is the same for a feed that makes its first commit. The bus may need seconds for
+	// the commits of all feeds that start, and more feeds would only wait for it as well. It may also
+	// not answer, and others may have another bus.
+	SlowFirstCommit = 30 * time.Second
+)
+
+// StartRequests and StartBurst bound the requests in a second that all clients of a process make because
+// they start: at most 192 in any second. Requests that are sent evenly arrive unevenly, and at most 200
+// are to arrive.
+const StartRequests, StartBurst = 188, 4
+
+const (
+	// OnBus limits how many feeds resume, and how many commit, at the same time over the connection
+	// to a bus. Ten thousand that resume would overrun the queue of requests that all clients of a NATS
+	// server share, and the server would drop those of others too. A stream of NATS stores one commit
+	// after the other, so most of ten thousand commits would reach their timeout.
+	OnBus = 64
+	// SlowOnBus is the slow time of a request to a bus. Otherwise topics whose broker does not answer
+	// would stop all others of the bus.
+	SlowOnBus = 5 * time.Second
+)
+
+// Batches limits the atomic batches that one connection sends to a stream of NATS at a time. A server has
+// at most 50 incomplete batches in a stream, and drops those beyond: their commits fail. So five copies
+// with many feeds in one stream can start together.
+const Batches = 10
+
+// PagesOfHost limits the pages that all feeds of a process request ahead from one host at a time,
+// so that its connections can be reused.
+const PagesOfHost = 16
