@@ -82,8 +82,8 @@ func (c Config) Validate() []error {
 	if values := c.Format.Values(); c.Format != "" && !slices.Contains(values, string(c.Format)) {
 		fail("format: invalid value %q: want one of %s", c.Format, strings.Join(values, ", "))
 	}
-	if c.PageSize < 0 || c.PageSize > MaxPageSize {
-		fail("page_size: must be between 1 and %d", MaxPageSize)
+	if c.PageSize < 0 || c.PageSize > maxPageSize {
+		fail("page_size: must be between 1 and %d", maxPageSize)
 	}
 	if c.PublicURL != "" {
 		u, err := url.Parse(c.PublicURL)

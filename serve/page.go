@@ -15,7 +15,7 @@ import (
 // URLs of former configurations do.
 const (
 	DefaultPageSize = 500
-	MaxPageSize     = 10_000
+	maxPageSize     = 10_000
 )
 
 // pageID is a page: which positions of which topic.
@@ -48,7 +48,7 @@ func parsePageID(s string) (pageID, bool) {
 	// With this k no position overflows.
 	k, err2 := strconv.ParseUint(parts[2], 10, 48)
 	id := pageID{parts[0], size, k}
-	return id, err1 == nil && err2 == nil && size >= 1 && size <= MaxPageSize && id.String() == s
+	return id, err1 == nil && err2 == nil && size >= 1 && size <= maxPageSize && id.String() == s
 }
 
 // isWhole reports whether retention has left all of a page and all of the page before it.

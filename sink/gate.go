@@ -43,21 +43,17 @@ const (
 // Values returns the valid values.
 func (Oversize) Values() []string { return []string{string(Stop), string(Skip), string(DeadLetter)} }
 
-// ParseOversize parses "stop", "skip" or "dead-letter"; the empty string is stop.
-func ParseOversize(s string) (Oversize, error) {
-	switch o := Oversize(s); o {
+// UnmarshalText parses "stop", "skip" or "dead-letter"; the empty string is stop.
+func (o *Oversize) UnmarshalText(text []byte) error {
+	switch parsed := Oversize(text); parsed {
 	case "":
-		return Stop, nil
+		*o = Stop
 	case Stop, Skip, DeadLetter:
-		return o, nil
+		*o = parsed
+	default:
+		return fmt.Errorf("oversize %q: want stop, skip or dead-letter", text)
 	}
-	return "", fmt.Errorf("oversize %q: want stop, skip or dead-letter", s)
-}
-
-// UnmarshalText is [ParseOversize].
-func (o *Oversize) UnmarshalText(text []byte) (err error) {
-	*o, err = ParseOversize(string(text))
-	return err
+	return nil
 }
 
 // DeadSuffix follows the name of a topic in the name of its dead-letter topic.

@@ -428,7 +428,7 @@ func TestParseOversize(t *testing.T) {
 			t.Errorf("%q is %q (%v), want %q", in, got, err, want)
 		}
 	}
-	if _, err := sink.ParseOversize("ignore"); err == nil || err.Error() != `oversize "ignore": want stop, skip or dead-letter` {
+	if err := new(sink.Oversize).UnmarshalText([]byte("ignore")); err == nil || err.Error() != `oversize "ignore": want stop, skip or dead-letter` {
 		t.Errorf("error %v", err)
 	}
 }

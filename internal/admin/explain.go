@@ -40,7 +40,7 @@ func (f *Feed) describeActivity(r *feedRecord, now time.Time) string {
 	due := !r.status.Until.After(now)
 	state, since := f.currentState(r, now)
 	switch state {
-	case Elsewhere:
+	case stateElsewhere:
 		return f.explainElsewhere()
 	case bridge.Starting:
 		if !due {

@@ -17,9 +17,9 @@ import (
 	"github.com/feedbridge/feedbridge/internal/fleet"
 )
 
-// Elsewhere is the state of a feed that another member of the fleet runs, or that no copy runs
+// stateElsewhere is the state of a feed that another member of the fleet runs, or that no copy runs
 // yet. It is no state of a bridge: this copy has none for the feed.
-const Elsewhere bridge.State = "elsewhere"
+const stateElsewhere bridge.State = "elsewhere"
 
 // Fleet is the membership of this copy in a fleet. Its methods may be called from any
 // goroutine.
@@ -152,18 +152,18 @@ func (f *Fleet) states() []bridge.State {
 	if f == nil {
 		return states
 	}
-	return append(slices.Clip(states), Elsewhere)
+	return append(slices.Clip(states), stateElsewhere)
 }
 
 // currentState returns the state of the feed at present, and since when.
 func (f *Feed) currentState(r *feedRecord, now time.Time) (bridge.State, time.Time) {
 	if _, elsewhere := f.fleet.ownerElsewhere(f.opts.Topic); elsewhere {
-		return Elsewhere, r.status.Since
+		return stateElsewhere, r.status.Since
 	}
 	return r.bridgeState(now)
 }
 
-// explainElsewhere returns the sentence about a feed in the state Elsewhere.
+// explainElsewhere returns the sentence about a feed that this copy does not run.
 func (f *Feed) explainElsewhere() string {
 	owner, _ := f.fleet.ownerElsewhere(f.opts.Topic)
 	assigned, old := f.fleet.knows()

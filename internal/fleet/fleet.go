@@ -31,7 +31,7 @@ type Bus interface {
 
 // Self is this copy, as a bus makes it known to the others.
 type Self struct {
-	// Name is unique in the fleet. It is made by MemberName.
+	// Name is unique in the fleet. It is made by memberName.
 	Name string
 	// Value returns what this copy publishes at present. It is never empty.
 	Value func() []byte
@@ -83,9 +83,9 @@ func (a Assignment) StillDifferent(now time.Time) bool {
 	return !a.DifferentSince.IsZero() && now.Sub(a.DifferentSince) >= Rollout
 }
 
-// MemberName returns the name of a copy with the characters replaced that keys of a NATS bucket cannot
+// memberName returns the name of a copy with the characters replaced that keys of a NATS bucket cannot
 // have. Those of host names remain.
-func MemberName(writer string) string {
+func memberName(writer string) string {
 	name := strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':

@@ -37,7 +37,7 @@ type Member struct {
 
 // NewMember returns the membership of the copy with a name. It does nothing before Run.
 func NewMember(writer string, log *slog.Logger) *Member {
-	name := MemberName(writer)
+	name := memberName(writer)
 	return &Member{
 		self: name, log: log, roster: newRoster(name), strangers: map[string]bool{},
 		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1),

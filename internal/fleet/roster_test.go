@@ -308,7 +308,7 @@ func TestNamesOfHostsAreNamesOfMembers(t *testing.T) {
 		"host-12-ab34ef": "host-12-ab34ef", "node1.example.com-12-ab34ef": "node1.example.com-12-ab34ef",
 		"büro host*>-1": "b_ro_host__-1", ".host": "_host", "a..b": "a__b", "host.": "host_",
 	} {
-		if got := MemberName(name); got != want {
+		if got := memberName(name); got != want {
 			t.Errorf("the name of %q is %q, want %q", name, got, want)
 		}
 	}

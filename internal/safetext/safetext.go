@@ -20,16 +20,16 @@ import (
 // not UTF-8 are written as in Go: \x1b, \u202e.
 //
 // If the text is too long, the middle of its longest words is replaced by …, down to
-// [ShortWord] characters each. Long words are URLs and IDs of others; the program's own
+// shortWord characters each. Long words are URLs and IDs of others; the program's own
 // sentences, which end with a cure, stay whole. If that is not enough, the middle of the
 // text is replaced, and the last third of most characters is kept.
 func Clip(text string, most int) string {
 	return shorten(Clean(text), most)
 }
 
-// ShortWord is the number of characters up to which a word is not shortened by [Clip]
+// shortWord is the number of characters up to which a word is not shortened by [Clip]
 // because of the length of the text around it.
-const ShortWord = 60
+const shortWord = 60
 
 // shorten returns a clean text in at most most characters, see [Clip].
 func shorten(text string, most int) string {
@@ -42,14 +42,14 @@ func shorten(text string, most int) string {
 		lengths[i] = utf8.RuneCountInString(word)
 	}
 	// The smallest limit on words with which the text is still too long.
-	tooLong := ShortWord + sort.Search(max(0, most-ShortWord+1), func(above int) bool {
+	tooLong := shortWord + sort.Search(max(0, most-shortWord+1), func(above int) bool {
 		total := len(words) - 1
 		for _, n := range lengths {
-			total += min(n, ShortWord+above)
+			total += min(n, shortWord+above)
 		}
 		return total > most
 	})
-	longest := max(ShortWord, tooLong-1)
+	longest := max(shortWord, tooLong-1)
 	for i, word := range words {
 		words[i] = cutMiddle(word, longest)
 	}

@@ -114,19 +114,15 @@ const (
 // Values returns the valid values.
 func (Gap) Values() []string { return []string{string(GapHalt), string(GapResume), string(GapRestart)} }
 
-// ParseGap reads a gap policy; the empty string is halt.
-func ParseGap(s string) (Gap, error) {
-	switch g := Gap(s); g {
+// UnmarshalText parses a gap policy; the empty string is halt.
+func (g *Gap) UnmarshalText(text []byte) error {
+	switch parsed := Gap(text); parsed {
 	case "":
-		return GapHalt, nil
+		*g = GapHalt
 	case GapHalt, GapResume, GapRestart:
-		return g, nil
+		*g = parsed
+	default:
+		return fmt.Errorf("gap %q: want halt, resume-at-timestamp or restart", text)
 	}
-	return "", fmt.Errorf("gap %q: want halt, resume-at-timestamp or restart", s)
-}
-
-// UnmarshalText is [ParseGap].
-func (g *Gap) UnmarshalText(text []byte) (err error) {
-	*g, err = ParseGap(string(text))
-	return err
+	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"log/slog"
 )
 
-// DefaultListen is the address on which a server listens by default.
-const DefaultListen = "127.0.0.1:4222"
+// defaultListen is the address on which a server listens by default.
+const defaultListen = "127.0.0.1:4222"
 
 // MaxPayload is the largest message that the server takes, in bytes, headers
 // included.
@@ -28,7 +28,7 @@ type Config struct {
 	// server at a time uses it.
 	Dir string
 	// Listen is a host and port; port 0 is any free one. Default
-	// [DefaultListen]. The server has no authentication: every client that reaches
+	// defaultListen. The server has no authentication: every client that reaches
 	// the port may read and write.
 	Listen string
 	// Log receives the server's log: warnings and errors as warnings, the rest

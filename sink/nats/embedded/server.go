@@ -41,7 +41,7 @@ func Start(cfg Config) (*Server, error) { return startServer(cfg, measureDisk) }
 // startServer starts a server that measures its disk by measure.
 func startServer(cfg Config, measure measureSpace) (*Server, error) {
 	if cfg.Listen == "" {
-		cfg.Listen = DefaultListen
+		cfg.Listen = defaultListen
 	}
 	host, port, err := splitListen(cfg.Listen)
 	if err != nil {
