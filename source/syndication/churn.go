@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"strings"
@@ -18,8 +19,8 @@ type churn struct {
 	// first of them, which becomes the sample if the present one has not changed.
 	changed      int
 	sample, next entryVersion
-	// polls counts the consecutive polls in which the sample has changed, and elements are those in
-	// which its versions differ.
+	// polls counts the consecutive polls in which the sample has changed, and elements are the first of
+	// those in which its versions differ.
 	polls    int
 	elements map[string]bool
 	again    bool // the sample has changed in the present poll
@@ -36,6 +37,8 @@ const (
 	churnPolls = 3
 	// longestSample is the length of the longest entry that can be a sample, in bytes.
 	longestSample = 16 << 10
+	// mostElements is the maximum number of elements that are named.
+	mostElements = 30
 )
 
 // addChange records that an entry is published again.
@@ -46,7 +49,9 @@ func (c *churn) addChange(it *item) {
 	case it.ID == c.sample.id:
 		c.again = true
 		for _, name := range changedElements(c.sample.body, it.Body) {
-			c.elements[name] = true
+			if len(c.elements) < mostElements {
+				c.elements[name] = true
+			}
 		}
 		c.sample.body = it.Body
 	case c.next.id == "":
@@ -89,13 +94,16 @@ func changedElements(a, b []byte) (names []string) {
 	return names
 }
 
-// elementPath identifies an element of an entry: by the names of the elements around it and its own,
-// and by its number among those of the same path.
+// elementPath identifies an element of an entry: by the elements around it and its name, and by its number
+// among those of the same path. The elements around it are hashed, because a path in full may be as long as
+// the entry.
 type elementPath struct {
-	around string
+	around uint64
 	name   xml.Name
 	number int
 }
+
+var pathSeed = maphash.MakeSeed()
 
 // ownTexts returns the attributes and the text of each element within an entry.
 func ownTexts(body []byte) map[elementPath]string {
@@ -112,8 +120,7 @@ func ownTexts(body []byte) map[elementPath]string {
 		case xml.StartElement:
 			p := elementPath{name: token.Name}
 			if len(open) > 0 {
-				last := open[len(open)-1]
-				p.around = fmt.Sprint(last.around, "/", last.name, last.number)
+				p.around = maphash.Comparable(pathSeed, open[len(open)-1])
 			}
 			count[p]++
 			p.number = count[p]
