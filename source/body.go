@@ -64,10 +64,13 @@ func (b *body) Read(p []byte) (int, error) {
 		n, err = n-int(over), tooLarge("the page has more than %d bytes (limits.page); raise it if the provider has pages so large", b.limit)
 	}
 	if err != nil && err != io.EOF { //nolint:errorlint // only the bare value is a good end
-		if reason := b.wire.deadline.endReason(); reason != nil {
+		switch reason := b.wire.deadline.endReason(); {
+		case reason != nil:
 			err = reason
-		} else if errors.Is(err, io.ErrUnexpectedEOF) {
+		case errors.Is(err, io.ErrUnexpectedEOF):
 			err = fmt.Errorf("the body ended early; it is requested again; if this persists, the provider sends broken pages: %w", err)
+		case !b.wire.failed && !errors.Is(err, ErrTooLarge):
+			err = fmt.Errorf("the body is not what its Content-Encoding says; it is requested again; if this persists, add the header \"Accept-Encoding: identity\": %w", err)
 		}
 		err = fmt.Errorf("%s: %w", b.request, err)
 	}
@@ -92,6 +95,7 @@ type wire struct {
 	idle     *timeoutError
 	n, limit int64
 	size     int64 // the Content-Length, or -1
+	failed   bool  // an error other than the end has come
 }
 
 func (w *wire) Read(p []byte) (int, error) {
@@ -101,6 +105,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	}
 	n, err := w.raw.Read(p)
 	w.n += int64(n)
+	w.failed = err != nil && err != io.EOF
 	if over := w.n - w.limit; over > 0 {
 		// The decoders may read on after an error.
 		return n - int(min(over, int64(n))), tooLarge("the page has more than %d bytes on the wire (limits.page); raise it if the provider has pages so large", w.limit)

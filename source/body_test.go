@@ -103,7 +103,7 @@ func TestContentEncoding(t *testing.T) {
 		t.Run(encoding+" that is something else is an error", func(t *testing.T) {
 			body = []byte("<html>This is no compressed page.</html>")
 			_, got, err := get(t, c, url)
-			if wantError(t, err, false, "GET "+url+": "); got != "" {
+			if wantError(t, err, false, "GET "+url+": the body is not what its Content-Encoding says", "Accept-Encoding: identity"); got != "" {
 				t.Errorf("body = %q", got)
 			}
 		})
@@ -115,7 +115,7 @@ func TestContentEncoding(t *testing.T) {
 			sent := body
 			url := serve(t, func(w http.ResponseWriter, _ *http.Request) { sendPacked(w, encoding, sent) })
 			_, _, err := get(t, newClient(t, url), url)
-			wantError(t, err, false, "GET "+url, "invalid checksum")
+			wantError(t, err, false, "GET "+url+": the body is not what its Content-Encoding says", "invalid checksum")
 		})
 	}
 	t.Run("another encoding is refused", func(t *testing.T) {
