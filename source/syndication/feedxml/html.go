@@ -8,8 +8,8 @@ import (
 	"golang.org/x/net/html"
 )
 
-// htmlStart matches the start of an HTML page.
-var htmlStart = regexp.MustCompile(`(?i)^\s*(?:<!--[^>]*-->\s*)*<(?:!doctype\s+html|html|head|body)[\s>]`)
+// htmlStart matches the start of an HTML page, or of a part of one that a server sends as a whole.
+var htmlStart = regexp.MustCompile(`(?i)^\s*(?:<!--[^>]*-->\s*)*<(?:!doctype\s+html|html|head|body|title|meta|script|style|noscript|p|div|center|h[1-6])[\s>]`)
 
 // htmlError is the error of a document that is an HTML page. The unread bytes are its rest. It names
 // the feed that the page announces, as browsers find it.

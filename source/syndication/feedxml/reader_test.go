@@ -30,6 +30,8 @@ func TestDocumentsThatAreNone(t *testing.T) {
 		{"text", "Service unavailable", ErrNotFeed, "Service unavailable", nil},
 		{"another root", `<opml version="2.0"/>`, ErrNotFeed, "opml in no namespace", nil},
 		{"HTML without a root", "<head><title>T</title></head><p>", ErrNotFeed, "an HTML page", nil},
+		{"a part of HTML", "\n<!-- x --><P>Service unavailable", ErrNotFeed, "an HTML page", nil},
+		{"HTML that begins with a script", "<script src=x async></script>", ErrNotFeed, "an HTML page", nil},
 		{"HTML behind a comment", "<!-- x --><html><p>", ErrNotFeed, "an HTML page", nil},
 		{
 			"HTML that announces a feed", `<!doctype html><meta charset=utf-8><link rel=stylesheet href=/x><LINK href="/feed?a=1&amp;token=s" type=application/atom+xml rel="home Alternate">`,
