@@ -16,21 +16,29 @@ const (
 )
 
 // CheckRepeated calls read with the text again and again, 128 KiB in all, and fails the test if it takes
-// more than 2 s of CPU: twenty times what a slow parser takes, and less than one takes whose time
-// grows with the square. The time is that of the thread, which other processes do not prolong by more than
-// they slow a processor down. Systems that do not count it are not checked.
+// more than 2 s of CPU: twenty times what a slow parser takes, and less than one takes that does some work for
+// each pair of bytes. A parser that searches the same bytes again and again is too quick to fail at this size;
+// that takes [CheckTime] with more bytes.
 func CheckRepeated(t testing.TB, text string, read func(text string)) {
 	t.Helper()
 	if text == "" || len(text) > size || !Sampled(text) {
 		return
 	}
 	long := strings.Repeat(text, size/len(text))
+	CheckTime(t, text, size*perByte, func() { read(long) })
+}
+
+// CheckTime fails the test if do takes more than some time of CPU. The time is that of the thread, which other
+// processes do not prolong by more than they slow a processor down. Systems that do not count it are not
+// checked.
+func CheckTime(t testing.TB, what string, most time.Duration, do func()) {
+	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	before := threadTime()
-	read(long)
-	if took := threadTime() - before; took > size*perByte {
-		t.Fatalf("%q, %d bytes in all, took %v of CPU", text, len(long), took)
+	do()
+	if took := threadTime() - before; took > most {
+		t.Fatalf("%q took %v of CPU", what, took)
 	}
 }
 
