@@ -142,7 +142,7 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor, limits feed.Limits) 
 			kept = append(make([]feed.Entity, 0, len(b.Entities)), b.Entities[:i]...)
 		}
 		if pass && dead != nil {
-			g.Log.Warn("an entity goes to the dead-letter topic", "id", e.ID, "page", e.Page, "size", e.Size(), "reason", dead.Kind, "error", refused[i])
+			g.Log.Warn("an entity goes to the dead-letter topic", "id", e.ID, "page", e.Page, "size", max(int64(e.Size()), e.Length), "reason", dead.Kind, "error", refused[i])
 		}
 		if pass && kept != nil {
 			kept = append(kept, *e)
@@ -258,7 +258,7 @@ func (g *Gate) deadReason(err error) *feed.DeadReason {
 func (g *Gate) admitEntity(e *feed.Entity, dead *feed.DeadReason, refused error, isRepeated bool, b *feed.Batch) bool {
 	if refused != nil && dead == nil {
 		b.Oversized++
-		g.Log.Warn("left out an entity that is too large", "id", e.ID, "page", e.Page, "size", e.Size(), "error", refused)
+		g.Log.Warn("left out an entity that is too large", "id", e.ID, "page", e.Page, "size", max(int64(e.Size()), e.Length), "error", refused)
 		return false
 	}
 	if e.Mark != "" {

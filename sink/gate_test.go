@@ -109,9 +109,12 @@ func TestGateDecidesAboutACutEntity(t *testing.T) {
 	for oversize, want := range map[sink.Oversize]string{sink.Stop: "a", sink.Skip: "a b", sink.DeadLetter: "a cut! b"} {
 		in := batchOf("a", "cut", "b")
 		in.Entities[1].Length = 9000
-		g, _ := gate(in)
+		g, log := gate(in)
 		g.Oversize = oversize
 		got, err := g.Next(t.Context(), nil, feed.Limits{})
+		if oversize != sink.Stop && !strings.Contains(log.String(), " size=9000 ") {
+			t.Errorf("%s: log %s", oversize, log)
+		}
 		ids := ""
 		for _, e := range got.Entities {
 			if ids += " " + e.ID; e.Dead != nil {

@@ -116,7 +116,7 @@ func (f *Feed) published(r *feedRecord, now time.Time) string {
 		clause = "1 entity is published"
 	}
 	if r.oversized > 0 {
-		clause += fmt.Sprintf(" (%d left out as too large for the bus)", r.oversized)
+		clause += fmt.Sprintf(" (%d left out as too large)", r.oversized)
 	}
 	dead := uint64(0)
 	for _, n := range r.dead.all() {

@@ -134,7 +134,7 @@ func TestExplanations(t *testing.T) {
 				f.Processed(feed.Batch{Cursor: feed.Cursor(strings.Repeat("x", 20000)), Oversized: 2}, 0)
 			},
 			0,
-			"idle", "caught up: 20000 entities are published (2 left out as too large for the bus), the last commit was 5s ago, the next poll is in 7s",
+			"idle", "caught up: 20000 entities are published (2 left out as too large), the last commit was 5s ago, the next poll is in 7s",
 		},
 		{
 			"entities are dead letters",

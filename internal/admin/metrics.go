@@ -153,7 +153,7 @@ func plainCounters() []metric {
 			func(r *feedRecord) uint64 { return r.publishedBytes }),
 		feedCounter("duplicates_total", "Entities that were left out because the topic already has their ID.",
 			func(r *feedRecord) uint64 { return r.duplicates }),
-		feedCounter("oversized_total", "Entities that were left out because they are too large for the bus.",
+		feedCounter("oversized_total", "Entities that were left out because they are too large.",
 			func(r *feedRecord) uint64 { return r.oversized }),
 		feedCounter("panics_total", "Panics of the feed's source or sink, each of which halted the feed.",
 			func(r *feedRecord) uint64 { return r.panics }),
