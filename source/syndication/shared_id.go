@@ -190,7 +190,7 @@ func (s *decider) findTrait(cur *cursor, d *document, it *item, id string, t *to
 // this version of it, perhaps under an ID that is extended further, or any version; -1 if there
 // is none.
 func (s *decider) publishedTrait(id string, it *item, t *topicEntry, same bool) int {
-	if !t.known {
+	if !t.known || strings.Count(id[len(it.own):], "#") == len(it.Traits) { // no ID is extended more often
 		return -1
 	}
 	for trait, value := range it.Traits {

@@ -387,3 +387,42 @@ func TestItemsThatShareIDsKeepTheirs(t *testing.T) {
 		}
 	})
 }
+
+// A feed that has many IDs which look extended made every poll look all of them up for each of its items.
+func TestSharedIDsLookUpFewIDs(t *testing.T) {
+	t.Parallel()
+	it := part{"g", "https://x/1", "1", "https://x/a.mp3", "T", "1"}
+	var suffixes []string
+	for i, other := range []part{{link: "https://x/2"}, {date: "2"}, {enclosure: "https://x/b.mp3"}, {title: "U"}} {
+		holder := it
+		*[]*string{&holder.link, &holder.date, &holder.enclosure, &holder.title}[i] = other.link + other.date + other.enclosure + other.title
+		r := newUpstream("/feed", partsRSS(holder)).read(t)
+		for _, doc := range []string{partsRSS(holder), partsRSS(it, holder)} {
+			r.u.set("/feed", doc)
+			if err := r.poll(); err != nil || len(r.last) != 1 {
+				t.Fatal(i, len(r.last), err)
+			}
+		}
+		suffixes = append(suffixes, strings.TrimPrefix(r.last[0].ID, "g"))
+	}
+	ids := []string{"g"}
+	for from := 0; len(ids) < 5000; from++ {
+		for _, suffix := range suffixes {
+			ids = append(ids, ids[from]+suffix)
+		}
+	}
+	var all []part
+	for _, id := range ids {
+		all = append(all, part{id, it.link, it.date, it.enclosure, it.title, "1"})
+	}
+	r := newUpstream("/feed", partsRSS(all...)).read(t)
+	if err := r.poll(); err != nil || len(r.last) < 5000 {
+		t.Fatal(len(r.last), err)
+	}
+	it.text = "2"
+	r.u.set("/feed", partsRSS(it))
+	asked := r.panicAfter(1 << 30)
+	if err := r.poll(); err != nil || 1<<30-asked.asks > 2000 {
+		t.Errorf("looked up %d IDs, %v", 1<<30-asked.asks, err)
+	}
+}
