@@ -11,13 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 )
@@ -251,40 +249,6 @@ func TestLeaderMovesWhileALogIsRead(t *testing.T) {
 			t.Errorf("%d records, want 5", n)
 		}
 	})
-}
-
-func TestLogIsReadByManyAtOnce(t *testing.T) {
-	t.Parallel()
-	s, _, _ := open(t, orders())
-	for n := 0; n < 3000; n += 300 {
-		commit(t, s, n, n+300)
-	}
-	log := s.Log(0)
-	span := spanOf(t, settled{log})
-	all := records(t, log, span.First, span.End)
-	if len(all) != 3000 {
-		t.Fatalf("%d records, want 3000", len(all))
-	}
-	var group sync.WaitGroup
-	for i := range 8 {
-		group.Go(func() {
-			var got []feed.Record
-			step := uint64(100 + 250*i)
-			for from := span.First; from < span.End; from += step {
-				for r, err := range log.Read(t.Context(), from, min(from+step, span.End)) {
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					got = append(got, r)
-				}
-			}
-			if diff := cmp.Diff(all, got); diff != "" {
-				t.Errorf("in steps of %d (-want +got):\n%s", step, diff)
-			}
-		})
-	}
-	group.Wait()
 }
 
 func TestLogIsCancelledWhileItIsRead(t *testing.T) {

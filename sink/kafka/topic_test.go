@@ -275,18 +275,6 @@ func TestPersonMovesThePlaceAfterDeletingMessages(t *testing.T) {
 	})
 }
 
-func TestOverwriteFencesWhoeverResumedBefore(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s, _, more := open(t, orders())
-		commit(t, s, 0, 2)
-		must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))))
-		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, checkpoint.ErrConflict)
-		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, nil, "has not resumed since its last error")
-		wantCount(t, s, 1)
-		commit(t, s, 2, 3)
-	})
-}
-
 func TestStoredCheckpointCannotBeRead(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, c, _ := open(t, orders())

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,46 +13,10 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
-
-func TestLogIsReadByManyAtOnce(t *testing.T) {
-	t.Parallel()
-	s, js, _ := open(t, orders())
-	for n := 0; n < 3000; n += 300 {
-		commit(t, s, n, n+300)
-	}
-	log := s.Log()
-	span := spanOf(t, log)
-	all := records(t, log, span.First, span.End)
-	if len(all) != 3000 {
-		t.Fatalf("%d records, want 3000", len(all))
-	}
-	var group sync.WaitGroup
-	for i := range 8 {
-		group.Go(func() {
-			var got []feed.Record
-			step := uint64(100 + 250*i)
-			for from := span.First; from < span.End; from += step {
-				for r, err := range log.Read(t.Context(), from, min(from+step, span.End)) {
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					got = append(got, r)
-				}
-			}
-			if diff := cmp.Diff(all, got); diff != "" {
-				t.Errorf("in steps of %d (-want +got):\n%s", step, diff)
-			}
-		})
-	}
-	group.Wait()
-	wantNoReaders(t, js, "shop_orders")
-}
 
 func TestReadersOfALogLeaveNothingBehind(t *testing.T) {
 	t.Parallel()

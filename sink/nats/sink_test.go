@@ -101,16 +101,6 @@ func TestStoredCheckpointCannotBeRead(t *testing.T) {
 	commit(t, s, 0, 1)
 }
 
-func TestOverwriteFencesWhoeverResumedBefore(t *testing.T) {
-	t.Parallel()
-	s, _, more := open(t, orders())
-	commit(t, s, 0, 2)
-	must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))))
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, checkpoint.ErrConflict)
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, nil, "has not resumed since its last error")
-	wantCount(t, s, 1)
-}
-
 func TestTopicIsPurgedAndStartedOver(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"sync"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -80,6 +81,40 @@ func parts(t *testing.T, topic Topic) {
 			}
 		}
 	}
+}
+
+func readByMany(t *testing.T, topic Topic) {
+	s := topic.Open()
+	resume(t, s)
+	const total = 3000
+	for n := 0; n < total; n += 300 {
+		commit(t, s, n, n+300)
+	}
+	span := spanOf(t, topic.Log)
+	all := Records(t, topic.Log, span.First, span.End)
+	if len(all) != total {
+		t.Fatalf("%d records, want %d", len(all), total)
+	}
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			var got []feed.Record
+			step := uint64(100 + 250*i)
+			for from := span.First; from < span.End; from += step {
+				for r, err := range topic.Log.Read(t.Context(), from, min(from+step, span.End)) {
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					got = append(got, r)
+				}
+			}
+			if diff := gocmp.Diff(all, got); diff != "" {
+				t.Errorf("in steps of %d (-want +got):\n%s", step, diff)
+			}
+		})
+	}
+	group.Wait()
 }
 
 func readersEnd(t *testing.T, topic Topic) {

@@ -529,7 +529,15 @@ func movedFromNewest(t *testing.T, topic Topic) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.Commit(t.Context(), Entities(5, 1), At(6)); !errors.Is(err, checkpoint.ErrConflict) {
+		t.Errorf("commit of a sink that resumed before the move: %v, want ErrConflict", err)
+	}
+	if err := s.Commit(t.Context(), Entities(5, 1), At(6)); err == nil {
+		t.Error("a commit without a resume after an error is not refused")
+	}
 	wantCheckpoint(t, resume(t, s), back)
+	commit(t, s, 5, 6)
+	wantFeed(t, topic, 6)
 }
 
 func movedAtOnce(t *testing.T, topic Topic) {
