@@ -46,10 +46,7 @@ func (v *validator) checkAdmin(a Admin) {
 	if a.Listen != "" {
 		v.checkListen("admin.listen", a.Listen, "; or off")
 	}
-	switch {
-	case a.Token != "" && a.TokenFile != "":
-		v.addError("admin", "want token or token_file, not both")
-	case a.Token != "":
+	if _, isFile := a.Token.File(); a.Token != "" && !isFile {
 		if err := checkToken("it", a.Token); err != nil {
 			v.addError("admin.token", err.Error())
 		}

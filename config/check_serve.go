@@ -38,16 +38,12 @@ func (v *validator) checkServedAuth(path string, a ServedAuth) {
 	case v.locations.isSet(path) && a == ServedAuth{}:
 		// An empty variable must not remove a configured password.
 		v.addError(path, "no credential is set, or it is empty, so everyone could read the feed; remove auth if that is intended")
-	case a.Bearer != "" && a.BearerFile != "":
-		v.addError(path, "want bearer or bearer_file, not both")
-	case hasBasic && (a.Bearer != "" || a.BearerFile != ""):
+	case hasBasic && a.Bearer != "":
 		v.addError(path, "want bearer or basic, not both")
-	case a.Basic.Password != "" && a.Basic.PasswordFile != "":
-		v.addError(basic, "want password or password_file, not both")
 	case hasBasic && a.Basic.Username == "":
 		v.addError(joinPath(basic, "username"), "is missing")
-	case hasBasic && a.Basic.Password == "" && a.Basic.PasswordFile == "":
-		v.addError(joinPath(basic, "password"), "is missing; set it, or password_file")
+	case hasBasic && a.Basic.Password == "":
+		v.addError(joinPath(basic, "password"), "is missing")
 	case strings.Contains(a.Basic.Username, ":"):
 		v.addError(joinPath(basic, "username"), "must not have a colon")
 	}

@@ -198,22 +198,20 @@ type Admin struct {
 	// may change things without a token. Default: none.
 	Socket string `yaml:"socket"`
 	// Token is what clients of Listen need for changes. Default: none, so that Listen is
-	// read-only.
+	// read-only. Its file is read for every change.
 	Token credential.Secret `yaml:"token"`
-	// TokenFile has the token. It is read for every change.
-	TokenFile string `yaml:"token_file"`
 	// Hosts are names of the server in the public DNS, which its clients may use.
 	Hosts []string `yaml:"hosts"`
 }
 
 // HasToken reports whether a token is configured.
-func (a Admin) HasToken() bool { return a.Token != "" || a.TokenFile != "" }
+func (a Admin) HasToken() bool { return a.Token != "" }
 
 // ReadToken returns the token, from its file if it has one. It is empty if none is configured.
 func (a Admin) ReadToken() (credential.Secret, error) {
-	token, err := credential.ReadTrimmed(a.Token, "admin.token_file", a.TokenFile)
-	if err == nil && a.TokenFile != "" {
-		err = checkToken("admin.token_file: "+a.TokenFile, token)
+	token, err := credential.ReadTrimmed(a.Token, "admin.token")
+	if file, ok := a.Token.File(); ok && err == nil {
+		err = checkToken("admin.token: "+file, token)
 	}
 	return token, err
 }

@@ -179,12 +179,12 @@ func serving() *Config {
 			"orders": {
 				From: From{Bus: "main", Topic: "shop.orders", Stream: "SHOP"}, Format: serve.DataReplication, PageSize: 100,
 				PublicURL: "https://feeds.example.com/orders", BusTime: true,
-				Auth:     ServedAuth{Basic: source.Basic{Username: "partner", PasswordFile: "/run/secrets/partner"}},
+				Auth:     ServedAuth{Basic: source.Basic{Username: "partner", Password: "file:/run/secrets/partner"}},
 				Snapshot: Snapshot{Every: time.Hour, Key: "/id", Dir: "/var/tmp"},
 			},
 			"changes": {
 				From: From{Bus: "lake", Topic: "changes", Partition: 2}, Format: serve.Atom, PageSize: 100, Title: "What changed",
-				Auth: ServedAuth{BearerFile: "/run/secrets/token"},
+				Auth: ServedAuth{Bearer: "file:/run/secrets/token"},
 			},
 		},
 	}
@@ -218,7 +218,7 @@ func full() *Config {
 	}
 	returns := defaults("returns", "https://shop.example.com/returns")
 	returns.Start = datareplication.Start{ID: "<42@shop.example.com>", At: at}
-	returns.Source.Auth.BearerFile = "/run/secrets/token"
+	returns.Source.Auth.Bearer = "file:/run/secrets/token"
 	returns.To.Bus = "here"
 	return &Config{
 		DataDir: "/var/lib/feedbridge",

@@ -210,8 +210,8 @@ func TestMisspeltVariables(t *testing.T) {
 			},
 		},
 		{
-			[]string{feed, "FEEDBRIDGE_SERVE_FEEDS_ORDERS_AUTH_BEARER_FLE=/run/secrets/token"},
-			[]string{`FEEDBRIDGE_SERVE_FEEDS_ORDERS_AUTH_BEARER_FLE: no key of the configuration has this variable; did you mean "FEEDBRIDGE_SERVE_FEEDS_ORDERS_AUTH_BEARER_FILE"?`},
+			[]string{feed, "FEEDBRIDGE_SERVE_FEEDS_ORDERS_AUTH_BEARR=/run/secrets/token"},
+			[]string{`FEEDBRIDGE_SERVE_FEEDS_ORDERS_AUTH_BEARR: no key of the configuration has this variable; did you mean "FEEDBRIDGE_SERVE_FEEDS_ORDERS_AUTH_BEARER"?`},
 		},
 		{ // Errors that do not follow from the typo are reported too.
 			[]string{"FEEDBRIDGE_FEEDS_ORDERS_ULR=" + shop, "FEEDBRIDGE_FEEDS_ORDERS_URL=ftp://x", "FEEDBRIDGE_FEEDS_ORDERS_EVERY=1ms"},

@@ -101,6 +101,10 @@ func maskedText(s *spec, v reflect.Value) string {
 	case s.path == "feeds.*.headers":
 		name, _, _ := strings.Cut(v.Interface().(credential.Secret).Reveal(), ":")
 		return name + ": " + text
+	case s.typ == secretType:
+		if secret := v.Interface().(credential.Secret); strings.HasPrefix(secret.Reveal(), "file:") {
+			return secret.Reveal()
+		}
 	case s.name == "url" || strings.HasSuffix(s.name, "_url"):
 		return maskURLs(text)
 	}

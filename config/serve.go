@@ -79,11 +79,8 @@ type From struct {
 
 // ServedAuth holds the credentials that clients must send. Without any, everyone may read.
 type ServedAuth struct {
-	// Bearer is a token for "Authorization: Bearer".
+	// Bearer is a token for "Authorization: Bearer". Its file is read for every request.
 	Bearer credential.Secret `yaml:"bearer"`
-	// BearerFile has such a token. It is read for every request.
-	BearerFile string `yaml:"bearer_file"`
-	// Basic is a user name with its password, or with a file that has it, which is
-	// read for every request.
+	// Basic is a user name with its password, whose file is read for every request.
 	Basic source.Basic `yaml:"basic"`
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/feedbridge/feedbridge/internal/credential"
 )
 
 // setSource is the source of errors in [Options.Set].
@@ -60,9 +62,10 @@ func (r *setReader) readSetting(path, text string) {
 
 // decodeSetting returns the value of s that text has. No error quotes text.
 func decodeSetting(s *spec, text string) (value any, err error) {
+	_, isFile := credential.Secret(text).File()
 	switch {
-	case s.typ == secretType || s.isList() && s.elem.typ == secretType:
-		return nil, errors.New("a command line can be read by everyone on the machine; set secrets in the file, by " +
+	case s.typ == secretType && !isFile || s.isList() && s.elem.typ == secretType:
+		return nil, errors.New("a command line can be read by everyone on the machine; set secrets as file:PATH, in the file, by " +
 			"${NAME} in it, or by the variable " + envPrefix + strings.ReplaceAll(spellPath(s.path), "*", "<NAME>"))
 	case !utf8.ValidString(text):
 		return nil, errors.New("the value is not UTF-8")

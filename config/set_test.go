@@ -17,7 +17,7 @@ func TestSetGoesBeforeEnvironment(t *testing.T) {
 		Environ: []string{"FEEDBRIDGE_FEEDS_MY_ORDERS_EVERY=7s"},
 		Set: []string{
 			"feeds.my-orders.every=8s", "feeds.my-orders.every=9s", "feeds.my-orders.allow_hosts=a.example.com, b.example.com",
-			"feeds.news.url=" + shop, "feeds.news.to.bus=here", "log.level=debug", "admin.listen=",
+			"feeds.news.url=" + shop, "feeds.news.to.bus=here", "log.level=debug", "admin.listen=", "admin.token=file:/run/token",
 		},
 	})
 	if err != nil {
@@ -61,7 +61,7 @@ func TestSetErrors(t *testing.T) {
 		"feeds=orders":                   "feeds: this is a mapping of names; set a key below a name in it",
 		"feeds.orders.compact_backfill=": "feeds.orders.compact_backfill: " + notInThisVersion("feeds.*.compact_backfill"),
 		"feeds.orders.auth.basic.password=geheim": "feeds.orders.auth.basic.password: a command line can be read by everyone on the machine; " +
-			"set secrets in the file, by ${NAME} in it, or by the variable FEEDBRIDGE_FEEDS_<NAME>_AUTH_BASIC_PASSWORD",
+			"set secrets as file:PATH, in the file, by ${NAME} in it, or by the variable FEEDBRIDGE_FEEDS_<NAME>_AUTH_BASIC_PASSWORD",
 		"feeds.orders.headers=Authorization: geheim": "feeds.orders.headers: a command line can be read by everyone",
 		"feeds.orders.to.topic=\xff":                 "feeds.orders.to.topic: the value is not UTF-8",
 	} {

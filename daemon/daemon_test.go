@@ -252,7 +252,7 @@ func TestRunFailsAtTheStart(t *testing.T) {
 	for _, tt := range []struct{ name, environ, want string }{
 		{"the address of the admin server is taken", "FEEDBRIDGE_ADMIN_LISTEN=" + taken.Addr().String(), "in use"},
 		{"the address of the served feeds is taken", "FEEDBRIDGE_SERVE_LISTEN=" + taken.Addr().String(), "in use"},
-		{"the token file is missing", "FEEDBRIDGE_ADMIN_TOKEN_FILE=/does/not/exist", "admin.token_file"},
+		{"the token file is missing", "FEEDBRIDGE_ADMIN_TOKEN=file:/does/not/exist", "admin.token"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

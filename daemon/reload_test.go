@@ -420,7 +420,7 @@ func TestMissingFileHaltsItsFeedOnly(t *testing.T) {
 		"other": {url, "TO_BUS=far"},
 	}, "FEEDBRIDGE_FEEDS_GOOD_TO_BUS=here", "FEEDBRIDGE_FEEDS_BAD_TO_BUS=here", "FEEDBRIDGE_BUSES_FAR_NATS_URL=tls://127.0.0.1:1", "FEEDBRIDGE_BUSES_FAR_NATS_TLS_CA_FILE="+missing,
 		"FEEDBRIDGE_SERVE_LISTEN=localhost:0", "FEEDBRIDGE_SERVE_FEEDS_OPEN_FROM_TOPIC=good", "FEEDBRIDGE_SERVE_FEEDS_OPEN_FROM_BUS=here",
-		"FEEDBRIDGE_SERVE_FEEDS_CLOSED_FROM_TOPIC=good", "FEEDBRIDGE_SERVE_FEEDS_CLOSED_FROM_BUS=here", "FEEDBRIDGE_SERVE_FEEDS_CLOSED_AUTH_BEARER_FILE="+missing,
+		"FEEDBRIDGE_SERVE_FEEDS_CLOSED_FROM_TOPIC=good", "FEEDBRIDGE_SERVE_FEEDS_CLOSED_FROM_BUS=here", "FEEDBRIDGE_SERVE_FEEDS_CLOSED_AUTH_BEARER=file:"+missing,
 		"FEEDBRIDGE_SERVE_FEEDS_AWAY_FROM_TOPIC=other", "FEEDBRIDGE_SERVE_FEEDS_AWAY_FROM_BUS=far")
 	r := startReloadable(t, environ)
 	r.awaitFeed(t, "good", entities(12))
@@ -438,7 +438,7 @@ func TestMissingFileHaltsItsFeedOnly(t *testing.T) {
 			t.Errorf("the served feed %s answers with %d", name, status)
 		}
 	}
-	if _, body := r.read(t, "/status"); !strings.Contains(body, "readers get 503 until this is fixed: serve.feeds.closed.auth: bearer_file: open "+missing) {
+	if _, body := r.read(t, "/status"); !strings.Contains(body, "readers get 503 until this is fixed: serve.feeds.closed.auth: bearer: open "+missing) {
 		t.Errorf("/status does not name the missing file of the served feed: %s", body)
 	}
 

@@ -147,11 +147,11 @@ func entryOf(name string, f config.Served) string {
 
 // servedAuth returns the credentials that clients of a served feed need. It reads their files.
 func servedAuth(a config.ServedAuth) (serve.Auth, error) {
-	bearer, err := credential.ReadTrimmed(a.Bearer, "bearer_file", a.BearerFile)
+	bearer, err := credential.ReadTrimmed(a.Bearer, "bearer")
 	if err != nil {
 		return serve.Auth{}, err
 	}
-	password, err := credential.ReadTrimmed(a.Basic.Password, "basic.password_file", a.Basic.PasswordFile)
+	password, err := credential.ReadTrimmed(a.Basic.Password, "basic.password")
 	if err != nil {
 		return serve.Auth{}, err
 	}

@@ -55,7 +55,7 @@ func TestControlsAnswerWhileAFeedDoesNotYield(t *testing.T) {
 	_, url := newUpstream(t, 12)
 	token, wait, release := busyToken(t)
 	t.Cleanup(release)
-	busy := []string{url, "AUTH_BEARER_FILE=" + token, "EVERY=1h"}
+	busy := []string{url, "AUTH_BEARER=file:" + token, "EVERY=1h"}
 	r := startReloadable(t, reloadableEnviron(dir, map[string][]string{"busy": busy, "kept": {url}}))
 	wait()
 	r.awaitFeed(t, "kept", entities(12))

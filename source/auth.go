@@ -31,15 +31,13 @@ func (c *credentials) setHeaders(ctx context.Context, header http.Header) (*cred
 	value, used := "", (*credential.Token)(nil)
 	switch {
 	case c.cfg.Auth.Bearer != "":
-		value = "Bearer " + c.cfg.Auth.Bearer.Reveal()
-	case c.cfg.Auth.BearerFile != "":
-		bearer, err := readSecret("", "auth.bearer_file", c.cfg.Auth.BearerFile)
+		bearer, err := readSecret(c.cfg.Auth.Bearer, "auth.bearer")
 		if err != nil {
 			return nil, err
 		}
 		value = "Bearer " + bearer.Reveal()
 	case c.cfg.Auth.Basic.Username != "":
-		password, err := readSecret(c.cfg.Auth.Basic.Password, "auth.basic.password_file", c.cfg.Auth.Basic.PasswordFile)
+		password, err := readSecret(c.cfg.Auth.Basic.Password, "auth.basic.password")
 		if err != nil {
 			return nil, err
 		}
@@ -72,14 +70,15 @@ func (c *credentials) secrets(sent http.Header) (secrets []string) {
 	return secrets
 }
 
-// readSecret returns value, or the present content of the file if one is named. key is the
-// configuration key of the file.
-func readSecret(value credential.Secret, key, file string) (credential.Secret, error) {
-	s, err := credential.ReadTrimmed(value, key, file)
+// readSecret returns value, or the present content of the file if it names one. key is the
+// configuration key of the value.
+func readSecret(value credential.Secret, key string) (credential.Secret, error) {
+	s, err := credential.ReadTrimmed(value, key)
+	file, isFile := value.File()
 	switch {
 	case err != nil:
 		return "", feed.Permanent(err)
-	case file != "" && !httpguts.ValidHeaderFieldValue(s.Reveal()):
+	case isFile && !httpguts.ValidHeaderFieldValue(s.Reveal()):
 		return "", feed.Permanent(fmt.Errorf("%s: %s has more than one line, or characters that a header cannot carry", key, file))
 	}
 	return s, nil

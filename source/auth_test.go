@@ -25,9 +25,9 @@ func TestCredentials(t *testing.T) {
 	}{
 		"headers alone":       {source.Auth{}, ""},
 		"bearer":              {source.Auth{Bearer: "abc"}, "Bearer abc"},
-		"bearer file":         {source.Auth{BearerFile: file}, "Bearer from-a-file"},
+		"bearer file":         {source.Auth{Bearer: credential.Secret("file:" + file)}, "Bearer from-a-file"},
 		"basic":               {source.Auth{Basic: source.Basic{Username: "al", Password: "open sesame"}}, "Basic YWw6b3BlbiBzZXNhbWU="},
-		"basic password file": {source.Auth{Basic: source.Basic{Username: "al", PasswordFile: file}}, "Basic YWw6ZnJvbS1hLWZpbGU="},
+		"basic password file": {source.Auth{Basic: source.Basic{Username: "al", Password: credential.Secret("file:" + file)}}, "Basic YWw6ZnJvbS1hLWZpbGU="},
 	} {
 		c := newClient(t, url+"/feed", func(c *source.Config) {
 			c.Auth = test.auth
@@ -49,7 +49,7 @@ func TestBearerFileChanges(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Authorization")) })
 	file := writeFile(t, "one")
-	c := newClient(t, url, func(c *source.Config) { c.Auth.BearerFile = file })
+	c := newClient(t, url, func(c *source.Config) { c.Auth.Bearer = credential.Secret("file:" + file) })
 	for _, token := range []string{"one", "two", "six"} { // of one length, within one tick of the file's clock
 		must.Succeed(t, os.WriteFile(file, []byte(token), 0o600))
 		if _, got, err := get(t, c, url); err != nil || got != "Bearer "+token {
@@ -57,8 +57,8 @@ func TestBearerFileChanges(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		" \n":         "auth.bearer_file: " + file + " is empty",
-		"hush\nthere": "auth.bearer_file: " + file + " has more than one line",
+		" \n":         "auth.bearer: " + file + " is empty",
+		"hush\nthere": "auth.bearer: " + file + " has more than one line",
 	} {
 		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 		_, _, err := get(t, c, url)
@@ -69,7 +69,7 @@ func TestBearerFileChanges(t *testing.T) {
 	}
 	must.Succeed(t, os.Remove(file))
 	_, _, err := get(t, c, url)
-	wantError(t, err, true, "auth.bearer_file: open "+file)
+	wantError(t, err, true, "auth.bearer: open "+file)
 }
 
 // A server that answers an error with the request it got, as some do, must not
@@ -158,7 +158,7 @@ func TestOAuth2(t *testing.T) {
 		given := 0
 		tokens := tokenServer(t, &given, "")
 		c := newClient(t, url, withOAuth2(tokens), func(c *source.Config) {
-			c.Auth.OAuth2.ClientSecret, c.Auth.OAuth2.ClientSecretFile = "", writeFile(t, "open-sesame\n")
+			c.Auth.OAuth2.ClientSecret = credential.Secret("file:" + writeFile(t, "open-sesame\n"))
 		})
 		wantSent(t, c, "Bearer token-1")
 	})

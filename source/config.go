@@ -32,33 +32,28 @@ type Config struct {
 	PagesAhead int `yaml:"-"`
 }
 
-// Auth has the credentials: at most one of Bearer, BearerFile, Basic and OAuth2, and a
+// Auth has the credentials: at most one of Bearer, Basic and OAuth2, and a
 // client certificate in TLS beside any of them.
 type Auth struct {
 	// Bearer is a token for "Authorization: Bearer".
 	Bearer credential.Secret `yaml:"bearer"`
-	// BearerFile has such a token. It is read again when it changes.
-	BearerFile string `yaml:"bearer_file"`
-	Basic      Basic  `yaml:"basic"`
-	OAuth2     OAuth2 `yaml:"oauth2"`
-	TLS        TLS    `yaml:"tls"`
+	Basic  Basic             `yaml:"basic"`
+	OAuth2 OAuth2            `yaml:"oauth2"`
+	TLS    TLS               `yaml:"tls"`
 }
 
-// Basic is a user name with its password, or with a file that has it, read
-// again when it changes.
+// Basic is a user name with its password.
 type Basic struct {
-	Username     string            `yaml:"username"`
-	Password     credential.Secret `yaml:"password"`
-	PasswordFile string            `yaml:"password_file"`
+	Username string            `yaml:"username"`
+	Password credential.Secret `yaml:"password"`
 }
 
 // OAuth2 is the client credentials grant of RFC 6749, section 4.4.
 type OAuth2 struct {
-	TokenURL         string            `yaml:"token_url"`
-	ClientID         string            `yaml:"client_id"`
-	ClientSecret     credential.Secret `yaml:"client_secret"`
-	ClientSecretFile string            `yaml:"client_secret_file"`
-	Scopes           []string          `yaml:"scopes"`
+	TokenURL     string            `yaml:"token_url"`
+	ClientID     string            `yaml:"client_id"`
+	ClientSecret credential.Secret `yaml:"client_secret"`
+	Scopes       []string          `yaml:"scopes"`
 }
 
 // TLS has PEM files: a client certificate with its key, read again at every

@@ -19,7 +19,7 @@ func newTokens(cfg Config, transport http.RoundTripper) *credential.Tokens {
 	return credential.NewTokens(credential.ClientCredentials{
 		TokenURL: settings.TokenURL, ClientID: settings.ClientID, Scopes: settings.Scopes,
 		Secret: func() (credential.Secret, error) {
-			return readSecret(settings.ClientSecret, "auth.oauth2.client_secret_file", settings.ClientSecretFile)
+			return readSecret(settings.ClientSecret, "auth.oauth2.client_secret")
 		},
 	}, http.Client{Transport: transport}, func(ctx context.Context) (context.Context, func(error) error) {
 		d := newDeadline(ctx)

@@ -73,7 +73,6 @@ func (a Auth) authorizationKeys() []string {
 		set bool
 	}{
 		{"bearer", a.Bearer != ""},
-		{"bearer_file", a.BearerFile != ""},
 		{"basic", a.Basic != Basic{}},
 		{"oauth2", a.OAuth2.hasAnyKey()},
 	} {
@@ -85,7 +84,7 @@ func (a Auth) authorizationKeys() []string {
 }
 
 func (o OAuth2) hasAnyKey() bool {
-	return o.TokenURL != "" || o.ClientID != "" || o.ClientSecret != "" || o.ClientSecretFile != "" || len(o.Scopes) > 0
+	return o.TokenURL != "" || o.ClientID != "" || o.ClientSecret != "" || len(o.Scopes) > 0
 }
 
 func (a Auth) validateAuth() []error {
@@ -102,8 +101,8 @@ func (a Auth) validateAuth() []error {
 		case strings.Contains(b.Username, ":"):
 			fail("auth.basic.username: must not contain a colon (RFC 7617)")
 		}
-		if (b.Password == "") == (b.PasswordFile == "") {
-			fail("auth.basic: set one of password and password_file")
+		if b.Password == "" {
+			fail("auth.basic.password: is missing")
 		}
 	}
 	if o := a.OAuth2; o.hasAnyKey() {
@@ -113,8 +112,8 @@ func (a Auth) validateAuth() []error {
 		if o.ClientID == "" {
 			fail("auth.oauth2.client_id: is missing")
 		}
-		if (o.ClientSecret == "") == (o.ClientSecretFile == "") {
-			fail("auth.oauth2: set one of client_secret and client_secret_file")
+		if o.ClientSecret == "" {
+			fail("auth.oauth2.client_secret: is missing")
 		}
 	}
 	switch t := a.TLS; {

@@ -51,19 +51,19 @@ func TestValidate(t *testing.T) {
 			`allow_hosts[4]: "al@a" is not a host: write shop.example.com or shop.example.com:8443`,
 		}},
 		"two kinds of auth": {func(c *source.Config) {
-			c.Auth.Bearer, c.Auth.BearerFile = "hush", "file"
+			c.Auth.Bearer, c.Auth.Basic = "hush", source.Basic{Username: "me", Password: "hush"}
 			c.Headers = []credential.Secret{"authorization: hush"}
 		}, []string{
-			"auth: bearer and bearer_file exclude each other: keep one",
+			"auth: bearer and basic exclude each other: keep one",
 			"headers: Authorization and auth.bearer exclude each other: keep one",
 		}},
 		"bearer": {func(c *source.Config) { c.Auth.Bearer = "hu\rsh" }, []string{"auth.bearer: has characters that a header cannot carry, such as a line break"}},
-		"basic":  {func(c *source.Config) { c.Auth.Basic = source.Basic{Password: "hush", PasswordFile: "f"} }, []string{"auth.basic.username: is missing", "auth.basic: set one of password and password_file"}},
+		"basic":  {func(c *source.Config) { c.Auth.Basic = source.Basic{Password: "hush"} }, []string{"auth.basic.username: is missing"}},
 		"basic, a colon": {func(c *source.Config) { c.Auth.Basic.Username = "a:b" }, []string{
-			"auth.basic.username: must not contain a colon (RFC 7617)", "auth.basic: set one of password and password_file",
+			"auth.basic.username: must not contain a colon (RFC 7617)", "auth.basic.password: is missing",
 		}},
 		"oauth2": {func(c *source.Config) { c.Auth.OAuth2.Scopes = []string{"x"} }, []string{
-			"auth.oauth2.token_url: is missing", "auth.oauth2.client_id: is missing", "auth.oauth2: set one of client_secret and client_secret_file",
+			"auth.oauth2.token_url: is missing", "auth.oauth2.client_id: is missing", "auth.oauth2.client_secret: is missing",
 		}},
 		"a certificate without key": {func(c *source.Config) { c.Auth.TLS.CertFile = "f" }, []string{"auth.tls.key_file: is missing beside cert_file"}},
 		"a key without certificate": {func(c *source.Config) { c.Auth.TLS.KeyFile = "f" }, []string{"auth.tls.cert_file: is missing beside key_file"}},

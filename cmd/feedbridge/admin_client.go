@@ -56,7 +56,7 @@ func (a *app) openAdmin() (*adminClient, error) {
 		return nil, err
 	}
 	if a.admin.tokenFile != "" {
-		cfg.Token, cfg.TokenFile = "", a.admin.tokenFile
+		cfg.Token = credential.Secret("file:" + a.admin.tokenFile)
 	}
 	token, err := cfg.ReadToken()
 	if err != nil {
@@ -160,9 +160,9 @@ func (c *adminClient) do(ctx context.Context, method, path string, answer any, a
 	case err != nil:
 		return fmt.Errorf("the daemon at %s: %w", c.at, err)
 	case resp.StatusCode == http.StatusUnauthorized && c.token == "":
-		return fmt.Errorf("the daemon at %s accepts changes only with its token; name the file that has it with --token-file, or set admin.token or admin.token_file as the daemon has it", c.at)
+		return fmt.Errorf("the daemon at %s accepts changes only with its token; name the file that has it with --token-file, or set admin.token as the daemon has it", c.at)
 	case resp.StatusCode == http.StatusUnauthorized:
-		return fmt.Errorf("the daemon at %s does not accept this token; name the file that has its token with --token-file, or set admin.token or admin.token_file as the daemon has it", c.at)
+		return fmt.Errorf("the daemon at %s does not accept this token; name the file that has its token with --token-file, or set admin.token as the daemon has it", c.at)
 	case resp.StatusCode != http.StatusOK && !slices.Contains(accepted, resp.StatusCode):
 		return c.responseError(resp.Status, body)
 	}

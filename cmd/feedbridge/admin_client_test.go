@@ -20,7 +20,7 @@ func TestDaemonIsFoundByTheConfiguration(t *testing.T) {
 	for path, text := range map[string]string{
 		tokenFile: adminToken + "\n",
 		// The variable is one that only the daemon has.
-		file: "admin: {listen: '0.0.0.0:9400', token_file: " + tokenFile + "}\nfeeds: {orders: {url: 'http://x/', auth: {bearer: '${ONLY_OF_THE_DAEMON}'}}}\n",
+		file: "admin: {listen: '0.0.0.0:9400', token: 'file:" + tokenFile + "'}\nfeeds: {orders: {url: 'http://x/', auth: {bearer: '${ONLY_OF_THE_DAEMON}'}}}\n",
 	} {
 		must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 	}
@@ -40,7 +40,7 @@ func TestDaemonIsFoundByTheConfiguration(t *testing.T) {
 		{"any port", &app{environ: []string{"FEEDBRIDGE_ADMIN_LISTEN=127.0.0.1:0"}}, "", "name the address with --admin", false},
 		{"an error in the address", &app{environ: []string{"FEEDBRIDGE_ADMIN_LISTEN=x"}}, "", "FEEDBRIDGE_ADMIN_LISTEN: admin.listen: want host:port", false},
 		{"a flag that is no URL", &app{admin: adminFlags{url: "127.0.0.1:9321"}}, "", "invalid --admin", false},
-		{"a token file that is missing", &app{admin: adminFlags{tokenFile: file + "x"}}, "", "admin.token_file: open ", false},
+		{"a token file that is missing", &app{admin: adminFlags{tokenFile: file + "x"}}, "", "admin.token: open ", false},
 		{"a file that is no YAML", &app{file: tokenFile + "x"}, "", "no such file", false},
 	} {
 		t.Run(c.situation, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestAdminClientExplainsErrors(t *testing.T) {
 		"/fails":        "one\ntwo",
 		"/read-only":    "the daemon at " + server.URL + "/ answers 403 Forbidden: changes are disabled at this address",
 		"/elsewhere":    "the daemon at " + server.URL + "/ answers 307 Temporary Redirect: ",
-		"/unauthorized": "the daemon at " + server.URL + "/ does not accept this token; name the file that has its token with --token-file, or set admin.token or admin.token_file as ",
+		"/unauthorized": "the daemon at " + server.URL + "/ does not accept this token; name the file that has its token with --token-file, or set admin.token as ",
 		"/html":         server.URL + "/ answers with something else than feedbridge's admin server: ",
 	} {
 		var answer any

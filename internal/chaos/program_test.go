@@ -63,7 +63,7 @@ func (p *program) configure(b bus, feeds []*feed) error {
 				return err
 			}
 		}
-		fmt.Fprintf(&text, "    auth: {bearer_file: %q}\n", p.token(f))
+		fmt.Fprintf(&text, "    auth: {bearer: %q}\n", "file:"+p.token(f))
 		if f.repeats {
 			fmt.Fprintf(&text, "    dedupe_window: %d\n", smallWindow)
 		}

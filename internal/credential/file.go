@@ -9,17 +9,17 @@ import (
 	"syscall"
 )
 
-// Read returns value, or, if file is not empty, the content of the file without the line
+// Read returns value, or, if value names a file, the content of the file without the line
 // ends behind it. The file is read each time. It returns an error if the file cannot be read or is empty. key is the
-// name of the file in the configuration; errors begin with it.
-func Read(value Secret, key, file string) (Secret, error) {
-	return readValue(value, key, file, func(s string) string { return strings.TrimRight(s, "\r\n") })
+// key of the value in the configuration; errors begin with it.
+func Read(value Secret, key string) (Secret, error) {
+	return readValue(value, key, func(s string) string { return strings.TrimRight(s, "\r\n") })
 }
 
 // ReadTrimmed is [Read] without the white space around the file's content, for a secret that is
 // sent in an HTTP header.
-func ReadTrimmed(value Secret, key, file string) (Secret, error) {
-	return readValue(value, key, file, strings.TrimSpace)
+func ReadTrimmed(value Secret, key string) (Secret, error) {
+	return readValue(value, key, strings.TrimSpace)
 }
 
 // ExplainFileError adds its cure to err, the error of reading a file that the configuration names.
@@ -35,8 +35,9 @@ func ExplainFileError(err error) error {
 	return err
 }
 
-func readValue(value Secret, key, file string, trim func(string) string) (Secret, error) {
-	if file == "" {
+func readValue(value Secret, key string, trim func(string) string) (Secret, error) {
+	file, ok := value.File()
+	if !ok {
 		return value, nil
 	}
 	data, err := os.ReadFile(file)

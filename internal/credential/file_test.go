@@ -32,28 +32,28 @@ func TestReadSecretFile(t *testing.T) {
 	} {
 		write(t, file, tt.text) // the file is read again each time
 		for name, f := range map[string]struct {
-			read func(credential.Secret, string, string) (credential.Secret, error)
+			read func(credential.Secret, string) (credential.Secret, error)
 			want string
 		}{"Read": {credential.Read, tt.read}, "ReadTrimmed": {credential.ReadTrimmed, tt.trimmed}} {
-			got, err := f.read("", "password_file", file)
+			got, err := f.read(credential.Secret("file:"+file), "password")
 			if got.Reveal() != f.want {
 				t.Errorf("%s of %q: got %q, want %q", name, tt.text, got.Reveal(), f.want)
 			}
-			if empty := "password_file: " + file + " is empty"; f.want == "" && (err == nil || err.Error() != empty) || f.want != "" && err != nil {
+			if empty := "password: " + file + " is empty"; f.want == "" && (err == nil || err.Error() != empty) || f.want != "" && err != nil {
 				t.Errorf("%s of %q: %v", name, tt.text, err)
 			}
 		}
 	}
-	if _, err := credential.Read("", "password_file", filepath.Dir(file)); err == nil || !strings.HasSuffix(err.Error(), "; name a file in it") {
+	if _, err := credential.Read(credential.Secret("file:"+filepath.Dir(file)), "password"); err == nil || !strings.HasSuffix(err.Error(), "; name a file in it") {
 		t.Errorf("a directory: %v", err)
 	}
 	if err := credential.ExplainFileError(&fs.PathError{Op: "open", Path: file, Err: fs.ErrPermission}); !strings.HasSuffix(err.Error(), "; give the user of feedbridge the right to read the file") {
 		t.Errorf("without the right to read it: %v", err)
 	}
-	if got, err := credential.Read("value ", "password_file", ""); got != "value " || err != nil {
+	if got, err := credential.Read("value ", "password"); got != "value " || err != nil {
 		t.Errorf("without a file: %q, %v", got.Reveal(), err)
 	}
-	if _, err := credential.Read("value", "password_file", file+"x"); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "password_file: ") || !strings.HasSuffix(err.Error(), "; create the file, or correct its path") {
+	if _, err := credential.Read(credential.Secret("file:"+file+"x"), "password"); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "password: ") || !strings.HasSuffix(err.Error(), "; create the file, or correct its path") {
 		t.Errorf("a missing file: %v", err)
 	}
 }

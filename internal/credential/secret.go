@@ -2,6 +2,7 @@ package credential
 
 import (
 	"log/slog"
+	"strings"
 )
 
 // mask is shown in place of a secret that is set.
@@ -13,6 +14,9 @@ type Secret string
 
 // Reveal returns the secret itself.
 func (s Secret) Reveal() string { return string(s) }
+
+// File returns the path of the file that has the secret, if the configured value is file:PATH.
+func (s Secret) File() (path string, ok bool) { return strings.CutPrefix(string(s), "file:") }
 
 // String returns ***, or nothing if the secret is empty.
 func (s Secret) String() string {

@@ -86,13 +86,12 @@ func (t TLS) isEnabled() bool { return t != TLS{} }
 // SASL is the authentication of the client. Files are read again at every connect.
 type SASL struct {
 	Mechanism Mechanism `yaml:"mechanism"`
-	// Username and Password, or a file that has it, are for PLAIN and SCRAM.
-	Username     string            `yaml:"username"`
-	Password     credential.Secret `yaml:"password"`
-	PasswordFile string            `yaml:"password_file"`
-	// TokenFile, or OAuth2, is for OAUTHBEARER.
-	TokenFile string `yaml:"token_file"`
-	OAuth2    OAuth2 `yaml:"oauth2"`
+	// Username and Password are for PLAIN and SCRAM.
+	Username string            `yaml:"username"`
+	Password credential.Secret `yaml:"password"`
+	// Token, or OAuth2, is for OAUTHBEARER.
+	Token  credential.Secret `yaml:"token"`
+	OAuth2 OAuth2            `yaml:"oauth2"`
 	// AccessKey, SecretKey and SessionToken are for AWS_MSK_IAM. Default: what
 	// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN have.
 	AccessKey    string            `yaml:"access_key"`
@@ -102,15 +101,14 @@ type SASL struct {
 
 // OAuth2 is the client credentials grant of RFC 6749, section 4.4.
 type OAuth2 struct {
-	TokenURL         string            `yaml:"token_url"`
-	ClientID         string            `yaml:"client_id"`
-	ClientSecret     credential.Secret `yaml:"client_secret"`
-	ClientSecretFile string            `yaml:"client_secret_file"`
-	Scopes           []string          `yaml:"scopes"`
+	TokenURL     string            `yaml:"token_url"`
+	ClientID     string            `yaml:"client_id"`
+	ClientSecret credential.Secret `yaml:"client_secret"`
+	Scopes       []string          `yaml:"scopes"`
 }
 
 func (o OAuth2) isSet() bool {
-	return o.TokenURL != "" || o.ClientID != "" || o.ClientSecret != "" || o.ClientSecretFile != "" || len(o.Scopes) > 0
+	return o.TokenURL != "" || o.ClientID != "" || o.ClientSecret != "" || len(o.Scopes) > 0
 }
 
 // Mechanism is a SASL mechanism; empty for none.

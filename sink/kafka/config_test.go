@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
@@ -55,18 +56,18 @@ func TestConfigIsWrong(t *testing.T) {
 		"another mechanism": {kafka.Config{Brokers: one, SASL: kafka.SASL{Mechanism: "GSSAPI"}}, []string{
 			`sasl.mechanism: "GSSAPI": want PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM`,
 		}},
-		"a password too much": {kafka.Config{Brokers: one, SASL: kafka.SASL{Mechanism: kafka.Plain, Password: "x", PasswordFile: "f", TokenFile: "t"}}, []string{
-			"sasl.token_file: is for OAUTHBEARER, not for PLAIN",
+		"a token for a password": {kafka.Config{Brokers: one, SASL: kafka.SASL{Mechanism: kafka.Plain, Token: "t"}}, []string{
+			"sasl.token: is for OAUTHBEARER, not for PLAIN",
 			"sasl.username: is missing for PLAIN",
-			"sasl.password, sasl.password_file: want exactly one of them",
+			"sasl.password: is missing for PLAIN",
 		}},
 		"no token": {kafka.Config{Brokers: one, SASL: kafka.SASL{Mechanism: kafka.OAuthBearer}}, []string{
-			"sasl.token_file, sasl.oauth2: want exactly one of them",
+			"sasl.token, sasl.oauth2: want exactly one of them",
 		}},
 		"half of a grant": {kafka.Config{Brokers: one, SASL: kafka.SASL{Mechanism: kafka.OAuthBearer, OAuth2: kafka.OAuth2{TokenURL: "login"}}}, []string{
 			"sasl.oauth2.token_url: want a URL such as https://login.example.com/oauth2/token",
 			"sasl.oauth2.client_id: is missing",
-			"sasl.oauth2.client_secret, sasl.oauth2.client_secret_file: want exactly one of them",
+			"sasl.oauth2.client_secret: is missing",
 		}},
 		"half of a key": {kafka.Config{Brokers: one, SASL: kafka.SASL{Mechanism: kafka.MSKIAM, AccessKey: "x"}}, []string{
 			"sasl.access_key, sasl.secret_key: need each other",
@@ -135,14 +136,17 @@ func TestFilesCannotBeRead(t *testing.T) {
 		"no authorities": {func(c *kafka.Config) { c.TLS.CAFile = empty }, "tls.ca_file: " + empty + " has no certificate in PEM form"},
 		"a certificate":  {func(c *kafka.Config) { c.TLS.CertFile, c.TLS.KeyFile = empty, empty }, "tls.cert_file " + empty + " with key_file " + empty},
 		"a password": {func(c *kafka.Config) {
-			c.SASL = kafka.SASL{Mechanism: kafka.ScramSHA256, Username: "u", PasswordFile: empty}
-		}, "sasl.password_file: " + empty + " is empty"},
+			c.SASL = kafka.SASL{Mechanism: kafka.ScramSHA256, Username: "u", Password: credential.Secret("file:" + empty)}
+		}, "sasl.password: " + empty + " is empty"},
 		"a token": {func(c *kafka.Config) {
-			c.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, TokenFile: "/nowhere/token"}
-		}, "sasl.token_file: open /nowhere/token"},
+			c.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, Token: "file:/nowhere/token"}
+		}, "sasl.token: open /nowhere/token"},
+		"an AWS key": {func(c *kafka.Config) {
+			c.TLS.Enabled, c.SASL = true, kafka.SASL{Mechanism: kafka.MSKIAM, AccessKey: "a", SecretKey: "file:/nowhere/key"}
+		}, "sasl.secret_key: open /nowhere/key"},
 		"a client's secret": {func(c *kafka.Config) {
-			c.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, OAuth2: kafka.OAuth2{TokenURL: "http://a/t", ClientID: "i", ClientSecretFile: "/nowhere/secret"}}
-		}, "sasl.oauth2.client_secret_file: open /nowhere/secret"},
+			c.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, OAuth2: kafka.OAuth2{TokenURL: "http://a/t", ClientID: "i", ClientSecret: "file:/nowhere/secret"}}
+		}, "sasl.oauth2.client_secret: open /nowhere/secret"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

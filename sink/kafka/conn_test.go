@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
@@ -120,7 +121,7 @@ func TestPassword(t *testing.T) {
 				file := writeFile(t, "wrong\n")
 				cfg := configFor(c)
 				cfg.Timeout = 5 * time.Second
-				cfg.SASL = kafka.SASL{Mechanism: mechanism, Username: "fb", PasswordFile: file}
+				cfg.SASL = kafka.SASL{Mechanism: mechanism, Username: "fb", Password: credential.Secret("file:" + file)}
 				conn := connect(t, cfg)
 				s := conn.Sink(orders())
 				_, err := s.Resume(t.Context())
@@ -137,7 +138,7 @@ func TestPassword(t *testing.T) {
 				wantFeed(t, s, 2)
 				must.Succeed(t, os.Remove(file))
 				_, err = kafka.Connect(t.Context(), cfg, silent)
-				wantError(t, err, true, nil, "sasl.password_file", "no such file")
+				wantError(t, err, true, nil, "sasl.password", "no such file")
 			})
 		})
 	}

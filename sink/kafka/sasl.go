@@ -21,7 +21,7 @@ import (
 func (c Config) mechanism() (sasl.Mechanism, error) {
 	s := c.SASL
 	password := func() (string, error) {
-		p, err := credential.Read(s.Password, "sasl.password_file", s.PasswordFile)
+		p, err := credential.Read(s.Password, "sasl.password")
 		return p.Reveal(), err
 	}
 	switch s.Mechanism {
@@ -56,14 +56,14 @@ func (c Config) mechanism() (sasl.Mechanism, error) {
 
 // newTokenSource returns a function that returns a valid token.
 func (c Config) newTokenSource() (func(context.Context) (credential.Secret, error), error) {
-	if file := c.SASL.TokenFile; file != "" {
-		read := func(context.Context) (credential.Secret, error) { return credential.Read("", "sasl.token_file", file) }
+	if token := c.SASL.Token; token != "" {
+		read := func(context.Context) (credential.Secret, error) { return credential.Read(token, "sasl.token") }
 		_, err := read(context.Background())
 		return read, err
 	}
 	o := c.SASL.OAuth2
 	secret := func() (credential.Secret, error) {
-		return credential.Read(o.ClientSecret, "sasl.oauth2.client_secret_file", o.ClientSecretFile)
+		return credential.Read(o.ClientSecret, "sasl.oauth2.client_secret")
 	}
 	tokens := credential.NewTokens(credential.ClientCredentials{
 		TokenURL: o.TokenURL, ClientID: o.ClientID, Scopes: o.Scopes, Secret: secret,
@@ -79,13 +79,21 @@ func (c Config) newTokenSource() (func(context.Context) (credential.Secret, erro
 }
 
 func (s SASL) awsCredentials() (aws.Auth, error) {
+	secret, err := credential.Read(s.SecretKey, "sasl.secret_key")
+	if err != nil {
+		return aws.Auth{}, err
+	}
+	session, err := credential.Read(s.SessionToken, "sasl.session_token")
+	if err != nil {
+		return aws.Auth{}, err
+	}
 	if s.AccessKey != "" {
-		return aws.Auth{AccessKey: s.AccessKey, SecretKey: s.SecretKey.Reveal(), SessionToken: s.SessionToken.Reveal()}, nil
+		return aws.Auth{AccessKey: s.AccessKey, SecretKey: secret.Reveal(), SessionToken: session.Reveal()}, nil
 	}
 	a := aws.Auth{
 		AccessKey:    os.Getenv("AWS_ACCESS_KEY_ID"),
 		SecretKey:    os.Getenv("AWS_SECRET_ACCESS_KEY"),
-		SessionToken: cmp.Or(s.SessionToken.Reveal(), os.Getenv("AWS_SESSION_TOKEN")),
+		SessionToken: cmp.Or(session.Reveal(), os.Getenv("AWS_SESSION_TOKEN")),
 	}
 	if a.AccessKey == "" || a.SecretKey == "" {
 		return a, errors.New("sasl.access_key: is missing, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set")

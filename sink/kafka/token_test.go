@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/testkit/tlstest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -61,7 +62,7 @@ func TestTokenFile(t *testing.T) {
 	bearer(c, "OAUTHBEARER", func(shown string) bool { return strings.Contains(shown, "auth=Bearer good\x01") })
 	file := writeFile(t, "bad")
 	cfg := configFor(c)
-	cfg.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, TokenFile: file}
+	cfg.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, Token: credential.Secret("file:" + file)}
 	conn := connect(t, cfg)
 	wantError(t, conn.Check(t.Context()), true, nil, "refuses the token (sasl, OAUTHBEARER)")
 	if err := os.WriteFile(file, []byte("good\n"), 0o600); err != nil {

@@ -95,8 +95,7 @@ func (s SASL) validate(tls bool) []error {
 	}{
 		{"username", s.Username != "", user},
 		{"password", s.Password != "", user},
-		{"password_file", s.PasswordFile != "", user},
-		{"token_file", s.TokenFile != "", []Mechanism{OAuthBearer}},
+		{"token", s.Token != "", []Mechanism{OAuthBearer}},
 		{"oauth2", s.OAuth2.isSet(), []Mechanism{OAuthBearer}},
 		{"access_key", s.AccessKey != "", []Mechanism{MSKIAM}},
 		{"secret_key", s.SecretKey != "", []Mechanism{MSKIAM}},
@@ -116,12 +115,12 @@ func (s SASL) validate(tls bool) []error {
 		if s.Username == "" {
 			fail("sasl.username: is missing for %s", s.Mechanism)
 		}
-		if (s.Password == "") == (s.PasswordFile == "") {
-			fail("sasl.password, sasl.password_file: want exactly one of them")
+		if s.Password == "" {
+			fail("sasl.password: is missing for %s", s.Mechanism)
 		}
 	case OAuthBearer:
-		if (s.TokenFile == "") != s.OAuth2.isSet() {
-			fail("sasl.token_file, sasl.oauth2: want exactly one of them")
+		if (s.Token == "") != s.OAuth2.isSet() {
+			fail("sasl.token, sasl.oauth2: want exactly one of them")
 		}
 		if s.OAuth2.isSet() {
 			errs = append(errs, s.OAuth2.validate()...)
@@ -148,8 +147,8 @@ func (o OAuth2) validate() []error {
 	if o.ClientID == "" {
 		fail("sasl.oauth2.client_id: is missing")
 	}
-	if (o.ClientSecret == "") == (o.ClientSecretFile == "") {
-		fail("sasl.oauth2.client_secret, sasl.oauth2.client_secret_file: want exactly one of them")
+	if o.ClientSecret == "" {
+		fail("sasl.oauth2.client_secret: is missing")
 	}
 	return errs
 }

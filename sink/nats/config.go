@@ -13,8 +13,7 @@ import (
 )
 
 // Config has the settings of a connection to a NATS system. Its yaml tags are the keys of the
-// configuration file. At most one of CredentialsFile, NKeyFile, Username and
-// Token (or TokenFile) may be set.
+// configuration file. At most one of CredentialsFile, NKeyFile, Username and Token may be set.
 type Config struct {
 	// URL is one server or several, separated by commas:
 	// nats://127.0.0.1:4222, tls://..., ws://..., wss://...
@@ -24,13 +23,10 @@ type Config struct {
 	// NKeyFile has an nkey seed.
 	NKeyFile string `yaml:"nkey_file"`
 	Username string `yaml:"username"`
-	// Password, or a file that has it, read again at every connect.
-	Password     credential.Secret `yaml:"password"`
-	PasswordFile string            `yaml:"password_file"`
-	// Token, or a file that has it, read again at every connect.
-	Token     credential.Secret `yaml:"token"`
-	TokenFile string            `yaml:"token_file"`
-	TLS       TLS               `yaml:"tls"`
+	// Files of Password and Token are read again at every connect.
+	Password credential.Secret `yaml:"password"`
+	Token    credential.Secret `yaml:"token"`
+	TLS      TLS               `yaml:"tls"`
 	// InboxPrefix replaces _INBOX, for accounts that allow only their own.
 	InboxPrefix string `yaml:"inbox_prefix"`
 	// Domain is the JetStream domain that holds the streams, as over a leaf node

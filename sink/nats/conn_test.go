@@ -17,6 +17,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -72,7 +73,6 @@ func TestConnectReportsPermanentErrors(t *testing.T) {
 		"no host":                   {nats.Config{URL: "nats://:4222"}, "has no host"},
 		"mixed schemes":             {nats.Config{URL: "ws://a,nats://b"}, "ws:// and wss:// cannot be mixed"},
 		"two ways":                  {nats.Config{URL: url, Token: "hunter2", NKeyFile: "x"}, "nkey_file, token: exclude each other: keep one"},
-		"two passwords":             {nats.Config{URL: url, Username: "me", Password: "hunter2", PasswordFile: "x"}, "password, password_file: exclude each other"},
 		"a password without a user": {nats.Config{URL: url, Password: "hunter2"}, "username: is missing beside the password"},
 		"half a certificate":        {nats.Config{URL: url, TLS: nats.TLS{CertFile: "x"}}, "tls: cert_file and key_file need each other"},
 		"inbox":                     {nats.Config{URL: url, InboxPrefix: "a.>"}, `inbox_prefix: "a.>" is not the start of a subject`},
@@ -83,8 +83,8 @@ func TestConnectReportsPermanentErrors(t *testing.T) {
 		"no credentials file":       {nats.Config{URL: url, CredentialsFile: "/not/there.creds"}, "credentials_file: open /not/there.creds: no such file or directory; create the file, or correct its path"},
 		"no credentials in it":      {nats.Config{URL: url, CredentialsFile: writeFile(t, "hunter2")}, "has no user"},
 		"no nkey file":              {nats.Config{URL: url, NKeyFile: "/not/there.nk"}, "nkey_file: "},
-		"no password file":          {nats.Config{URL: url, Username: "me", PasswordFile: "/not/there"}, "password_file: open /not/there: no such file or directory; create the file, or correct its path"},
-		"empty token file":          {nats.Config{URL: url, TokenFile: writeFile(t, "\n")}, "token_file: "},
+		"no password file":          {nats.Config{URL: url, Username: "me", Password: "file:/not/there"}, "password: open /not/there: no such file or directory; create the file, or correct its path"},
+		"empty token file":          {nats.Config{URL: url, Token: credential.Secret("file:" + writeFile(t, "\n"))}, "token: "},
 		"no authorities":            {nats.Config{URL: url, TLS: nats.TLS{CAFile: "/not/there.pem"}}, "tls.ca_file: "},
 		"no client certificate":     {nats.Config{URL: url, TLS: nats.TLS{CertFile: "/not/a", KeyFile: "/not/b"}}, "tls.cert_file, tls.key_file: "},
 	} {
@@ -161,8 +161,8 @@ func TestProofOfIdentity(t *testing.T) {
 		},
 		"password in a file": {
 			server.Options{Username: "me", Password: "right"},
-			nats.Config{Username: "me", PasswordFile: writeFile(t, "right\n")},
-			nats.Config{Username: "me", PasswordFile: writeFile(t, "hunter2")},
+			nats.Config{Username: "me", Password: credential.Secret("file:" + writeFile(t, "right\n"))},
+			nats.Config{Username: "me", Password: credential.Secret("file:" + writeFile(t, "hunter2"))},
 			"check username and password",
 		},
 		"token": {
@@ -173,8 +173,8 @@ func TestProofOfIdentity(t *testing.T) {
 		},
 		"token in a file": {
 			server.Options{Authorization: "right"},
-			nats.Config{TokenFile: writeFile(t, "right\n")},
-			nats.Config{TokenFile: writeFile(t, "hunter2\n")},
+			nats.Config{Token: credential.Secret("file:" + writeFile(t, "right\n"))},
+			nats.Config{Token: credential.Secret("file:" + writeFile(t, "hunter2\n"))},
 			"check token",
 		},
 		"nkey": {
@@ -208,7 +208,7 @@ func TestRotatedPasswordIsTakenUp(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "old")
 	s := runServer(t, &server.Options{JetStream: true, Username: "me", Password: "new"})
-	c := connect(t, nats.Config{URL: s.ClientURL(), Username: "me", PasswordFile: file})
+	c := connect(t, nats.Config{URL: s.ClientURL(), Username: "me", Password: credential.Secret("file:" + file)})
 	wantError(t, c.Check(t.Context()), true, nil, "check username and password")
 	must.Succeed(t, os.WriteFile(file, []byte("new\n"), 0o600))
 	eventually(t, "the new password is used", func() bool { return c.Check(t.Context()) == nil })

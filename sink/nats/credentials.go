@@ -28,13 +28,13 @@ func (c Config) credentialOptions() ([]nats.Option, error) {
 		}
 		opts = append(opts, opt)
 	case c.Username != "":
-		password, err := secretOrFile(c.Password, "password_file", c.PasswordFile)
+		password, err := secretOrFile(c.Password, "password")
 		if err != nil {
 			return nil, err
 		}
 		opts = append(opts, nats.UserInfoHandler(func() (string, string) { return c.Username, password() }))
-	case c.Token != "" || c.TokenFile != "":
-		token, err := secretOrFile(c.Token, "token_file", c.TokenFile)
+	case c.Token != "":
+		token, err := secretOrFile(c.Token, "token")
 		if err != nil {
 			return nil, err
 		}
@@ -98,20 +98,15 @@ func checkCredentialsFile(file string) error {
 	return nil
 }
 
-// secretOrFile returns a function that returns s, or the current content of the file. The
+// secretOrFile returns a function that returns s, or the current content of its file. The
 // file is read again at every connect, so that a rotated secret takes effect. If
 // that fails the secret is empty, and the refusal of the server is reported.
-func secretOrFile(s credential.Secret, key, file string) (func() string, error) {
-	if file == "" {
-		return s.Reveal, nil
-	}
-	if _, err := credential.Read("", key, file); err != nil {
-		return nil, err
-	}
+func secretOrFile(s credential.Secret, key string) (func() string, error) {
+	_, err := credential.Read(s, key)
 	return func() string {
-		text, _ := credential.Read("", key, file)
+		text, _ := credential.Read(s, key)
 		return text.Reveal()
-	}, nil
+	}, err
 }
 
 // credentialKeys returns the keys of the configured credentials, for errors about them.
@@ -123,7 +118,7 @@ func (c Config) credentialKeys() string {
 		return "nkey_file"
 	case c.Username != "":
 		return "username and password"
-	case c.Token != "" || c.TokenFile != "":
+	case c.Token != "":
 		return "token"
 	case strings.Contains(c.URL, "@"):
 		return "the user and password in url"

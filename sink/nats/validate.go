@@ -58,7 +58,6 @@ func (c Config) validateCredentials(fail func(format string, args ...any)) {
 		{"nkey_file", c.NKeyFile != ""},
 		{"username", c.Username != ""},
 		{"token", c.Token != ""},
-		{"token_file", c.TokenFile != ""},
 	} {
 		if way.set {
 			ways = append(ways, way.key)
@@ -67,10 +66,7 @@ func (c Config) validateCredentials(fail func(format string, args ...any)) {
 	if len(ways) > 1 {
 		fail("%s: exclude each other: keep one", strings.Join(ways, ", "))
 	}
-	if c.Password != "" && c.PasswordFile != "" {
-		fail("password, password_file: exclude each other: keep one")
-	}
-	if c.Username == "" && (c.Password != "" || c.PasswordFile != "") {
+	if c.Username == "" && c.Password != "" {
 		fail("username: is missing beside the password")
 	}
 	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
