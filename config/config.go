@@ -37,7 +37,7 @@ import (
 // those of the structs in it, are the keys of the file.
 type Config struct {
 	// DataDir is the directory of the embedded bus; its streams are in jetstream
-	// below it. Snapshots are written to Snapshot.Dir. Default ./feedbridge-data.
+	// below it. Snapshots are written to [os.TempDir]. Default ./feedbridge-data.
 	DataDir string `yaml:"data_dir"`
 	Log     Log    `yaml:"log"`
 	// SecretParameters are query parameters of URLs whose values are hidden in

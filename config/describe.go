@@ -62,7 +62,7 @@ var options = map[string]option{
 	"buses.*.nats.timeout":          {text: "Limit for connecting and for each request. The acknowledgement of a commit may take three times as long."},
 
 	"buses.*.kafka.brokers":                   {text: "Brokers to connect to first (`host:port`); the cluster names the others.", preset: "required"},
-	"buses.*.kafka.client_id":                 {text: "Client ID that brokers log and apply quotas to."},
+	"buses.*.kafka.client_id":                 {text: "Client ID that brokers log and apply quotas to. With a dot behind it, it is the prefix of transactional IDs, so it is the same for all copies; see [Transactions](kafka.md#transactions)."},
 	"buses.*.kafka.tls.enabled":               {text: "Use TLS with the system's certificate authorities. Each of the other `tls` keys enables TLS too."},
 	"buses.*.kafka.tls.cert_file":             {text: "Client certificate (PEM), read again at every handshake."},
 	"buses.*.kafka.tls.key_file":              {text: "Private key of the client certificate."},
@@ -79,11 +79,9 @@ var options = map[string]option{
 	"buses.*.kafka.sasl.access_key":           {text: "AWS access key ID for AWS_MSK_IAM.", preset: "`AWS_ACCESS_KEY_ID`"},
 	"buses.*.kafka.sasl.secret_key":           {text: "AWS secret access key for AWS_MSK_IAM.", preset: "`AWS_SECRET_ACCESS_KEY`"},
 	"buses.*.kafka.sasl.session_token":        {text: "AWS session token for AWS_MSK_IAM.", preset: "`AWS_SESSION_TOKEN`"},
-	"buses.*.kafka.timeout":                   {text: "Limit for connecting, for each request, and for waiting on open transactions, from 1s to 5m. A commit may take three times as long."},
-	"buses.*.kafka.transaction_timeout":       {text: "When the cluster aborts the transaction of a copy that died, from three times `timeout` to 24h and at most the brokers' `transaction.max.timeout.ms`."},
+	"buses.*.kafka.timeout":                   {text: "Limit for connecting, for each request, and for waiting on open transactions, from 1s to 5m. A commit may take three times as long. The cluster aborts the transaction of a copy that died after six times as long, but at most 15m."},
 	"buses.*.kafka.compression":               {text: "Compression of messages."},
 	"buses.*.kafka.checkpoints":               {text: "The compacted topic for the checkpoints of all feeds, the same for all copies; see [Topics](kafka.md#topics)."},
-	"buses.*.kafka.transactional_id_prefix":   {text: "Prefix of transactional IDs, which are followed by `<topic>/<feed>`; the same for all copies. See [Transactions](kafka.md#transactions)."},
 
 	"buses.*.embedded.listen": {text: "Client address of the embedded NATS server. It has no password: every client that reaches it can read and write."},
 
@@ -101,12 +99,9 @@ var options = map[string]option{
 	"feeds.*.auth.tls.ca_file":          {text: "Certificate authorities (PEM) to trust instead of the system's, read at the start and by a reload."},
 	"feeds.*.allow_hosts":               {text: "Other hosts (`host` or `host:port`) that links and redirects may lead to. They get neither headers nor credentials."},
 	"feeds.*.timeouts.connect":          {text: "Limit for name resolution, connection and TLS handshake."},
-	"feeds.*.timeouts.header":           {text: "Limit from the connection to the end of the response's header."},
-	"feeds.*.timeouts.idle":             {text: "Limit between two reads of a body. The whole body may take any time."},
+	"feeds.*.timeouts.read":             {text: "Limit from the connection to the end of the response's header, and then between two reads of the body. The whole body may take any time."},
 	"feeds.*.limits.page":               {text: "Largest page, compressed and decompressed. Pages are streamed, never held in memory as a whole."},
-	"feeds.*.limits.header":             {text: "Largest header of a response."},
 	"feeds.*.limits.entity":             {text: "Largest entity, body and headers."},
-	"feeds.*.limits.redirects":          {text: "How many redirects in a row are followed; 0 for none."},
 	"feeds.*.limits.rate":               {text: "Requests per second to one host, HEAD and GET. Feeds with the same number share the limit."},
 	"feeds.*.format":                    {text: "Format of the feed. `auto` detects it on the first poll and records it in the checkpoint; see [Format detection](atom-and-rss.md#format-detection)."},
 	"feeds.*.every":                     {text: "Wait between polls that find nothing new, ± 10%; at least 100ms."},
@@ -163,7 +158,6 @@ var options = map[string]option{
 	"serve.feeds.*.auth.basic.password": {text: "Password of the user."},
 	"serve.feeds.*.snapshot.every":      {text: "Interval of [snapshots](serving.md#snapshots): `1h` is every full hour, `24h` every midnight in UTC.", preset: "`0s`: no snapshots"},
 	"serve.feeds.*.snapshot.key":        {text: "Where a message has the key of the thing that it describes, as for `feeds.NAME.key`; the newest message of each key counts. See [The key](serving.md#the-key).", preset: "the Content-ID"},
-	"serve.feeds.*.snapshot.dir":        {text: "Directory for the files of served snapshots, at most two of each feed.", preset: "the system's temporary directory"},
 }
 
 // groups has the description of every key that only contains other keys, by its path as
@@ -189,7 +183,7 @@ var groups = map[string]string{
 	"feeds.*.auth.oauth2":       "Tokens from a token endpoint (client credentials grant).",
 	"feeds.*.auth.tls":          "TLS with the feed's origin.",
 	"feeds.*.timeouts":          "Time limits of requests to the feed.",
-	"feeds.*.limits":            "Limits for responses, redirects and the request rate.",
+	"feeds.*.limits":            "Limits for responses and the request rate.",
 	"feeds.*.to":                "Destination: a topic on a bus.",
 	"feeds.*.to.stream":         "NATS: the stream of the topic.",
 	"feeds.*.to.kafka":          "Kafka: creation and form of the topic.",

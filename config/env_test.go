@@ -55,7 +55,7 @@ func TestEnvironmentGoesBeforeFile(t *testing.T) {
 	got, err := Load(Options{File: "testdata/full.good.yaml", Environ: []string{
 		"FEEDBRIDGE_FEEDS_MY_ORDERS_HEADERS=X-A: b",
 		"FEEDBRIDGE_FEEDS_MY_ORDERS_ALLOW_HOSTS=",
-		"FEEDBRIDGE_FEEDS_MY_ORDERS_LIMITS_REDIRECTS=7",
+		"FEEDBRIDGE_FEEDS_MY_ORDERS_DEDUPE_WINDOW=7",
 		"FEEDBRIDGE_FEEDS_NEWS_URL=" + shop,
 		"FEEDBRIDGE_FEEDS_NEWS_TO_BUS=here",
 	}})
@@ -64,7 +64,7 @@ func TestEnvironmentGoesBeforeFile(t *testing.T) {
 	}
 	want := full()
 	orders := want.Feeds["my-orders"]
-	orders.Source.Headers, orders.Source.Limits.Redirects = []credential.Secret{"X-A: b"}, 7
+	orders.Source.Headers, orders.DedupeWindow = []credential.Secret{"X-A: b"}, 7
 	orders.Source.AllowHosts = []string{}
 	want.Feeds["my-orders"] = orders
 	news := defaults("news", shop)

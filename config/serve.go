@@ -60,9 +60,6 @@ type Snapshot struct {
 	// each key counts. Default: the Content-ID. A Kafka tombstone without such a key
 	// uses the key of its record.
 	Key kafka.Key `yaml:"key"`
-	// Dir is the directory for the files of served snapshots. Default: the system's
-	// directory for temporary files.
-	Dir string `yaml:"dir"`
 }
 
 // From is a topic to read.

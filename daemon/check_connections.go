@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -163,7 +162,7 @@ func (c *connectionCheck) tryServe(ctx context.Context) {
 			c.addResult(tryServed(ctx, name, c.cfg, b, c.results))
 		}
 		if f.Snapshot.Every > 0 {
-			c.addResult(tryToKeep(name, f.Snapshot))
+			c.addResult(tryToKeep(name))
 		}
 	}
 }
@@ -228,11 +227,11 @@ func feedCreating(cfg *config.Config, from config.From) string {
 }
 
 // tryToKeep returns whether snapshots can be written to their directory.
-func tryToKeep(name string, s config.Snapshot) Connection {
-	dir := cmp.Or(s.Dir, os.TempDir())
+func tryToKeep(name string) Connection {
+	dir := os.TempDir()
 	file, err := os.CreateTemp(dir, "feedbridge-snapshot-*")
 	if err != nil {
-		err = fmt.Errorf("%w; set serve.feeds.%s.snapshot.dir to a directory where files can be created", err, name)
+		err = fmt.Errorf("%w; set the variable TMPDIR to a directory where files can be created", err)
 	} else {
 		err = errors.Join(file.Close(), os.Remove(file.Name()))
 	}

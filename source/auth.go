@@ -45,7 +45,7 @@ func (c *credentials) setHeaders(ctx context.Context, header http.Header) (*cred
 	case c.tokens != nil:
 		var err error
 		if used, err = c.tokens.Get(ctx); err != nil {
-			return nil, explainToken(err, c.cfg.Auth.OAuth2, c.cfg.Limits, c.redact)
+			return nil, explainToken(err, c.cfg.Auth.OAuth2, c.redact)
 		}
 		value = used.Type + " " + used.Value.Reveal()
 	default:

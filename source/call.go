@@ -23,7 +23,7 @@ type call struct {
 	credentials *credentials
 	toOrigin    bool // the request goes to the origin of the feed, with the credentials
 	pageLimit   int64
-	idle        time.Duration // timeouts.idle
+	idle        time.Duration // timeouts.read
 
 	deadline *deadline
 	request  *http.Request
@@ -99,7 +99,7 @@ func (c *call) toResponse(r Request) (*Response, error) {
 
 // openBody returns the body of the response as the caller reads it.
 func (c *call) openBody(open decoding) *body {
-	return c.newBody(open, &timeoutError{"no bytes of the body came", c.idle, "timeouts.idle", "raise it if the server always pauses so long"})
+	return c.newBody(open, &timeoutError{"no bytes of the body came", c.idle, "timeouts.read", "raise it if the server always pauses so long"})
 }
 
 // checkRange reports whether the body has the bytes of the page from that one on, up to its end

@@ -179,8 +179,8 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 		default:
 			moved = false
 		}
-		if redirects == c.cfg.Limits.Redirects {
-			return nil, answer.failWithStatus(StatusError{note: fmt.Sprintf("after %d redirects in a row (limits.redirects); check where the url leads: a loop, or a login page", redirects)})
+		if redirects == mostRedirects {
+			return nil, answer.failWithStatus(StatusError{note: fmt.Sprintf("after %d redirects in a row; check where the url leads: a loop, or a login page", redirects)})
 		}
 		answer.closeCall()
 		next, err := u.Parse(location)
@@ -194,12 +194,16 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	}
 }
 
+// mostRedirects is the number of redirects in a row that are followed: a feed that moves to
+// https, to another host and to another path needs three.
+const mostRedirects = 5
+
 // startCall sends a request to u and returns with the header of the response. The
 // caller must end it with closeCall, failWithStatus or toResponse.
 func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, error) {
 	x := &call{
 		redact: c.redact, credentials: &c.credentials, toOrigin: c.atOrigin(u),
-		pageLimit: c.cfg.Limits.Page, idle: c.cfg.Timeouts.Idle,
+		pageLimit: c.cfg.Limits.Page, idle: c.cfg.Timeouts.Read,
 	}
 	asked := *u
 	asked.Fragment, asked.RawFragment = "", ""
@@ -246,7 +250,7 @@ func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, e
 	timeouts := c.cfg.Timeouts
 	x.request = x.request.WithContext(httptrace.WithClientTrace(x.deadline.ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) {
-			x.deadline.startWait(&timeoutError{"no answer came", timeouts.Header, "timeouts.header", "raise it if the server is always so slow"})
+			x.deadline.startWait(&timeoutError{"no answer came", timeouts.Read, "timeouts.read", "raise it if the server is always so slow"})
 		},
 	}))
 	x.deadline.startWait(&timeoutError{"no connection was made", timeouts.Connect, "timeouts.connect", "check the host and port of the url, and the firewalls on the way"})
@@ -256,7 +260,7 @@ func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, e
 		if reason := x.deadline.endReason(); reason != nil {
 			err = reason
 		} else {
-			err = explainTransport(err, c.cfg.Limits)
+			err = explainTransport(err)
 		}
 		x.deadline.endRequest()
 		return nil, fmt.Errorf("%s: %w", x, err)

@@ -70,12 +70,10 @@ type Timeouts struct {
 	// Connect bounds name resolution, connecting and the TLS handshake, the
 	// proxy's part included. Default 10s.
 	Connect time.Duration `yaml:"connect"`
-	// Header bounds the wait from there to the end of the response's header.
-	// Default 30s.
-	Header time.Duration `yaml:"header"`
-	// Idle bounds the wait for the next bytes of a body; a body that keeps
-	// coming may take as long as it likes. Default 30s.
-	Idle time.Duration `yaml:"idle"`
+	// Read bounds the wait from there to the end of the response's header, and then
+	// each wait for the next bytes of the body; a body that keeps coming may take as
+	// long as it likes. Default 30s.
+	Read time.Duration `yaml:"read"`
 }
 
 // Limits bound the memory and the work that the upstream can cause.
@@ -83,13 +81,8 @@ type Limits struct {
 	// Page is the largest page, in bytes, after decompression. It bounds the bytes on
 	// the wire too. Default 1 GiB: pages are read as a stream and never held whole.
 	Page int64 `yaml:"page"`
-	// Header is the largest response header, in bytes. Default 64 KiB.
-	Header int64 `yaml:"header"`
 	// Entity is the largest entity, in bytes, body and headers. Default 8 MiB.
 	Entity int64 `yaml:"entity"`
-	// Redirects limits the number of redirects in a row that are followed. Default 5; zero
-	// follows none.
-	Redirects int `yaml:"redirects"`
 	// Rate is the number of requests a second to one host, over all feeds of
 	// the process that name the same number. A HEAD counts like a GET. Default 200.
 	Rate float64 `yaml:"rate"`
@@ -98,7 +91,7 @@ type Limits struct {
 // Defaults returns a Config with every default set.
 func Defaults() Config {
 	return Config{
-		Timeouts: Timeouts{Connect: 10 * time.Second, Header: 30 * time.Second, Idle: 30 * time.Second},
-		Limits:   Limits{Page: 1 << 30, Header: 64 << 10, Entity: 8 << 20, Redirects: 5, Rate: 200},
+		Timeouts: Timeouts{Connect: 10 * time.Second, Read: 30 * time.Second},
+		Limits:   Limits{Page: 1 << 30, Entity: 8 << 20, Rate: 200},
 	}
 }

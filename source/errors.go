@@ -108,7 +108,7 @@ func (e *timeoutError) Timeout() bool { return true }
 
 // explainTransport puts into words the failures that an operator meets before there is
 // a response.
-func explainTransport(err error, limits Limits) error {
+func explainTransport(err error) error {
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		return fmt.Errorf("the host's name cannot be resolved; check the url, and DNS on this machine: %w", err)
 	}
@@ -138,7 +138,7 @@ func explainTransport(err error, limits Limits) error {
 		// Not io.EOF itself, which a reader would take for a good end.
 		return fmt.Errorf("the server closed the connection before it had answered; if this persists, the server or a proxy in front of it is at fault: %w", io.ErrUnexpectedEOF)
 	case strings.Contains(text, "response headers exceeded"), strings.Contains(text, "response header list larger"):
-		return tooLarge("the header of the response has more than %d bytes (limits.header); raise it if that is right", limits.Header)
+		return tooLarge("the header of the response has more than %d bytes", mostHeader)
 	}
 	return err
 }

@@ -181,7 +181,6 @@ func (h *Hosts) acquireAhead(host string) *limit.Slot {
 // in them share one, and its connections.
 type transportKey struct {
 	connect time.Duration
-	header  int64
 	tls     TLS
 	guarded bool // only hosts with a public address
 }

@@ -381,7 +381,7 @@ func TestClientsShareConnections(t *testing.T) {
 		if n := connections.Load(); n != 1 {
 			t.Errorf("50 clients, one after the other, made %d connections", n)
 		}
-		other := newClientWith(t, source.Options{Hosts: hosts}, feedURL, func(c *source.Config) { c.Limits.Header++ })
+		other := newClientWith(t, source.Options{Hosts: hosts}, feedURL, func(c *source.Config) { c.Timeouts.Connect++ })
 		defer other.CloseIdle()
 		if _, _, err := get(t, other, feedURL); err != nil {
 			t.Fatal(err)

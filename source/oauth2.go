@@ -15,7 +15,7 @@ import (
 // newTokens returns the tokens of auth.oauth2.
 func newTokens(cfg Config, transport http.RoundTripper) *credential.Tokens {
 	settings := cfg.Auth.OAuth2
-	late := &timeoutError{"no token arrived", cfg.Timeouts.Connect + cfg.Timeouts.Header, "timeouts.connect and timeouts.header", "check auth.oauth2.token_url, and the firewalls on the way"}
+	late := &timeoutError{"no token arrived", cfg.Timeouts.Connect + cfg.Timeouts.Read, "timeouts.connect and timeouts.read", "check auth.oauth2.token_url, and the firewalls on the way"}
 	return credential.NewTokens(credential.ClientCredentials{
 		TokenURL: settings.TokenURL, ClientID: settings.ClientID, Scopes: settings.Scopes,
 		Secret: func() (credential.Secret, error) {
@@ -35,7 +35,7 @@ func newTokens(cfg Config, transport http.RoundTripper) *credential.Tokens {
 }
 
 // explainToken explains why there is no token.
-func explainToken(err error, settings OAuth2, limits Limits, redact *safetext.Redactor) error {
+func explainToken(err error, settings OAuth2, redact *safetext.Redactor) error {
 	const what = "fetching a token (auth.oauth2)"
 	failed, ok := errors.AsType[*credential.TokenError](err)
 	if !ok {
@@ -51,5 +51,5 @@ func explainToken(err error, settings OAuth2, limits Limits, redact *safetext.Re
 		}
 		return feed.RetryAfter(fmt.Errorf("%s: %w", what, status), status.Wait)
 	}
-	return fmt.Errorf("%s: POST %s: %w", what, redact.URL(settings.TokenURL), explainTransport(failed.Err, limits))
+	return fmt.Errorf("%s: POST %s: %w", what, redact.URL(settings.TokenURL), explainTransport(failed.Err))
 }

@@ -70,7 +70,7 @@ func (c *Client) checkRedirect(from, to *url.URL) error {
 	}
 	if addr, err := netip.ParseAddr(to.Hostname()); err == nil {
 		if err := publicOnly.SafeAddr(addr); err != nil {
-			return explainTransport(err, c.cfg.Limits)
+			return explainTransport(err)
 		}
 	}
 	if c.reached.addHost(hostPort(to)) {

@@ -14,11 +14,14 @@ import (
 	"github.com/feedbridge/feedbridge/internal/credential"
 )
 
+// mostHeader is the largest header of a response, in bytes, eight times what servers accept in a request.
+const mostHeader = 64 << 10
+
 // transport returns the shared transport for cfg, made with the client
 // certificate or without it, and guarded or not: a guarded transport connects to public addresses
 // only. Transports live as long as Hosts: there are as many as there are different settings.
 func (h *Hosts) transport(cfg Config, certificate, guarded bool) (*http.Transport, error) {
-	key := transportKey{cfg.Timeouts.Connect, cfg.Limits.Header, cfg.Auth.TLS, guarded}
+	key := transportKey{cfg.Timeouts.Connect, cfg.Auth.TLS, guarded}
 	if !certificate {
 		key.tls.CertFile, key.tls.KeyFile = "", ""
 	}
@@ -48,7 +51,7 @@ func (h *Hosts) transport(cfg Config, certificate, guarded bool) (*http.Transpor
 		DialContext:            dial,
 		TLSHandshakeTimeout:    dialTimeout,
 		TLSClientConfig:        settings,
-		MaxResponseHeaderBytes: key.header,
+		MaxResponseHeaderBytes: mostHeader,
 		MaxIdleConnsPerHost:    idlePerHost,
 		IdleConnTimeout:        90 * time.Second,
 		DisableCompression:     true, // body does it, with limits

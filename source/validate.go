@@ -48,19 +48,14 @@ func (c Config) Validate() []error {
 		positive bool
 	}{
 		{"timeouts.connect", c.Timeouts.Connect > 0},
-		{"timeouts.header", c.Timeouts.Header > 0},
-		{"timeouts.idle", c.Timeouts.Idle > 0},
+		{"timeouts.read", c.Timeouts.Read > 0},
 		{"limits.page", c.Limits.Page > 0},
-		{"limits.header", c.Limits.Header > 0},
 		{"limits.entity", c.Limits.Entity > 0},
 		{"limits.rate", c.Limits.Rate > 0 && !math.IsInf(c.Limits.Rate, 0)},
 	} {
 		if !d.positive {
 			fail("%s: must be more than zero", d.key)
 		}
-	}
-	if c.Limits.Redirects < 0 {
-		fail("limits.redirects: must not be negative")
 	}
 	return errs
 }

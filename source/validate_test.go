@@ -20,7 +20,6 @@ func TestValidate(t *testing.T) {
 		"good": {func(c *source.Config) {
 			c.Headers = []credential.Secret{"X-Api-Key: a:b", "Accept:"}
 			c.AllowHosts = []string{"cdn.example.com", "cdn.example.com:8443", "[::1]:80"}
-			c.Limits.Redirects = 0
 		}, nil},
 		"no url":             {func(c *source.Config) { c.URL = "" }, []string{"url: is missing"}},
 		"no scheme":          {func(c *source.Config) { c.URL = "shop.example.com/feed" }, []string{`url: "shop.example.com/feed" has no scheme: write https://shop.example.com/feed`}},
@@ -68,11 +67,11 @@ func TestValidate(t *testing.T) {
 		"a certificate without key": {func(c *source.Config) { c.Auth.TLS.CertFile = "f" }, []string{"auth.tls.key_file: is missing beside cert_file"}},
 		"a key without certificate": {func(c *source.Config) { c.Auth.TLS.KeyFile = "f" }, []string{"auth.tls.cert_file: is missing beside key_file"}},
 		"numbers": {func(c *source.Config) {
-			c.Timeouts, c.Limits = source.Timeouts{Idle: -1}, source.Limits{Page: -1, Redirects: -1, Rate: math.NaN()}
+			c.Timeouts, c.Limits = source.Timeouts{Read: -1}, source.Limits{Page: -1, Rate: math.NaN()}
 		}, []string{
-			"timeouts.connect: must be more than zero", "timeouts.header: must be more than zero", "timeouts.idle: must be more than zero",
-			"limits.page: must be more than zero", "limits.header: must be more than zero", "limits.entity: must be more than zero",
-			"limits.rate: must be more than zero", "limits.redirects: must not be negative",
+			"timeouts.connect: must be more than zero", "timeouts.read: must be more than zero",
+			"limits.page: must be more than zero", "limits.entity: must be more than zero",
+			"limits.rate: must be more than zero",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

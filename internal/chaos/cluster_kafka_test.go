@@ -181,7 +181,7 @@ func (b *kafkaBus) close() {
 }
 
 func (b *kafkaBus) configure() string {
-	return fmt.Sprintf("kafka: {brokers: [%s], timeout: 2s, transaction_timeout: 10s}", strings.Join(b.seeds, ", "))
+	return fmt.Sprintf("kafka: {brokers: [%s], timeout: 2s}", strings.Join(b.seeds, ", "))
 }
 
 func (b *kafkaBus) configureTopic(f *feed) string {

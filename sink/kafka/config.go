@@ -15,7 +15,9 @@ import (
 type Config struct {
 	// Brokers are the bootstrap brokers, each host:port. The cluster names the others.
 	Brokers []string `yaml:"brokers"`
-	// ClientID identifies the client in the brokers' logs and quotas. Default feedbridge.
+	// ClientID identifies the client in the brokers' logs and quotas. With a dot and
+	// <topic>/<feed> behind it, it is a feed's transactional id. Default feedbridge. Every
+	// copy of a feed must have the same, or neither fences the other.
 	ClientID string `yaml:"client_id"`
 	TLS      TLS    `yaml:"tls"`
 	SASL     SASL   `yaml:"sasl"`
@@ -24,29 +26,24 @@ type Config struct {
 	// Default 10s.
 	Timeout time.Duration `yaml:"timeout"`
 	// TransactionTimeout is after how long the cluster aborts the transaction of
-	// a copy that died and that no other copy has replaced. Default 60s. The
-	// cluster's transaction.max.timeout.ms is the most.
-	TransactionTimeout time.Duration `yaml:"transaction_timeout"`
+	// a copy that died and that no other copy has replaced. Default: six times Timeout, as a
+	// commit takes up to three times as long, and at most 15m, which is the default of the
+	// cluster's transaction.max.timeout.ms.
+	TransactionTimeout time.Duration `yaml:"-"`
 	// Compression is that of the messages. Default snappy.
 	Compression Compression `yaml:"compression"`
 	// Checkpoints is the compacted topic that has the checkpoints of all feeds.
 	// Default feedbridge.checkpoints. Every copy of a feed must have the same.
 	Checkpoints string `yaml:"checkpoints"`
-	// TransactionalIDPrefix is put before <topic>/<feed> to make a feed's
-	// transactional ids. Default "feedbridge.". Every copy of a feed must have
-	// the same, or neither fences the other.
-	TransactionalIDPrefix string `yaml:"transactional_id_prefix"`
 }
 
 // Defaults returns a Config with every default set.
 func Defaults() Config {
 	return Config{
-		ClientID:              "feedbridge",
-		Timeout:               10 * time.Second,
-		TransactionTimeout:    time.Minute,
-		Compression:           Snappy,
-		Checkpoints:           "feedbridge.checkpoints",
-		TransactionalIDPrefix: "feedbridge.",
+		ClientID:    "feedbridge",
+		Timeout:     10 * time.Second,
+		Compression: Snappy,
+		Checkpoints: "feedbridge.checkpoints",
 	}
 }
 
@@ -55,10 +52,9 @@ func (c Config) withDefaults() Config {
 	d := Defaults()
 	c.ClientID = cmp.Or(c.ClientID, d.ClientID)
 	c.Timeout = cmp.Or(c.Timeout, d.Timeout)
-	c.TransactionTimeout = cmp.Or(c.TransactionTimeout, d.TransactionTimeout)
+	c.TransactionTimeout = cmp.Or(c.TransactionTimeout, min(6*c.Timeout, 15*time.Minute))
 	c.Compression = cmp.Or(c.Compression, d.Compression)
 	c.Checkpoints = cmp.Or(c.Checkpoints, d.Checkpoints)
-	c.TransactionalIDPrefix = cmp.Or(c.TransactionalIDPrefix, d.TransactionalIDPrefix)
 	return c
 }
 

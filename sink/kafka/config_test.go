@@ -39,16 +39,14 @@ func TestConfigIsWrong(t *testing.T) {
 			`brokers[6]: "::1": has no port; want host:port, such as [::1]:9092`,
 		}},
 		"several at once": {kafka.Config{
-			Brokers: one, Timeout: time.Millisecond, TransactionTimeout: -1, Compression: "lzma", Checkpoints: "a b",
-			TLS: kafka.TLS{CertFile: "c"}, ClientID: strings.Repeat("c", 257), TransactionalIDPrefix: strings.Repeat("p", 1001),
+			Brokers: one, Timeout: time.Millisecond, Compression: "lzma", Checkpoints: "a b",
+			TLS: kafka.TLS{CertFile: "c"}, ClientID: strings.Repeat("c", 257),
 		}, []string{
 			"client_id: has more than 256 bytes",
 			"tls: cert_file and key_file need each other",
 			"timeout: must be from 1s to 5m",
-			"transaction_timeout: must be from 1s to 24h",
 			`compression: "lzma": want none, gzip, snappy, lz4 or zstd`,
 			`checkpoints: "a b" is not the name of a topic: those have letters, digits, dots, underscores and hyphens only`,
-			"transactional_id_prefix: has more than 1000 bytes",
 		}},
 		"a password without a mechanism": {kafka.Config{Brokers: one, SASL: kafka.SASL{Password: "x"}}, []string{
 			"sasl.mechanism: is missing beside password; want PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",

@@ -28,7 +28,7 @@ var cures = map[*kerr.Error]string{
 	kerr.ClusterAuthorizationFailed:  "this user lacks a right to the cluster; before Kafka 2.8 a producer needs IdempotentWrite on it",
 	kerr.TopicAuthorizationFailed:    "this user lacks a right to a topic; grant what docs/kafka.md#acls lists",
 	kerr.SecurityDisabled:            "the brokers have no authorizer",
-	kerr.InvalidTransactionTimeout:   "lower transaction_timeout, or raise the brokers' transaction.max.timeout.ms",
+	kerr.InvalidTransactionTimeout:   "lower timeout, of which it is six times, or raise the brokers' transaction.max.timeout.ms",
 	kerr.InvalidRecord:               "the topic refuses the message; is it compacted, which takes no messages without a key?",
 	kerr.InvalidTimestamp:            "the topic refuses the time of the message; correct the clocks of the copies",
 	kerr.InvalidTopicException:       "the name of the topic is not valid in Kafka",

@@ -234,7 +234,7 @@ func (s *Sink) explainError(ctx context.Context, err error) error {
 		return err
 	case isFenced(err):
 		return fmt.Errorf("%w: another producer has taken the transactional id %q (%w); if no other copy of this feed runs, "+
-			"another program uses it: set transactional_id_prefix", checkpoint.ErrConflict, id, err)
+			"another program uses it: set client_id", checkpoint.ErrConflict, id, err)
 	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
 		return feed.Permanent(fmt.Errorf("this user may not use the transactional id %q (%w); run '%s --operation Write --operation Describe --transactional-id %[1]q'",
 			id, err, cfg.aclCommand()))

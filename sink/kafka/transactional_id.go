@@ -21,7 +21,7 @@ type transactionalID struct {
 }
 
 func newTransactionalID(c *client, topic, feedName string) transactionalID {
-	return transactionalID{c, c.cfg.TransactionalIDPrefix + topic + "/" + feedName}
+	return transactionalID{c, c.cfg.ClientID + "." + topic + "/" + feedName}
 }
 
 // describeTransaction returns the state of the newest transaction, as its coordinator has it.

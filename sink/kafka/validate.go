@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -39,13 +38,6 @@ func (c Config) Validate() []error {
 	if c.Timeout != 0 && (c.Timeout < time.Second || c.Timeout > 5*time.Minute) {
 		fail("timeout: must be from 1s to 5m")
 	}
-	timeout, transaction := cmp.Or(c.Timeout, Defaults().Timeout), cmp.Or(c.TransactionTimeout, Defaults().TransactionTimeout)
-	switch {
-	case transaction < time.Second || transaction > 24*time.Hour:
-		fail("transaction_timeout: must be from 1s to 24h")
-	case transaction < 3*timeout:
-		fail("transaction_timeout: must be at least three times timeout, %v: a commit may take so long", 3*timeout)
-	}
 	if err := new(Compression).UnmarshalText([]byte(c.Compression)); err != nil {
 		fail("compression: %w", err)
 	}
@@ -53,9 +45,6 @@ func (c Config) Validate() []error {
 		if err := checkName(c.Checkpoints); err != nil {
 			fail("checkpoints: %w", err)
 		}
-	}
-	if len(c.TransactionalIDPrefix) > 1000 {
-		fail("transactional_id_prefix: has more than 1000 bytes")
 	}
 	return append(errs, c.SASL.validate(c.TLS.isEnabled())...)
 }

@@ -67,7 +67,7 @@ const (
 // A cursor is stored in a message of the bus, so its size is bounded: maxCursor bytes, and
 // the URLs in it. It has at most three URLs while the feed is read, and six during a
 // search for the start or while a snapshot is read. A configured start is part of the
-// cursor until it is found. The feed's URLs are bounded by limits.header.
+// cursor until it is found. The feed's URLs are bounded by the limit of headers.
 const maxCursor = 1 << 10
 
 const (
