@@ -120,7 +120,6 @@ func TestRedirects(t *testing.T) {
 			}
 		})
 	}
-
 }
 
 func TestHTTPSToHTTP(t *testing.T) {
