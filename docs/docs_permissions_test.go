@@ -45,7 +45,7 @@ func TestDocumentedPermissionsAreRight(t *testing.T) {
 	}
 }
 
-// The permissions of docs/fleet.md are sufficient, besides those for topics, to join a fleet and
+// The permissions of docs/scaling.md#fleets are sufficient, besides those for topics, to join a fleet and
 // leave it.
 func TestDocumentedPermissionsOfAFleetAreSufficient(t *testing.T) {
 	t.Parallel()
@@ -53,9 +53,9 @@ func TestDocumentedPermissionsOfAFleetAreSufficient(t *testing.T) {
 	_, block, _ := strings.Cut(section, "```\n")
 	block, _, _ = strings.Cut(block, "```")
 	block = strings.ReplaceAll(block, "$BRIDGE_PASSWORD", "secret")
-	lines := regexp.MustCompile(`(?m)^"\S+"$`).FindAllString(read(t, "docs/fleet.md"), -1)
+	lines := regexp.MustCompile(`(?m)^"\S+"$`).FindAllString(read(t, "docs/scaling.md"), -1)
 	if len(lines) < 5 {
-		t.Fatalf("docs/fleet.md has %d permissions", len(lines))
+		t.Fatalf("docs/scaling.md#fleets has %d permissions", len(lines))
 	}
 	join := func(lines []string, timeout time.Duration) error {
 		block := strings.Replace(block, `"_feedbridge.orders"`, `"_feedbridge.orders"`+"\n"+strings.Join(lines, "\n"), 1)
@@ -82,11 +82,11 @@ func TestDocumentedPermissionsOfAFleetAreSufficient(t *testing.T) {
 		}
 	}
 	if err := join(lines, time.Minute); err != nil {
-		t.Errorf("with the permissions of docs/fleet.md: %v", err)
+		t.Errorf("with the permissions of docs/scaling.md#fleets: %v", err)
 	}
 	for _, needed := range []string{"STREAM.CREATE", "CONSUMER.CREATE", `"$KV.`} {
 		fewer := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return strings.Contains(line, needed) })
-		if err := join(fewer, 15*time.Second); err == nil || !strings.Contains(err.Error(), "grant this user the permissions that docs/fleet.md#nats lists") {
+		if err := join(fewer, 15*time.Second); err == nil || !strings.Contains(err.Error(), "grant this user the permissions that docs/scaling.md#nats lists") {
 			t.Errorf("without %s: error %v", needed, err)
 		}
 	}

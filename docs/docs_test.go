@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // The pages that the tests in docs_*_test.go compare with the program.
@@ -23,7 +24,7 @@ const (
 	logsPage             = "docs/logs.md"
 	permissionsPage      = "docs/nats.md"
 	datareplicationPage  = "docs/datareplication.md"
-	syndicationKindsPage = "docs/atom-and-rss-violations.md"
+	syndicationKindsPage = "docs/atom-and-rss.md"
 	rulesPage            = "docs/cases/rules.md"
 	guarantees           = "docs/guarantees.md"
 	guaranteeTests       = "docs/guarantee-tests.md"
@@ -273,6 +274,20 @@ func TestPagesAreShort(t *testing.T) {
 	for page, document := range pages(t) {
 		if words := len(strings.Fields(document)); words > 6600 {
 			t.Errorf("%s has %d words, want at most 6600: split it", page, words)
+		}
+	}
+}
+
+// Lines are short enough for a terminal, also those of a code block.
+func TestLinesAreShort(t *testing.T) {
+	for page, document := range pages(t) {
+		n := 0
+		for line := range strings.Lines(document) {
+			n++
+			long := utf8.RuneCountInString(line) > 121 // with its end
+			if long && !strings.HasPrefix(line, "|") && strings.Contains(strings.TrimSpace(line), " ") && !strings.HasPrefix(line, "<!--") {
+				t.Errorf("%s:%d has more than 120 characters", page, n)
+			}
 		}
 	}
 }

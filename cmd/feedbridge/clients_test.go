@@ -90,7 +90,7 @@ func TestSlowClients(t *testing.T) {
 			if served < quick/2 {
 				t.Errorf("%d of %d quick clients were served", served, quick)
 			}
-			// See docs/sizing.md.
+			// See docs/scaling.md#sizing.
 			if bound := 350 + 0.06*float64(places); peak > bound {
 				t.Errorf("it took %.0f MiB, want at most %.0f", peak, bound)
 			}

@@ -81,7 +81,7 @@ type verification struct {
 }
 
 // errDiffer makes the exit code 1.
-var errDiffer = errors.New("they differ; for causes and cures see docs/verify.md#differences")
+var errDiffer = errors.New("they differ; for causes and cures see docs/commands.md#differences")
 
 // checkArguments returns an error unless the arguments name two streams.
 func (v *verification) checkArguments() error {

@@ -136,7 +136,7 @@ func (e explainer) explainError(ctx context.Context, err error) error {
 	if refused := e.violation(); refused != nil && !isConflict(err) {
 		page := "docs/nats.md#permissions"
 		if strings.Contains(refused.Error(), bucketPrefix) {
-			page = "docs/fleet.md#nats"
+			page = "docs/scaling.md#nats"
 		}
 		return feed.Permanent(fmt.Errorf("%w; grant this user the permissions that %s lists", refused, page))
 	}

@@ -99,7 +99,7 @@ func TestCheckOfAFleetNeedsThePermissionsOfRun(t *testing.T) {
 				return
 			}
 			_, err := checkFleet(t, cfg)
-			wantError(t, err, true, nil, "Permissions Violation for Publish", "grant this user the permissions that docs/fleet.md#nats lists")
+			wantError(t, err, true, nil, "Permissions Violation for Publish", "grant this user the permissions that docs/scaling.md#nats lists")
 		})
 	}
 }
