@@ -11,9 +11,6 @@ import (
 	"log/slog"
 )
 
-// defaultListen is the address on which a server listens by default.
-const defaultListen = "127.0.0.1:4222"
-
 // MaxPayload is the largest message that the server takes, in bytes, headers
 // included.
 const MaxPayload = 8 << 20
@@ -28,7 +25,7 @@ type Config struct {
 	// server at a time uses it.
 	Dir string
 	// Listen is a host and port; port 0 is any free one. Default
-	// defaultListen. The server has no authentication: every client that reaches
+	// 127.0.0.1:4222. The server has no authentication: every client that reaches
 	// the port may read and write.
 	Listen string
 	// Log receives the server's log: warnings and errors as warnings, the rest

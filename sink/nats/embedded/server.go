@@ -19,6 +19,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
+// defaultListen is the address on which a server listens by default.
+const defaultListen = "127.0.0.1:4222"
+
 // Built reports whether the program contains the server.
 const Built = true
 
