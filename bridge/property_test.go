@@ -227,10 +227,11 @@ type person struct {
 func (p *person) makePauses(pauses []pause) error {
 	for _, pause := range pauses {
 		time.Sleep(pause.after)
+		rewound := p.rewound.Load() // a backup that is restored from here on may end the pause
 		if time.Since(p.begin)+pause.takes > trouble || !p.setPaused(pause.by, true) {
 			break
 		}
-		held, rewound := len(p.topic.Entities()), p.rewound.Load()
+		held := len(p.topic.Entities())
 		time.Sleep(pause.takes)
 		if now := len(p.topic.Entities()); now > held && p.rewound.Load() == rewound {
 			return fmt.Errorf("%d entities were published while the feed was paused", now-held)
@@ -261,18 +262,17 @@ func (p *person) setPaused(by int, pause bool) bool {
 	return false
 }
 
-// lose removes the part of the topic that the history names. It reports whether the topic had
-// it, and returns the remaining entities.
+// lose removes the part of the topic that the history names. It reports whether the topic had it, and
+// returns the remaining entities. Entities without a checkpoint that counts them are published again.
 func (h history) lose(topic *sinktest.Memory) (lost bool, left []feed.Entity) {
-	if len(topic.Entities())+len(topic.DeadLetters()) == 0 || h.loss == lostMessages && len(topic.Entities()) == 0 {
-		return false, nil
-	}
-	if h.loss == lostCheckpoint {
+	switch {
+	case h.loss == lostMessages:
+		lost = topic.LoseMessages(1 + int(h.seed%20))
+	case len(topic.Entities())+len(topic.DeadLetters()) > 0:
 		topic.LoseCheckpoint()
-	} else {
-		topic.LoseMessages(1 + int(h.seed%20))
+		lost = true
 	}
-	return true, topic.Entities()
+	return lost, topic.Entities()
 }
 
 // check returns the errors in the topic.

@@ -177,11 +177,16 @@ func (m *Memory) LoseCheckpoint() {
 }
 
 // LoseMessages removes all entities behind the checkpoint, and n in front of it, or all if there are
-// fewer, and keeps the checkpoint.
-func (m *Memory) LoseMessages(n int) {
+// fewer, and keeps the checkpoint. It does nothing and returns false if the checkpoint counts none.
+func (m *Memory) LoseMessages(n int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.state.messages = slices.Clip(m.state.messages[:max(0, min(len(m.state.messages), m.state.end)-n)])
+	counted := min(len(m.state.messages), m.state.end)
+	if m.state.checkpoint != nil && counted == 0 {
+		return false
+	}
+	m.state.messages = slices.Clip(m.state.messages[:max(0, counted-n)])
+	return counted > 0
 }
 
 // Log reads the topic back. A position is the number of an entity in the order.

@@ -41,6 +41,7 @@ var oracleSeeds = []string{
 c"/></feed>`,
 	`<rss xmlns="http://purl.org/rss/1.0/"><channel xmlns="http://my.netscape.com/rdf/simple/0.9/"><item><guid>1</guid></item></channel></rss>`,
 	`<rss xmlns="urn:x"><channel><item><guid> </guid><guid>1</guid></item><item><id xmlns="http://www.w3.org/2005/Atom">2</id></item></channel></rss>`,
+	`<feed><entry></entry><entry><id>2</id></entry><entry xmlns="http://www.w3.org/2005/Atom"><a/></entry></feed>`,
 	`<rss><channel xmlns=" "><item><guid>1&#13;
 2</guid></item></channel></rss>`,
 }
@@ -99,6 +100,9 @@ func compareWithOracle(t *testing.T, doc string, entries []Entry) {
 	t.Helper()
 	doc = strings.TrimPrefix(doc, "\ufeff")
 	want, err := oracleEntries([]byte(doc))
+	if errors.Is(err, errNoDefault) {
+		return
+	}
 	if err != nil {
 		t.Fatalf("%q: it passed the check, and encoding/xml refuses it: %v", doc, err)
 	}
