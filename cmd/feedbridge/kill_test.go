@@ -87,7 +87,7 @@ type killing struct {
 	natsURL string
 	server  *exec.Cmd
 	// length is the length of the feed, id the ID of an entity by its number, and options
-	// are variables for the feed.
+	// are variables of the copies.
 	length  uint64
 	id      func(i int) string
 	options []string
@@ -105,23 +105,23 @@ func (k *killing) serveUpstream() {
 	k.length, k.id = killLength, func(i int) string { return fmt.Sprintf("%d@sample", i) }
 	k.feedURL, _ = startServer(k.t, "upstream", "127.0.0.1:0", strconv.Itoa(killPage), strconv.Itoa(killLength), "100")
 	// Slow enough to be still at it when the last kill comes.
-	k.options = []string{"LIMITS_RATE=25"}
+	k.options = []string{"FEEDS_ORDERS_LIMITS_RATE=25"}
 }
 
 // serveSnapshot serves the same, and has copies start with a snapshot of three quarters of it.
 func (k *killing) serveSnapshot() {
 	k.serveUpstream()
-	k.options = append(k.options, fmt.Sprintf("START=snapshot:%s/snapshots/%d", strings.TrimSuffix(k.feedURL, "/latest"), killSnapshot))
+	k.options = append(k.options, fmt.Sprintf("FEEDS_ORDERS_START=snapshot:%s/snapshots/%d", strings.TrimSuffix(k.feedURL, "/latest"), killSnapshot))
 }
 
 // serveArchives serves an archived Atom feed.
 func (k *killing) serveArchives() {
-	const size = 100
+	const size = 500
 	k.length, k.id = killArchives, entryID
 	k.feedURL, _ = startServer(k.t, "archives", "127.0.0.1:0", strconv.Itoa(size), strconv.Itoa(killArchives), "10")
 	// Little memory: each document is published in several parts, and there are
 	// kills between them.
-	k.options = []string{"LIMITS_RATE=10000", "BOUNDS_MEMORY=16384"}
+	k.options = []string{"FEEDS_ORDERS_LIMITS_RATE=10000", "MEMORY=524288"}
 }
 
 // startCopy starts a copy of the program, and returns what kills it and starts
@@ -135,7 +135,7 @@ func (k *killing) startCopy() (kill func()) {
 			"FEEDBRIDGE_ADMIN_LISTEN=",
 		}
 		for _, option := range k.options {
-			env = append(env, "FEEDBRIDGE_FEEDS_ORDERS_"+option)
+			env = append(env, "FEEDBRIDGE_"+option)
 		}
 		cmd, _ := spawn(k.t, "feedbridge", env, "run")
 		return cmd
@@ -212,10 +212,17 @@ func (k *killing) info(stream jetstream.Stream) *jetstream.StreamInfo {
 	return info
 }
 
-// waitFor waits until the topic has n messages at least.
+// waitFor waits until the topic has n messages at least. A topic that gets none for twice as long as anything takes
+// has no copy that runs.
 func (k *killing) waitFor(n uint64) {
-	for k.published() < n {
+	for had, since := k.published(), time.Now(); had < n; {
 		k.pause(50, 100)
+		switch now := k.published(); {
+		case now != had:
+			had, since = now, time.Now()
+		case time.Since(since) > 2*patience:
+			k.t.Fatalf("the topic has %d messages since %v, and should get %d", had, since, n)
+		}
 	}
 }
 
