@@ -16,6 +16,7 @@ func (v *validator) checkServe(cfg *Serve) {
 	v.checkListen("serve.listen", cfg.Listen, "")
 	v.require(cfg.Listen != v.cfg.Admin.Listen, "serve.listen", "is the same as admin.listen; use different addresses")
 	v.require((cfg.TLS.CertFile == "") == (cfg.TLS.KeyFile == ""), "serve.tls", "want both cert_file and key_file, or neither")
+	v.require(cfg.Connections >= 1, "serve.connections", "must be 1 or more")
 	v.require(cfg.Memory >= leastMemory, "serve.memory", fmt.Sprintf("must be %d or more", leastMemory))
 	names := v.locations.namesBelow("serve.feeds")
 	v.require(len(names) > 0, "serve.feeds", "there are no feeds to serve; add one, or leave serve out")

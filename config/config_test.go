@@ -174,7 +174,7 @@ func serving() *Config {
 	c.Feeds = nil
 	c.Serve = &Serve{
 		Listen: "0.0.0.0:8443", TLS: Certificate{CertFile: "/tls/cert.pem", KeyFile: "/tls/key.pem"},
-		Memory: 32 << 20,
+		Connections: 100, Memory: 32 << 20,
 		Feeds: map[string]Served{
 			"orders": {
 				From: From{Bus: "main", Topic: "shop.orders", Stream: "SHOP"}, Format: serve.DataReplication, PageSize: 100,

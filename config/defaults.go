@@ -43,7 +43,7 @@ func defaultsOf(t reflect.Type) reflect.Value {
 		kafka.Defaults(),
 		kafka.DefaultOptions(),
 		Embedded{Listen: "127.0.0.1:4222"},
-		Serve{Listen: "127.0.0.1:8080", Memory: serve.DefaultCacheSize},
+		Serve{Listen: "127.0.0.1:8080", Connections: serve.DefaultConnections, Memory: serve.DefaultCacheSize},
 		Served{Format: serve.DataReplication},
 	} {
 		if reflect.TypeOf(v) == t {

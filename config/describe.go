@@ -142,6 +142,7 @@ var options = map[string]option{
 	"serve.listen":                      {text: "Address where feeds are served."},
 	"serve.tls.cert_file":               {text: "Server certificate (PEM), read again when it changes. Without it the server speaks plain HTTP."},
 	"serve.tls.key_file":                {text: "Private key of the certificate."},
+	"serve.connections":                 {text: "How many clients may be connected at a time; see [Slow clients](scaling.md#slow-clients)."},
 	"serve.memory":                      {text: "Memory for cached pages, those being sent included; see [Serving](scaling.md#serving)."},
 	"serve.feeds.*.from.bus":            {text: "Name of the bus.", preset: "the only bus"},
 	"serve.feeds.*.from.topic":          {text: "Topic, on NATS the subject.", preset: "NAME"},

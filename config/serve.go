@@ -15,6 +15,9 @@ type Serve struct {
 	Listen string `yaml:"listen"`
 	// TLS is its certificate. Default: none.
 	TLS Certificate `yaml:"tls"`
+	// Connections limits the number of clients connected at a time. Others wait. Default
+	// 4096.
+	Connections int `yaml:"connections"`
 	// Memory limits the bytes of the pages in memory, including those that are being sent.
 	// Default 64 MiB.
 	Memory int64 `yaml:"memory"`

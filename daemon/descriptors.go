@@ -2,7 +2,7 @@ package daemon
 
 // connectionLimits divides the file descriptors of the process among the connections of
 // clients of served feeds, those of the admin server, and all else: buses, upstreams, and
-// files. wanted is how many clients of served feeds there may be at most. open is how
+// files. wanted is how many clients of served feeds the configuration allows. open is how
 // many descriptors there are, 0 for no limit.
 func connectionLimits(open uint64, wanted int) (served, admin int) {
 	const mostAdmin = 256
