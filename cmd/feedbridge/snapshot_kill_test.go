@@ -65,7 +65,7 @@ func TestNothingIsLostOrRepeatedWhenServersOfASnapshotAreKilled(t *testing.T) {
 
 	k := newKilling(t)
 	k.feedURL = balancer.URL + "/feeds/shop/latest"
-	k.options = []string{"START=snapshot:" + balancer.URL + "/feeds/shop/snapshots/latest", "LIMITS_RATE=15"}
+	k.options = []string{"FEEDS_ORDERS_START=snapshot:" + balancer.URL + "/feeds/shop/snapshots/latest", "FEEDS_ORDERS_LIMITS_RATE=15"}
 	victims = append(victims, k.startCopy())
 	inSnapshot := len(want) - topic.overlap
 	var at []uint64
