@@ -302,7 +302,7 @@ func TestValuesArriveInTheManifests(t *testing.T) {
 		"file":             secret.StringData["file.kafka-password"] == "two\nlines",
 		"budget":           budget.Spec.MaxUnavailable.StrVal == "40%",
 		"egress":           len(rules.Egress) == 3 && rules.Egress[0].Ports[0].Port.IntVal == 53 && len(rules.PolicyTypes) == 2,
-		"large number":     strings.Contains(find[*core.ConfigMap](t, objects).Data["feedbridge.yaml"], "total: 67108864\n"),
+		"large number":     strings.Contains(find[*core.ConfigMap](t, objects).Data["feedbridge.yaml"], "memory: 67108864\n"),
 		"read-only root":   *container.SecurityContext.ReadOnlyRootFilesystem,
 		"no token":         !*pod.AutomountServiceAccountToken,
 		"grace":            *pod.TerminationGracePeriodSeconds == 90,
