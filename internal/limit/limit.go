@@ -59,9 +59,10 @@ type Slot struct {
 	freed sync.Once
 }
 
-// Extend begins the slow time again, with another duration, unless it is over.
+// Extend begins the slow time again, with another duration, unless it is over. A slot that always counts
+// has none.
 func (s *Slot) Extend(slow time.Duration) {
-	if s != nil && s.slow.Stop() {
+	if s != nil && s.slow != nil && s.slow.Stop() {
 		s.slow.Reset(slow)
 	}
 }
