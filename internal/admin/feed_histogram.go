@@ -57,11 +57,7 @@ func (h *feedHistogram) Collect(metrics chan<- prometheus.Metric) {
 	defer h.mu.Unlock()
 	for feed, o := range h.byFeed {
 		count, sum, cumulative := o.cumulate()
-		var labels []string
-		if h.perFeed {
-			labels = []string{feed}
-		}
-		metrics <- prometheus.MustNewConstHistogramWithCreatedTimestamp(h.desc, count, sum, cumulative, o.created, labels...)
+		metrics <- prometheus.MustNewConstHistogramWithCreatedTimestamp(h.desc, count, sum, cumulative, o.created, withFeed(h.perFeed, feed, nil)...)
 	}
 }
 

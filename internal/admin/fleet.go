@@ -179,17 +179,6 @@ func (f *Feed) explainElsewhere() string {
 	return cmp.Or(not, "waiting: no member of the fleet runs this feed yet")
 }
 
-var (
-	fleetMembers = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "fleet_members"),
-		"Members of the fleet, as far as this copy knows. Absent without a fleet.", []string{"fleet"}, nil)
-	fleetMember = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "fleet_member"),
-		"1 if this copy is a member of its fleet, 0 if not. Absent without a fleet.", []string{"fleet"}, nil)
-	fleetFeeds = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "fleet_feeds"),
-		"Feeds that the fleet has assigned to this copy. The sum over all copies is the number of feeds. Absent without a fleet.", []string{"fleet"}, nil)
-	fleetOtherFeeds = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "fleet_members_with_other_feeds"),
-		"Members whose feeds are not those of this copy, as in a rollout. Absent without a fleet.", []string{"fleet"}, nil)
-)
-
 // collect sends the metrics of the fleet, if there is one.
 func (f *Fleet) collect(feeds []*Feed, out chan<- prometheus.Metric) {
 	if f == nil {
@@ -205,8 +194,8 @@ func (f *Fleet) collect(feeds []*Feed, out chan<- prometheus.Metric) {
 			own, isMember = m.Feeds, s.Error == ""
 		}
 	}
-	out <- prometheus.MustNewConstMetric(fleetMembers, prometheus.GaugeValue, float64(len(s.Members)), f.name)
-	out <- prometheus.MustNewConstMetric(fleetMember, prometheus.GaugeValue, oneIf(isMember), f.name)
-	out <- prometheus.MustNewConstMetric(fleetFeeds, prometheus.GaugeValue, float64(own), f.name)
-	out <- prometheus.MustNewConstMetric(fleetOtherFeeds, prometheus.GaugeValue, float64(other), f.name)
+	sendGauge(out, fleetMembers, float64(len(s.Members)), f.name)
+	sendGauge(out, fleetMember, oneIf(isMember), f.name)
+	sendGauge(out, fleetFeeds, float64(own), f.name)
+	sendGauge(out, fleetOtherFeeds, float64(other), f.name)
 }

@@ -12,7 +12,7 @@ type histograms struct {
 // newHistograms returns histograms without observations.
 func newHistograms(perFeed PerFeed) histograms {
 	const served = "served_requests_total"
-	servedLabels, servedValues := perFeed.feedLabels(served, "code")
+	servedPerFeed := perFeed.keepsFeed(served)
 	return histograms{
 		requestSeconds: newFeedHistogram(perFeed, "http_request_duration_seconds",
 			"How long the HTTP requests to the feed's upstream took, to the end of the response's header.",
@@ -28,7 +28,7 @@ func newHistograms(perFeed PerFeed) histograms {
 			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30),
 		served: feedCounterVec{prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: served, Help: "Requests for a served feed, by the status of the answer.",
-		}, servedLabels), servedValues},
+		}, withFeed(servedPerFeed, "feed", []string{"code"})), servedPerFeed},
 	}
 }
 
@@ -47,10 +47,10 @@ func (h histograms) forgetServed(name string) {
 
 // feedCounterVec is a counter of each feed, or of all feeds together.
 type feedCounterVec struct {
-	vec    *prometheus.CounterVec
-	values func(feed string, others ...string) []string
+	vec     *prometheus.CounterVec
+	perFeed bool
 }
 
 func (c feedCounterVec) of(feed string, others ...string) prometheus.Counter {
-	return c.vec.WithLabelValues(c.values(feed, others...)...)
+	return c.vec.WithLabelValues(withFeed(c.perFeed, feed, others)...)
 }

@@ -4,13 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 )
-
-var leftBehindFeeds = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "left_behind_feeds"),
-	"Number of feeds that were stopped and have not ended: their source does not yield, or their bus does not answer.", nil, nil)
 
 // leftBehind is a feed that was stopped and has not ended.
 type leftBehind struct {

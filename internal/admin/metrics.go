@@ -4,11 +4,15 @@ import (
 	"context"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/feed"
 )
 
 // newRegistry returns the registry of /metrics. There is no default one: two Servers in one
@@ -74,62 +78,60 @@ type metric struct {
 	each func(f *Feed, r *feedRecord, now time.Time, emit func(v float64, labels ...string))
 }
 
-// busUp has other labels than the metrics of feeds.
-var busUp = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "bus_up"),
-	"1 if the bus answers and accepts the credentials, 0 if not; checked at each scrape, for 2 s at most.", []string{"bus", "kind"}, nil)
-
+// The metrics of the process.
 var (
-	reloadSuccess = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "config_reload_success"),
-		"1 if the last attempt to load the configuration worked, 0 if it was refused and the one before is still in use.", nil, nil)
-	reloadedAt = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "config_reload_timestamp_seconds"),
-		"When the configuration in use was loaded, in Unix time.", nil, nil)
+	busUp = processMetric("bus_up",
+		"1 if the bus answers and accepts the credentials, 0 if not; checked at each scrape, for 2 s at most.", "bus", "kind")
+	reloadSuccess = processMetric("config_reload_success",
+		"1 if the last attempt to load the configuration worked, 0 if it was refused and the one before is still in use.")
+	reloadedAt = processMetric("config_reload_timestamp_seconds",
+		"When the configuration in use was loaded, in Unix time.")
+	feedsInState = processMetric("feeds",
+		"Number of feeds that are copied, by state.", "state")
+	staleFeeds = processMetric("stale_feeds",
+		"Number of feeds that were not copied within their freshness limit, as /readyz requires.")
+	leftBehindFeeds = processMetric("left_behind_feeds",
+		"Number of feeds that were stopped and have not ended: their source does not yield, or their bus does not answer.")
+	fleetMembers = processMetric("fleet_members",
+		"Members of the fleet, as far as this copy knows. Absent without a fleet.", "fleet")
+	fleetMember = processMetric("fleet_member",
+		"1 if this copy is a member of its fleet, 0 if not. Absent without a fleet.", "fleet")
+	fleetFeeds = processMetric("fleet_feeds",
+		"Feeds that the fleet has assigned to this copy. The sum over all copies is the number of feeds. Absent without a fleet.", "fleet")
+	fleetOtherFeeds = processMetric("fleet_members_with_other_feeds",
+		"Members whose feeds are not those of this copy, as in a rollout. Absent without a fleet.", "fleet")
 )
 
 var servedUp = newDesc("served_up", "1 if the topic of a served feed can be read, 0 if not; checked at each scrape, for 2 s at most.")
 
-func (c *collector) Describe(descs chan<- *prometheus.Desc) {
-	descs <- busUp
-	descs <- reloadSuccess
-	descs <- reloadedAt
-	descs <- fleetMembers
-	descs <- fleetMember
-	descs <- fleetFeeds
-	descs <- feedsInState
-	descs <- staleFeeds
-	descs <- leftBehindFeeds
-	if c.servedUp != nil {
-		descs <- c.servedUp
-	}
-	for _, m := range c.metrics {
-		descs <- m.desc
-	}
-}
+// Describe sends nothing, so the registry checks the metrics at each scrape and not beforehand.
+func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, b := range checkBuses(context.Background(), c.allBuses(), c.redact) {
-		out <- prometheus.MustNewConstMetric(busUp, prometheus.GaugeValue, oneIf(b.OK), b.Bus.Bus, b.Kind)
+		sendGauge(out, busUp, oneIf(b.OK), b.Bus.Bus, b.Kind)
 	}
 	if c.servedUp != nil {
 		for _, f := range inspectServed(context.Background(), c.allServed()) {
-			out <- prometheus.MustNewConstMetric(c.servedUp, prometheus.GaugeValue, oneIf(f.OK), f.Feed)
+			sendGauge(out, c.servedUp, oneIf(f.OK), f.Feed)
 		}
 	}
-	out <- prometheus.MustNewConstMetric(leftBehindFeeds, prometheus.GaugeValue, float64(len(c.leftBehind())))
+	sendGauge(out, leftBehindFeeds, float64(len(c.leftBehind())))
 	loadedAt, err := c.config.lastAttempt()
-	out <- prometheus.MustNewConstMetric(reloadSuccess, prometheus.GaugeValue, oneIf(err == nil))
+	sendGauge(out, reloadSuccess, oneIf(err == nil))
 	if seconds, known := unixSeconds(loadedAt); known {
-		out <- prometheus.MustNewConstMetric(reloadedAt, prometheus.GaugeValue, seconds)
+		sendGauge(out, reloadedAt, seconds)
 	}
 	feeds := c.allFeeds()
 	c.fleet.collect(feeds, out)
-	now, sums := time.Now(), newTotals()
+	now, sums := time.Now(), &totals{map[series]float64{}, map[bridge.State]int{}, 0}
 	for _, f := range feeds {
 		r := f.copyRecord()
 		sums.countFeed(f, &r, now)
 		for _, m := range c.metrics {
 			m.each(f, &r, now, func(v float64, labels ...string) {
 				if !m.perFeed {
-					sums.add(m.desc, v, labels)
+					sums.counters[series{m.desc, strings.Join(labels, "\x00")}] += v
 					return
 				}
 				out <- prometheus.MustNewConstMetric(m.desc, m.kind, v, append([]string{f.opts.Name}, labels...)...)
@@ -165,15 +167,8 @@ func plainCounters() []metric {
 // labeledCounters have labels besides the feed.
 func labeledCounters() []metric {
 	return []metric{
-		{
-			newDesc("polls_total", "Calls of the source, by outcome: it advanced, found the feed unchanged, or failed. A permanent_error needs a person.", "outcome"),
-			prometheus.CounterValue,
-			func(_ *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {
-				for outcome, n := range r.polls.all() {
-					emit(float64(n), string(outcome))
-				}
-			},
-		},
+		talliedCounter("polls_total", "Calls of the source, by outcome: it advanced, found the feed unchanged, or failed. A permanent_error needs a person.", "outcome",
+			func(r *feedRecord) tally[outcome] { return r.polls }),
 		{
 			newDesc("violations_total", "Breaches of the feed's specification, by kind. One that halts the feed counts once, however often the feed is tried again.", "kind"),
 			prometheus.CounterValue,
@@ -183,15 +178,8 @@ func labeledCounters() []metric {
 				}
 			},
 		},
-		{
-			newDesc("dead_letters_total", "Entities that this process has published to the dead-letter topic, by reason: too_large, no_key, header.", "reason"),
-			prometheus.CounterValue,
-			func(_ *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {
-				for kind, n := range r.dead.all() {
-					emit(float64(n), string(kind))
-				}
-			},
-		},
+		talliedCounter("dead_letters_total", "Entities that this process has published to the dead-letter topic, by reason: too_large, no_key, header.", "reason",
+			func(r *feedRecord) tally[feed.DeadKind] { return r.dead }),
 		{
 			newDesc("http_requests_total", "HTTP requests to the feed's upstream, by the class of the response's status; error if there was no response.", "method", "code"),
 			prometheus.CounterValue,
@@ -201,15 +189,8 @@ func labeledCounters() []metric {
 				}
 			},
 		},
-		{
-			newDesc("commit_errors_total", "Failed commits, and failed reads of the checkpoint before them: another copy was first (conflict), a retry will probably work (transient), or a person must act (permanent).", "class"),
-			prometheus.CounterValue,
-			func(_ *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {
-				for class, n := range r.commitErrors.all() {
-					emit(float64(n), string(class))
-				}
-			},
-		},
+		talliedCounter("commit_errors_total", "Failed commits, and failed reads of the checkpoint before them: another copy was first (conflict), a retry will probably work (transient), or a person must act (permanent).", "class",
+			func(r *feedRecord) tally[class] { return r.commitErrors }),
 	}
 }
 
@@ -278,6 +259,19 @@ func stateGauges() []metric {
 					emit(oneIf(state == current), string(state))
 				}
 			},
+		},
+	}
+}
+
+// talliedCounter has a label for the keys of a tally.
+func talliedCounter[K ~string](name, help, label string, counts func(*feedRecord) tally[K]) metric {
+	return metric{
+		newDesc(name, help, label), prometheus.CounterValue,
+		func(_ *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {
+			of := counts(r)
+			for key, n := range of.all() {
+				emit(float64(n), string(key))
+			}
 		},
 	}
 }

@@ -55,22 +55,22 @@ func newDesc(name, help string, labels ...string) description {
 	return description{name, help, labels}
 }
 
-// at returns the description as a registry needs it, and whether it has the label feed.
-func (d description) at(p PerFeed) (desc *prometheus.Desc, perFeed bool) {
-	labels := d.labels
-	if perFeed = p.keepsFeed(d.name); perFeed {
-		labels = append([]string{"feed"}, labels...)
-	}
-	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", d.name), d.help, labels, nil), perFeed
+// processMetric describes a metric of the process, which never has the label feed.
+func processMetric(name, help string, labels ...string) *prometheus.Desc {
+	desc, _ := newDesc(name, help, labels...).at(None)
+	return desc
 }
 
-// feedLabels returns the labels of a metric of feeds, and the function that returns the values
-// of them.
-func (p PerFeed) feedLabels(name string, others ...string) (labels []string, values func(feed string, others ...string) []string) {
-	if p.keepsFeed(name) {
-		return append([]string{"feed"}, others...), func(feed string, others ...string) []string {
-			return append([]string{feed}, others...)
-		}
+// at returns the description as a registry needs it, and whether it has the label feed.
+func (d description) at(p PerFeed) (desc *prometheus.Desc, perFeed bool) {
+	perFeed = p.keepsFeed(d.name)
+	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", d.name), d.help, withFeed(perFeed, "feed", d.labels), nil), perFeed
+}
+
+// withFeed returns labels, or their values, of a metric that has the label feed first if perFeed is set.
+func withFeed(perFeed bool, feed string, others []string) []string {
+	if !perFeed {
+		return others
 	}
-	return others, func(_ string, others ...string) []string { return others }
+	return append([]string{feed}, others...)
 }

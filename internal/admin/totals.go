@@ -1,8 +1,6 @@
 package admin
 
 import (
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,21 +13,17 @@ var states = []bridge.State{
 	bridge.Starting, bridge.Reading, bridge.Idle, bridge.Standby, bridge.Paused, bridge.Retrying, bridge.Halted, bridge.Stopped,
 }
 
-var feedsInState = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "feeds"),
-	"Number of feeds that are copied, by state.", []string{"state"}, nil)
-
-var staleFeeds = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "stale_feeds"),
-	"Number of feeds that were not copied within their freshness limit, as /readyz requires.", nil, nil)
-
 // totals are the sums over all feeds that are made in one scrape.
 type totals struct {
-	counters map[*prometheus.Desc]map[string]float64 // by the label values, joined by zero bytes
+	counters map[series]float64
 	states   map[bridge.State]int
 	stale    int
 }
 
-func newTotals() *totals {
-	return &totals{counters: map[*prometheus.Desc]map[string]float64{}, states: map[bridge.State]int{}}
+// series identifies a sum by its metric and the values of its labels, joined by zero bytes.
+type series struct {
+	desc   *prometheus.Desc
+	labels string
 }
 
 // countFeed counts a feed by its state.
@@ -41,29 +35,23 @@ func (t *totals) countFeed(f *Feed, r *feedRecord, now time.Time) {
 	}
 }
 
-// add adds a feed's value of a counter.
-func (t *totals) add(desc *prometheus.Desc, v float64, labels []string) {
-	if t.counters[desc] == nil {
-		t.counters[desc] = map[string]float64{}
-	}
-	t.counters[desc][strings.Join(labels, "\x00")] += v
-}
-
 // emit sends all sums. states are those that feeds can be in.
 func (t *totals) emit(out chan<- prometheus.Metric, states []bridge.State) {
 	for _, state := range states {
-		out <- prometheus.MustNewConstMetric(feedsInState, prometheus.GaugeValue, float64(t.states[state]), string(state))
+		sendGauge(out, feedsInState, float64(t.states[state]), string(state))
 	}
-	out <- prometheus.MustNewConstMetric(staleFeeds, prometheus.GaugeValue, float64(t.stale))
-	for desc, sums := range t.counters {
-		for _, key := range slices.Sorted(maps.Keys(sums)) {
-			var labels []string
-			if key != "" {
-				labels = strings.Split(key, "\x00")
-			}
-			out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, sums[key], labels...)
+	sendGauge(out, staleFeeds, float64(t.stale))
+	for s, sum := range t.counters {
+		var labels []string
+		if s.labels != "" {
+			labels = strings.Split(s.labels, "\x00")
 		}
+		out <- prometheus.MustNewConstMetric(s.desc, prometheus.CounterValue, sum, labels...)
 	}
+}
+
+func sendGauge(out chan<- prometheus.Metric, desc *prometheus.Desc, v float64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
 }
 
 func oneIf(is bool) float64 {
