@@ -224,7 +224,7 @@ func (b *Bridge) beginTurn() {
 	b.commands.beginTurn(b.ctx)
 	context.AfterFunc(b.commands.turn.ctx, b.stepper.wake)
 	b.hinted.Store(false) // the checkpoint is read in any case
-	b.known.doubt()
+	b.known.invalidate()
 }
 
 // step copies, if the wait is over, and returns the time until the next step. A command or a stop
@@ -258,7 +258,7 @@ func (b *Bridge) step() (wait time.Duration, more bool) {
 	reconnected := b.reconnected()
 	err := b.advance(turn.ctx)
 	if err != nil {
-		b.known.doubt()
+		b.known.invalidate()
 		if panicked := b.copier.source.release(); panicked != nil {
 			err = panicked
 		}
@@ -267,7 +267,7 @@ func (b *Bridge) step() (wait time.Duration, more bool) {
 	case err == nil || turn.ctx.Err() != nil:
 	case errors.Is(err, checkpoint.ErrConflict):
 		turn.failPauses(err)
-		if !b.lostToPause(turn.ctx) {
+		if !b.conflictWasPause(turn.ctx) {
 			b.waiter.waitInStandby(err)
 		}
 	default:
@@ -311,7 +311,7 @@ func (b *Bridge) advance(ctx context.Context) (err error) {
 // paused, it waits and returns true.
 func (b *Bridge) beginSession(ctx context.Context, cp checkpoint.Checkpoint) (paused bool, err error) {
 	b.waiter.endWait()
-	if cp, err = b.obeyPauses(ctx, cp); err != nil {
+	if cp, err = b.applyPauseCommands(ctx, cp); err != nil {
 		return false, err
 	}
 	b.report.logPause(cp)
@@ -326,9 +326,9 @@ func (b *Bridge) beginSession(ctx context.Context, cp checkpoint.Checkpoint) (pa
 	return true, nil
 }
 
-// obeyPauses pauses or resumes the feed, whose checkpoint is cp, as the commands of the turn
+// applyPauseCommands pauses or resumes the feed, whose checkpoint is cp, as the commands of the turn
 // demand. It returns the newest checkpoint. Commands have no result after an error.
-func (b *Bridge) obeyPauses(ctx context.Context, cp checkpoint.Checkpoint) (_ checkpoint.Checkpoint, err error) {
+func (b *Bridge) applyPauseCommands(ctx context.Context, cp checkpoint.Checkpoint) (_ checkpoint.Checkpoint, err error) {
 	b.commands.turn.answer(func(c *command) (commandResult, bool) {
 		if c.pause == nil || c.ctx.Err() != nil || err != nil {
 			return commandResult{}, false
@@ -343,9 +343,9 @@ func (b *Bridge) obeyPauses(ctx context.Context, cp checkpoint.Checkpoint) (_ ch
 	return cp, err
 }
 
-// lostToPause reports whether the conflict was with a pause, so that there is no other copy to wait
+// conflictWasPause reports whether the conflict was with a pause, so that there is no other copy to wait
 // for.
-func (b *Bridge) lostToPause(ctx context.Context) (paused bool) {
+func (b *Bridge) conflictWasPause(ctx context.Context) (paused bool) {
 	var err error
 	defer recoverPanic(&err) // then the next Resume shows it again
 	cp, err := resumeSink(ctx, b.sink)

@@ -27,9 +27,9 @@ type knownCheckpoint struct {
 	// confirmed is when the bus last confirmed that last is the newest checkpoint, as far as
 	// confirmedAt was called; nil before that.
 	confirmed atomic.Pointer[time.Time]
-	// doubted is set if the checkpoint must be read before the feed: before a session, after an
+	// invalid is set if the checkpoint must be read before the feed: before a session, after an
 	// error and after a hint.
-	doubted bool
+	invalid bool
 	// lifetime is how long a confirmation counts during a wait. It is random, so that the feeds of a
 	// stream, which are confirmed together, do not read their checkpoints together.
 	lifetime time.Duration
@@ -45,11 +45,11 @@ func (k *knownCheckpoint) set(cp checkpoint.Checkpoint) {
 func (k *knownCheckpoint) confirmLast() {
 	now := time.Now()
 	k.confirmed.Store(&now)
-	k.doubted, k.lifetime = false, recheck+rand.N(recheck/2)
+	k.invalid, k.lifetime = false, recheck+rand.N(recheck/2)
 }
 
-// doubt makes the checkpoint be read before the feed is.
-func (k *knownCheckpoint) doubt() { k.doubted = true }
+// invalidate makes the checkpoint be read before the feed is.
+func (k *knownCheckpoint) invalidate() { k.invalid = true }
 
 // confirmedAt returns when the bus last confirmed that last is the newest checkpoint; the zero time
 // if it never did. It does not go back when the bus shows something else. Any goroutine may call it.
@@ -70,7 +70,7 @@ func (k *knownCheckpoint) confirmedAt() (at time.Time) {
 // isConfirmed reports whether the checkpoint was confirmed so recently that it need not be read
 // before a poll.
 func (k *knownCheckpoint) isConfirmed() bool {
-	return !k.doubted && time.Since(k.confirmedAt()) < recheck
+	return !k.invalid && time.Since(k.confirmedAt()) < recheck
 }
 
 // newestCursor returns the newest cursor, stored or not.

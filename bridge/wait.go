@@ -78,7 +78,7 @@ func (w *waiter) timeLeft() time.Duration {
 	default:
 	}
 	left := time.Until(w.wait.next)
-	if left <= 0 && !w.isOver() && w.isConfirmable() && !w.known.doubted {
+	if left <= 0 && !w.isOver() && w.isConfirmable() && !w.known.invalid {
 		w.continueFor(w.recheckAfter())
 		left = time.Until(w.wait.next)
 	}
@@ -188,13 +188,13 @@ func (w *waiter) takeHint() {
 		return
 	}
 	delay := retry.Jitter(hintDelay)
-	if w.isConfirmable() && !w.known.doubted {
+	if w.isConfirmable() && !w.known.invalid {
 		// Also if the next step was due sooner: it could read the checkpoint before the commit.
 		w.continueFor(delay)
 	} else if next := time.Now().Add(delay); next.Before(w.wait.next) {
 		w.wait.next = next
 	}
-	w.known.doubt()
+	w.known.invalidate()
 }
 
 // isConfirmable reports whether the wait needs no read of the checkpoint as long as the bus confirms

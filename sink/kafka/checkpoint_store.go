@@ -189,9 +189,9 @@ func (s *checkpointStore) otherFeeds(feeds checkpoints) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return name == s.to.Feed })
 }
 
-// checkForeign returns an error that matches [checkpoint.ErrForeign] if another feed
+// checkOwner returns an error that matches [checkpoint.ErrForeign] if another feed
 // writes into the topic and it is not shared.
-func (s *checkpointStore) checkForeign(feeds checkpoints) error {
+func (s *checkpointStore) checkOwner(feeds checkpoints) error {
 	if others := s.otherFeeds(feeds); len(others) > 0 {
 		return feed.Permanent(fmt.Errorf("%w: it has a checkpoint of feed %q, this is feed %q; give the feed a topic of its own, "+
 			"or set \"shared: true\" for all feeds that write into it, or take the topic over with 'feedbridge checkpoint reset %[3]s', "+
@@ -236,10 +236,10 @@ func (s *checkpointStore) readBelow(ctx context.Context, own int64) (checkpoints
 
 // checkNewest returns an error unless the feed's checkpoint among feeds is the one that this
 // sink has seen last, and there is no other feed's in a topic that is not shared. It compares
-// the content, too: a cluster that has lost its newest records gives their offsets to others.
+// also the content: a cluster that has lost its newest records gives their offsets to others.
 func (s *checkpointStore) checkNewest(feeds checkpoints) error {
 	if now := feeds.forFeed(s.to.Feed); !now.equals(s.newest) {
 		return fmt.Errorf("%w: the newest checkpoint has offset %d, not %d", checkpoint.ErrConflict, now.offset, s.newest.offset)
 	}
-	return s.checkForeign(feeds)
+	return s.checkOwner(feeds)
 }

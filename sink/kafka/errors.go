@@ -126,7 +126,7 @@ func (d *diagnosis) recentThrottle() time.Duration {
 	return 0
 }
 
-// timedOut reports whether the time for a connection was over, which says nothing about the
+// timedOut reports whether the time for a connection was over, which proves nothing about the
 // broker.
 func timedOut(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)

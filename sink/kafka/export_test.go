@@ -32,7 +32,7 @@ func (l *Log) KeptBytes() (n int) {
 }
 
 func (l *Log) keptRecords() (records []feed.Record) {
-	l.kept.Take(func(r rest) bool {
+	l.kept.Take(func(r leftover) bool {
 		records = r.records
 		return false
 	})

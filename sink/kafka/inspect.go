@@ -84,7 +84,7 @@ func (s *Sink) Check(ctx context.Context) error {
 		case isMissingTopic(err) && s.topic.Create:
 			err = missingCheckpointTopic(c, s.topic.Replication).mayCreate(ctx)
 		case err == nil:
-			err = s.checkpoints.checkForeign(feeds)
+			err = s.checkpoints.checkOwner(feeds)
 		}
 		if err != nil {
 			return err

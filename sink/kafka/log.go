@@ -36,13 +36,13 @@ type Log struct {
 	mu      sync.Mutex // guards the fields below
 	checked time.Time  // when the topic was last found to be fit
 	fit     kadm.TopicID
-	found   foundTopic
+	found   topicCache
 
-	kept sink.Kept[rest] // of the last Read
+	kept sink.Kept[leftover] // of the last Read
 }
 
-// foundTopic is the newest description of the topic.
-type foundTopic struct {
+// topicCache is the newest description of the topic.
+type topicCache struct {
 	kadm.TopicDetail
 	// at is when the cluster last returned it, or answered to its id.
 	at time.Time

@@ -25,7 +25,7 @@ func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, 
 	return func(yield func(feed.Record, error) bool) {
 		d, recalled, err := l.cachedTopic(ctx)
 		r := reader{client: l.client, topic: l.topic, partition: l.partition, known: &d, recalled: recalled}
-		had, continues := l.takeRest(d.ID, int64(from))
+		had, continues := l.takeLeftover(d.ID, int64(from))
 		for next := int64(from); err == nil && next < int64(to); {
 			if had.to <= next {
 				end := int64(to)
@@ -47,13 +47,13 @@ func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, 
 				// A reader that stops at a record continues with it.
 				if record.Position >= to || !yield(record, nil) {
 					had.id, had.from, had.records = d.ID, min(next, int64(to)), had.records[i:]
-					l.keepRest(had)
+					l.keepLeftover(had)
 					return
 				}
 				next = int64(record.Position) + 1
 			}
 			if next = had.to; next >= int64(to) {
-				l.keepRest(rest{id: d.ID, from: int64(to), to: next, stable: had.stable, ahead: had.ahead})
+				l.keepLeftover(leftover{id: d.ID, from: int64(to), to: next, stable: had.stable, ahead: had.ahead})
 				return
 			}
 		}
@@ -66,9 +66,9 @@ func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, 
 	}
 }
 
-// rest has the records that were fetched and not read by the last Read. The next page begins
+// leftover has the records that were fetched and not read by the last Read. The next page begins
 // with them; without it the cluster would have to send their whole batches again.
-type rest struct {
+type leftover struct {
 	id       kadm.TopicID
 	from, to int64
 	records  []feed.Record
@@ -77,25 +77,25 @@ type rest struct {
 	bytes int64
 	// stable is the end of the committed records when they were fetched.
 	stable int64
-	ahead  *load // of the records from offset to on, nil if there is none
+	ahead  *readAhead // of the records from offset to on, nil if there is none
 }
 
-// load is a fetch of records while those before them are read.
-type load struct {
+// readAhead is a fetch of records while those before them are read.
+type readAhead struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when got and err are set
-	got    rest
+	got    leftover
 	err    error
 }
 
 // fetchAhead begins to fetch the records behind had, up to offset end, unless that has begun.
-func (l *Log) fetchAhead(ctx context.Context, d *kadm.TopicDetail, had *rest, end int64) {
+func (l *Log) fetchAhead(ctx context.Context, d *kadm.TopicDetail, had *leftover, end int64) {
 	if had.ahead != nil || had.to >= end || d.ID == (kadm.TopicID{}) {
 		return
 	}
 	// The reader of the next page has another context.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	a := &load{cancel: cancel, done: make(chan struct{})}
+	a := &readAhead{cancel: cancel, done: make(chan struct{})}
 	had.ahead = a
 	from := had.to
 	go func() {
@@ -107,7 +107,7 @@ func (l *Log) fetchAhead(ctx context.Context, d *kadm.TopicDetail, had *rest, en
 
 // loadBehind returns records from offset from up to offset to at most: those that were fetched
 // ahead, if there are any. An error of that fetch does not count, as it may be old.
-func (l *Log) loadBehind(ctx context.Context, r *reader, ahead *load, from, to int64) (rest, error) {
+func (l *Log) loadBehind(ctx context.Context, r *reader, ahead *readAhead, from, to int64) (leftover, error) {
 	if ahead != nil {
 		defer ahead.cancel()
 		select {
@@ -122,37 +122,37 @@ func (l *Log) loadBehind(ctx context.Context, r *reader, ahead *load, from, to i
 }
 
 // discard ends the fetch of the records behind r.
-func (r rest) discard() {
+func (r leftover) discard() {
 	if r.ahead != nil {
 		r.ahead.cancel()
 	}
 }
 
 const (
-	// restLifetime is how long the rest of a Read is kept for a reader that continues there,
-	// and maxRestBytes the most memory that it may take, with the records that are fetched ahead.
-	restLifetime = 2 * time.Second
-	maxRestBytes = 4 << 20
+	// leftoverLifetime is how long the rest of a Read is kept for a reader that continues there,
+	// and maxLeftoverBytes the most memory that it may take, with the records that are fetched ahead.
+	leftoverLifetime = 2 * time.Second
+	maxLeftoverBytes = 4 << 20
 )
 
-// keepRest keeps r for the next page, if it is not too large, and the topic has an id, so that
+// keepLeftover keeps r for the next page, if it is not too large, and the topic has an id, so that
 // it is not confused with one that is created again. An iterator that serve keeps open up to the
 // end of the topic was not faster: docs/architecture.md has the figures.
-func (l *Log) keepRest(r rest) {
+func (l *Log) keepLeftover(r leftover) {
 	if r.id == (kadm.TopicID{}) {
 		return
 	}
-	if r.bytes > maxRestBytes {
+	if r.bytes > maxLeftoverBytes {
 		r.discard()
-		r = rest{id: r.id, from: r.from, to: r.from}
+		r = leftover{id: r.id, from: r.from, to: r.from}
 	}
-	l.kept.Put(r, restLifetime, rest.discard)
+	l.kept.Put(r, leftoverLifetime, leftover.discard)
 }
 
-// takeRest returns the kept records from an offset on. continues reports whether a reader at
+// takeLeftover returns the kept records from an offset on. continues reports whether a reader at
 // that offset continues where the last Read ended.
-func (l *Log) takeRest(id kadm.TopicID, from int64) (_ rest, continues bool) {
-	r, continues := l.kept.Take(func(r rest) bool { return r.id == id && r.from <= from && from <= r.to })
+func (l *Log) takeLeftover(id kadm.TopicID, from int64) (_ leftover, continues bool) {
+	r, continues := l.kept.Take(func(r leftover) bool { return r.id == id && r.from <= from && from <= r.to })
 	i := sort.Search(len(r.records), func(i int) bool { return int64(r.records[i].Position) >= from })
 	r.from, r.records = from, r.records[i:]
 	return r, continues
@@ -163,33 +163,33 @@ const recordsPerLoad = 1000
 
 // loadRange returns about recordsPerLoad records from offset from on, at most up to offset to, and
 // possibly some more.
-func (l *Log) loadRange(ctx context.Context, r *reader, from, to int64) (rest, error) {
+func (l *Log) loadRange(ctx context.Context, r *reader, from, to int64) (leftover, error) {
 	for {
 		// Decompressed batches may have a thousand times their stored size, and the last one
 		// may have more records than requested.
-		n := min(to-from, recordsPerLoad, max(1, maxRestBytes*3/8/l.unpacked.Load()))
+		n := min(to-from, recordsPerLoad, max(1, maxLeftoverBytes*3/8/l.unpacked.Load()))
 		size := min(fetchBytes, n*l.stored.Load()*5/4)
 		records, next, err := r.fetchRecords(ctx, from, from+n, int32(size))
 		if err == nil {
-			got := rest{from: from, to: next, stable: r.stable}
+			got := leftover{from: from, to: next, stable: r.stable}
 			got.records, got.bytes = toFeedRecords(records)
 			l.stored.Store(max(1, r.size/(next-from)))
 			l.unpacked.Store(max(1, got.bytes/(next-from)))
 			return got, nil
 		}
 		if !errors.Is(err, kerr.OffsetOutOfRange) {
-			return rest{}, err
+			return leftover{}, err
 		}
 		// Retention has deleted them, perhaps during this read.
 		start, lost := l.client.listOffsets(ctx, l.topic, []int32{l.partition}, firstOffset)
 		switch {
 		case lost != nil:
-			return rest{}, lost
+			return leftover{}, lost
 		case start[0] <= from:
-			return rest{}, err
+			return leftover{}, err
 		}
 		if from = start[0]; from >= to {
-			return rest{to: from}, nil
+			return leftover{to: from}, nil
 		}
 	}
 }

@@ -140,7 +140,7 @@ func (s *Sink) resumeOnce(ctx context.Context) (cp checkpoint.Checkpoint, again 
 	if store.location != was {
 		seen.known, seen.checkpoint = seen.known && was == topicPartition{}, noCheckpoint
 	}
-	if err := store.checkForeign(feeds); err != nil {
+	if err := store.checkOwner(feeds); err != nil {
 		return cp, false, err
 	}
 	store.newest = feeds.forFeed(s.topic.Feed)

@@ -34,7 +34,7 @@ func (id transactionalID) describeTransaction(ctx context.Context) (*kadm.Descri
 	}
 	t, ok := all[id.name]
 	if !ok {
-		return nil, errors.New("the cluster says nothing about the transactional id")
+		return nil, errors.New("the response of the cluster lacks the transactional id")
 	}
 	if t.Err != nil {
 		return nil, t.Err

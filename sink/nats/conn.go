@@ -89,8 +89,8 @@ func connectionOptions(timeout time.Duration) []nats.Option {
 		nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(500 * time.Millisecond),
 		nats.ReconnectJitter(500*time.Millisecond, time.Second),
-		// Do not buffer messages while there is no connection: their senders have
-		// returned an error by the time there is one again.
+		// Do not buffer messages while there is no connection: their publishers have timed
+		// out when it is back.
 		nats.ReconnectBufSize(-1),
 	}
 }
