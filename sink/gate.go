@@ -43,19 +43,6 @@ const (
 // Values returns the valid values.
 func (Oversize) Values() []string { return []string{string(Stop), string(Skip), string(DeadLetter)} }
 
-// UnmarshalText parses "stop", "skip" or "dead-letter"; the empty string is stop.
-func (o *Oversize) UnmarshalText(text []byte) error {
-	switch parsed := Oversize(text); parsed {
-	case "":
-		*o = Stop
-	case Stop, Skip, DeadLetter:
-		*o = parsed
-	default:
-		return fmt.Errorf("oversize %q: want stop, skip or dead-letter", text)
-	}
-	return nil
-}
-
 // DeadSuffix follows the name of a topic in the name of its dead-letter topic.
 const DeadSuffix = ".dead"
 

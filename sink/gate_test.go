@@ -422,16 +422,3 @@ func TestGateReleasesItsSource(t *testing.T) {
 		t.Errorf("the source was released %d times", src.released)
 	}
 }
-
-func TestParseOversize(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]sink.Oversize{"": sink.Stop, "stop": sink.Stop, "skip": sink.Skip, "dead-letter": sink.DeadLetter} {
-		var got sink.Oversize
-		if err := got.UnmarshalText([]byte(in)); err != nil || got != want {
-			t.Errorf("%q is %q (%v), want %q", in, got, err, want)
-		}
-	}
-	if err := new(sink.Oversize).UnmarshalText([]byte("ignore")); err == nil || err.Error() != `oversize "ignore": want stop, skip or dead-letter` {
-		t.Errorf("error %v", err)
-	}
-}

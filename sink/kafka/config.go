@@ -3,8 +3,6 @@ package kafka
 import (
 	"cmp"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/credential"
@@ -124,9 +122,6 @@ func (Mechanism) Values() []string {
 	return []string{string(Plain), string(ScramSHA256), string(ScramSHA512), string(OAuthBearer), string(MSKIAM)}
 }
 
-// UnmarshalText returns an error for an invalid value.
-func (m *Mechanism) UnmarshalText(text []byte) error { return unmarshalEnum(m, text) }
-
 // Compression is how messages are compressed on the way and at rest.
 type Compression string
 
@@ -142,34 +137,4 @@ const (
 // Values returns the valid values.
 func (Compression) Values() []string {
 	return []string{string(None), string(Gzip), string(Snappy), string(LZ4), string(Zstd)}
-}
-
-// UnmarshalText returns an error for an invalid value.
-func (c *Compression) UnmarshalText(text []byte) error { return unmarshalEnum(c, text) }
-
-// unmarshalEnum sets v to text if that is one of its values, or empty.
-func unmarshalEnum[T interface {
-	~string
-	Values() []string
-}](v *T, text []byte) error {
-	if values := (*v).Values(); len(text) > 0 && !slices.Contains(values, string(text)) {
-		return fmt.Errorf("%q: want %s", text, orList(values))
-	}
-	*v = T(text)
-	return nil
-}
-
-// orList returns names as "a, b or c".
-func orList[T ~string](names []T) string {
-	var list strings.Builder
-	for i, name := range names {
-		switch {
-		case i > 0 && i == len(names)-1:
-			list.WriteString(" or ")
-		case i > 0:
-			list.WriteString(", ")
-		}
-		list.WriteString(string(name))
-	}
-	return list.String()
 }

@@ -45,14 +45,14 @@ func TestConfigIsWrong(t *testing.T) {
 			"client_id: has more than 256 bytes",
 			"tls: cert_file and key_file need each other",
 			"timeout: must be from 1s to 5m",
-			`compression: "lzma": want none, gzip, snappy, lz4 or zstd`,
+			`compression: "lzma": want one of none, gzip, snappy, lz4, zstd`,
 			`checkpoints: "a b" is not the name of a topic: those have letters, digits, dots, underscores and hyphens only`,
 		}},
 		"a password without a mechanism": {kafka.Config{Brokers: one, SASL: kafka.SASL{Password: "x"}}, []string{
-			"sasl.mechanism: is missing beside password; want PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+			"sasl.mechanism: is missing beside password; want PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512",
 		}},
 		"another mechanism": {kafka.Config{Brokers: one, SASL: kafka.SASL{Mechanism: "GSSAPI"}}, []string{
-			`sasl.mechanism: "GSSAPI": want PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM`,
+			`sasl.mechanism: "GSSAPI": want one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM`,
 		}},
 		"a token for a password": {kafka.Config{Brokers: one, SASL: kafka.SASL{Mechanism: kafka.Plain, Token: "t"}}, []string{
 			"sasl.token: is for OAUTHBEARER, not for PLAIN",
@@ -99,8 +99,8 @@ func TestTopicIsWrong(t *testing.T) {
 			"kafka.replication: -1: want 1 to 100, or 0 for the cluster's default",
 			"kafka.partition: -1: a topic of 1 partitions has 0 to 0",
 			`kafka.config[0]: "retention.ms": want name=value, such as retention.ms=604800000`,
-			`kafka.delete: "drop": want message or tombstone`,
-			`kafka.missing_key: "skip": want stop, null or dead-letter`,
+			`kafka.delete: "drop": want one of message, tombstone`,
+			`kafka.missing_key: "skip": want one of stop, null, dead-letter`,
 		}},
 		"no name":                {func(t *kafka.Topic) { t.Name = "" }, []string{`topic: "" is not the name of a topic`}},
 		"Kafka's own":            {func(t *kafka.Topic) { t.Name = "__x" }, []string{`topic: "__x": names that start with __ are Kafka's own`}},

@@ -59,9 +59,6 @@ const (
 // Values returns the valid values.
 func (Delete) Values() []string { return []string{string(DeleteMessage), string(DeleteTombstone)} }
 
-// UnmarshalText returns an error for an invalid value.
-func (d *Delete) UnmarshalText(text []byte) error { return unmarshalEnum(d, text) }
-
 // MissingKey is the action for an entity without a key.
 type MissingKey string
 
@@ -78,6 +75,3 @@ const (
 func (MissingKey) Values() []string {
 	return []string{string(KeyStop), string(KeyNull), string(KeyDeadLetter)}
 }
-
-// UnmarshalText returns an error for an invalid value.
-func (m *MissingKey) UnmarshalText(text []byte) error { return unmarshalEnum(m, text) }

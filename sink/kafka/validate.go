@@ -38,7 +38,7 @@ func (c Config) Validate() []error {
 	if c.Timeout != 0 && (c.Timeout < time.Second || c.Timeout > 5*time.Minute) {
 		fail("timeout: must be from 1s to 5m")
 	}
-	if err := new(Compression).UnmarshalText([]byte(c.Compression)); err != nil {
+	if err := checkEnum(c.Compression); err != nil {
 		fail("compression: %w", err)
 	}
 	if c.Checkpoints != "" {
@@ -71,32 +71,32 @@ func checkBroker(s string) error {
 func (s SASL) validate(tls bool) []error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if err := new(Mechanism).UnmarshalText([]byte(s.Mechanism)); err != nil {
+	if err := checkEnum(s.Mechanism); err != nil {
 		fail("sasl.mechanism: %w", err)
 		return errs
 	}
 	// Which mechanism each key is for, in the order of the struct.
-	user := []Mechanism{Plain, ScramSHA256, ScramSHA512}
+	user := []string{string(Plain), string(ScramSHA256), string(ScramSHA512)}
 	for _, k := range []struct {
 		key  string
 		set  bool
-		with []Mechanism
+		with []string
 	}{
 		{"username", s.Username != "", user},
 		{"password", s.Password != "", user},
-		{"token", s.Token != "", []Mechanism{OAuthBearer}},
-		{"oauth2", s.OAuth2.isSet(), []Mechanism{OAuthBearer}},
-		{"access_key", s.AccessKey != "", []Mechanism{MSKIAM}},
-		{"secret_key", s.SecretKey != "", []Mechanism{MSKIAM}},
-		{"session_token", s.SessionToken != "", []Mechanism{MSKIAM}},
+		{"token", s.Token != "", []string{string(OAuthBearer)}},
+		{"oauth2", s.OAuth2.isSet(), []string{string(OAuthBearer)}},
+		{"access_key", s.AccessKey != "", []string{string(MSKIAM)}},
+		{"secret_key", s.SecretKey != "", []string{string(MSKIAM)}},
+		{"session_token", s.SessionToken != "", []string{string(MSKIAM)}},
 	} {
 		switch {
-		case !k.set || slices.Contains(k.with, s.Mechanism):
+		case !k.set || slices.Contains(k.with, string(s.Mechanism)):
 		case s.Mechanism == "":
-			fail("sasl.mechanism: is missing beside %s; want %s", k.key, orList(k.with))
+			fail("sasl.mechanism: is missing beside %s; want %s", k.key, strings.Join(k.with, " or "))
 			return errs
 		default:
-			fail("sasl.%s: is for %s, not for %s", k.key, orList(k.with), s.Mechanism)
+			fail("sasl.%s: is for %s, not for %s", k.key, strings.Join(k.with, " and "), s.Mechanism)
 		}
 	}
 	switch s.Mechanism {
@@ -172,10 +172,10 @@ func (t Topic) Validate() []error {
 			fail("kafka.config[%d]: %q: want name=value, such as retention.ms=604800000", i, c)
 		}
 	}
-	if err := new(Delete).UnmarshalText([]byte(t.Delete)); err != nil {
+	if err := checkEnum(t.Delete); err != nil {
 		fail("kafka.delete: %w", err)
 	}
-	if err := new(MissingKey).UnmarshalText([]byte(t.MissingKey)); err != nil {
+	if err := checkEnum(t.MissingKey); err != nil {
 		fail("kafka.missing_key: %w", err)
 	}
 	if t.Delete == DeleteTombstone && t.Key == "" {
@@ -203,3 +203,14 @@ func checkName(s string) error {
 }
 
 var legalName = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
+
+// checkEnum returns an error unless value is empty or one of its type's values.
+func checkEnum[T interface {
+	~string
+	Values() []string
+}](value T) error {
+	if values := value.Values(); value != "" && !slices.Contains(values, string(value)) {
+		return fmt.Errorf("%q: want one of %s", value, strings.Join(values, ", "))
+	}
+	return nil
+}
