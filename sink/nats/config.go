@@ -55,8 +55,9 @@ func (c Config) apiPrefix() string {
 	return jetstream.DefaultAPIPrefix
 }
 
-// TLS has PEM files: a client certificate with its key, and the authorities
-// to trust in place of the system's.
+// TLS has PEM files: a client certificate with its key, read again at every
+// handshake, and the authorities to trust in place of the system's, read once
+// at the start.
 type TLS struct {
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"`

@@ -86,7 +86,7 @@ func TestConnectReportsPermanentErrors(t *testing.T) {
 		"no password file":          {nats.Config{URL: url, Username: "me", Password: "file:/not/there"}, "password: open /not/there: no such file or directory; create the file, or correct its path"},
 		"empty token file":          {nats.Config{URL: url, Token: credential.Secret("file:" + writeFile(t, "\n"))}, "token: "},
 		"no authorities":            {nats.Config{URL: url, TLS: nats.TLS{CAFile: "/not/there.pem"}}, "tls.ca_file: "},
-		"no client certificate":     {nats.Config{URL: url, TLS: nats.TLS{CertFile: "/not/a", KeyFile: "/not/b"}}, "tls.cert_file, tls.key_file: "},
+		"no client certificate":     {nats.Config{URL: url, TLS: nats.TLS{CertFile: "/not/a", KeyFile: "/not/b"}}, "tls.cert_file /not/a with key_file /not/b: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

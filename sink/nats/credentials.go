@@ -40,19 +40,12 @@ func (c Config) credentialOptions() ([]nats.Option, error) {
 		}
 		opts = append(opts, nats.TokenHandler(token))
 	}
-	if c.TLS.CAFile != "" {
-		opt := nats.RootCAs(c.TLS.CAFile)
-		if err := applyOption(opt); err != nil {
-			return nil, fmt.Errorf("tls.ca_file: %w", credential.ExplainFileError(err))
+	if files := (credential.ClientFiles{CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile}); files != (credential.ClientFiles{}) {
+		settings, err := files.Config("tls")
+		if err != nil {
+			return nil, err
 		}
-		opts = append(opts, opt)
-	}
-	if c.TLS.CertFile != "" {
-		opt := nats.ClientCert(c.TLS.CertFile, c.TLS.KeyFile)
-		if err := applyOption(opt); err != nil {
-			return nil, fmt.Errorf("tls.cert_file, tls.key_file: %w", credential.ExplainFileError(err))
-		}
-		opts = append(opts, opt)
+		opts = append(opts, nats.Secure(settings))
 	}
 	if c.TLS.First {
 		opts = append(opts, nats.TLSHandshakeFirst())
@@ -61,26 +54,6 @@ func (c Config) credentialOptions() ([]nats.Option, error) {
 		opts = append(opts, nats.CustomInboxPrefix(c.InboxPrefix))
 	}
 	return opts, nil
-}
-
-// applyOption applies an option that reads files, and calls the functions that it sets, so
-// that the files are read now.
-func applyOption(opt nats.Option) error {
-	var o nats.Options
-	if err := opt(&o); err != nil {
-		return err
-	}
-	if o.RootCAsCB != nil {
-		if _, err := o.RootCAsCB(); err != nil {
-			return err
-		}
-	}
-	if o.TLSCertCB != nil {
-		if _, err := o.TLSCertCB(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func checkCredentialsFile(file string) error {
