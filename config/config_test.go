@@ -178,9 +178,9 @@ func serving() *Config {
 		Feeds: map[string]Served{
 			"orders": {
 				From: From{Bus: "main", Topic: "shop.orders", Stream: "SHOP"}, Format: serve.DataReplication, PageSize: 100,
-				PublicURL: "https://feeds.example.com/orders", BusTime: true,
-				Auth:     ServedAuth{Basic: source.Basic{Username: "partner", Password: "file:/run/secrets/partner"}},
-				Snapshot: Snapshot{Every: time.Hour, Key: "/id"},
+				PublicURL: "https://feeds.example.com/orders",
+				Auth:      ServedAuth{Basic: source.Basic{Username: "partner", Password: "file:/run/secrets/partner"}},
+				Snapshot:  Snapshot{Every: time.Hour, Key: "/id"},
 			},
 			"changes": {
 				From: From{Bus: "lake", Topic: "changes", Partition: 2}, Format: serve.Atom, PageSize: 100, Title: "What changed",

@@ -152,7 +152,6 @@ var options = map[string]option{
 	"serve.feeds.*.page_size":           {text: "Positions of the topic per page, from 1 to 10000. Pages of the old size stay valid after a change.", preset: "`500`, in Atom and RSS `100`"},
 	"serve.feeds.*.public_url":          {text: "URL of the feed as clients see it, without `/latest`, if there is a proxy or a [shared cache](serving.md#links-and-shared-caches) in front.", preset: "relative links, or the host of the request"},
 	"serve.feeds.*.title":               {text: "Title of the feed in Atom and RSS.", preset: "NAME"},
-	"serve.feeds.*.bus_time":            {text: "Date all entities with the time when the bus stored them, instead of their own Last-Modified. A feed with snapshots always does."},
 	"serve.feeds.*.auth.bearer":         {text: "Token that clients must send. Set `bearer` or `basic`, or none, and use TLS. A file is read for every request."},
 	"serve.feeds.*.auth.basic.username": {text: "User name that clients must send."},
 	"serve.feeds.*.auth.basic.password": {text: "Password of the user."},

@@ -44,10 +44,7 @@ type Served struct {
 	// links, and in datareplication the host of the request.
 	PublicURL string `yaml:"public_url"`
 	// Title is the title of the feed in Atom and RSS. Default: its name.
-	Title string `yaml:"title"`
-	// BusTime dates all entities with the time when the bus stored them, instead of
-	// their own Last-Modified. Default false, and true with snapshots.
-	BusTime  bool       `yaml:"bus_time"`
+	Title    string     `yaml:"title"`
 	Auth     ServedAuth `yaml:"auth"`
 	Snapshot Snapshot   `yaml:"snapshot"`
 }

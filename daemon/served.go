@@ -106,7 +106,7 @@ func ServedFeed(name string, f config.Served, topic serve.Log, memory int64, log
 // newServed returns a topic as a feed. adm shows its status, unless adm is nil.
 func newServed(name string, f config.Served, topic serve.Log, memory *serve.PageCache, adm *admin.Server, log *slog.Logger) (*serve.Feed, error) {
 	cfg := serve.Config{
-		Name: name, Format: f.Format, PageSize: f.PageSize, PublicURL: f.PublicURL, Title: f.Title, BusTime: f.BusTime,
+		Name: name, Format: f.Format, PageSize: f.PageSize, PublicURL: f.PublicURL, Title: f.Title,
 		Snapshot: serve.Snapshot{Every: f.Snapshot.Every, Key: f.Snapshot.Key.Find()}, Memory: memory, Log: log,
 	}
 	readAuth := func() (serve.Auth, error) {

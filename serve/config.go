@@ -45,11 +45,6 @@ type Config struct {
 	// relative. Links of pages and snapshots of datareplication, which must be absolute, lead to
 	// the host that the request names, and shared caches must not store them.
 	PublicURL string
-	// BusTime makes the time at which the bus took an entity its Last-Modified. Without
-	// it, entities whose message has a Last-Modified keep theirs, unless times would
-	// decrease. A feed with snapshots always has the bus's times: time separates a
-	// snapshot from the feed behind it, so a late entity would be in neither.
-	BusTime bool
 	// Auth is the credentials of the feed. The zero Auth admits every client.
 	Auth Auth
 	// ReadAuth, if it is not nil, returns the credentials in place of Auth, for each request. They
@@ -57,7 +52,10 @@ type Config struct {
 	ReadAuth func() (Auth, error)
 	// Title is the title of the feed in Atom and RSS. Default Name.
 	Title string
-	// Snapshot describes the snapshots. The zero Snapshot builds none.
+	// Snapshot describes the snapshots. The zero Snapshot builds none. With snapshots the
+	// Last-Modified of an entity is the time at which the bus took it: time separates a snapshot
+	// from the feed behind it, so a late entity would be in neither. Without, entities whose message
+	// has a Last-Modified keep theirs, unless times would decrease.
 	Snapshot Snapshot
 	// Memory holds the pages. Default: one for this feed only.
 	Memory *PageCache

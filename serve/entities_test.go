@@ -38,7 +38,9 @@ func TestEntitiesAreThoseThatReadersGet(t *testing.T) {
 			topic.add(r)
 		}
 		topic.trim(rapid.Uint64Range(0, topic.span.End).Draw(t, "first"))
-		s := serveTopic(t, topic, sized(rapid.IntRange(1, 8).Draw(t, "size")), func(c *Config) { c.BusTime = rapid.Bool().Draw(t, "bus time") })
+		s := serveTopic(t, topic, sized(rapid.IntRange(1, 8).Draw(t, "size")), func(c *Config) {
+			c.Snapshot.Every = rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "snapshots")
+		})
 		site.feed.Store(s.Feed)
 		c := site.crawl(t)
 		defer c.client.CloseIdle()

@@ -60,7 +60,7 @@ type entity struct {
 // decoder reads the messages of a topic.
 type decoder struct {
 	name    string // of the feed
-	busTime bool   // see [Config.BusTime]
+	busTime bool   // see [Config.Snapshot]
 }
 
 // decodeRecord reads a message, which may come from any program: every message is an entity.

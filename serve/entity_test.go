@@ -210,7 +210,7 @@ func TestTimes(t *testing.T) {
 		"case 108: a late entity, on a page and behind one": {
 			seconds: []int{5, 3, 6, 4, 2, 7, 8, 1, 9}, want: "5 5 6 6 | 6 6 7 7 | 8 8 9 9",
 		},
-		"by the bus": {seconds: []int{5, 3, 9, 8}, bus: true, want: "101 103 105 105 | 107 107"},
+		"by the bus, with snapshots": {seconds: []int{5, 3, 9, 8}, bus: true, want: "101 103 105 105 | 107 107"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -220,7 +220,11 @@ func TestTimes(t *testing.T) {
 				r.Time = later(101 + 2*i)
 				topic.add(r)
 			}
-			s := serveTopic(t, topic, func(c *Config) { c.BusTime = test.bus })
+			s := serveTopic(t, topic, func(c *Config) {
+				if test.bus {
+					c.Snapshot.Every = time.Hour
+				}
+			})
 			if got := s.times(t); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}

@@ -38,7 +38,7 @@ type pageBuilder struct {
 
 func newPageBuilder(cfg *Config, log Log) *pageBuilder {
 	return &pageBuilder{
-		cfg: cfg, log: log, spans: &spanCache{log: log}, find: messageFinder{log}, format: cfg.Format, decoder: decoder{cfg.Name, cfg.BusTime}, memory: cfg.Memory,
+		cfg: cfg, log: log, spans: &spanCache{log: log}, find: messageFinder{log}, format: cfg.Format, decoder: decoder{cfg.Name, cfg.Snapshot.Every > 0}, memory: cfg.Memory,
 		ahead: lead, inflight: map[pageKey]*inflight{},
 	}
 }

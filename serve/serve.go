@@ -80,7 +80,6 @@ func New(cfg Config, log Log) (*Feed, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.PublicURL = strings.TrimSuffix(cfg.PublicURL, "/")
-	cfg.BusTime = cfg.BusTime || cfg.Snapshot.Every > 0
 	cfg.Log = cfg.Log.With("feed", cfg.Name)
 	pages := newPageBuilder(&cfg, log)
 	out := &outage{log: cfg.Log}
