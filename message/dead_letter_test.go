@@ -42,7 +42,7 @@ func names(h feed.Header) (all []string) {
 
 func TestDeadLetterKeepsWhatThereIsRoomFor(t *testing.T) {
 	t.Parallel()
-	ours := []string{message.FeedName, message.Page, message.Mark, message.Names, message.DeadReason, message.DeadLength}
+	ours := []string{message.Operation, message.FeedName, message.Page, message.Mark, message.Names, message.DeadReason, message.DeadLength}
 	for name, test := range map[string]struct {
 		room message.Room
 		want []string

@@ -32,6 +32,8 @@ func ExampleHeader() {
 	// Feedbridge-Header-Nats-Rollup: all
 	// Last-Modified: Sun, 01 Mar 2026 12:00:00 GMT
 	// Operation-Type: http-equiv=PUT
+	// Feedbridge-Operation: PUT
+	// Feedbridge-Time: 2026-03-01T12:00:00Z
 	// Feedbridge-Feed: orders
 	// Feedbridge-Page: https://shop.example/feed/7
 	// Feedbridge-Names: content-id Content-Type

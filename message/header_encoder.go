@@ -2,6 +2,7 @@ package message
 
 import (
 	"slices"
+	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
 )
@@ -18,6 +19,8 @@ type HeaderEncoder struct {
 	// own are the headers of the last entity, with which fields begins. They are nil if fields
 	// cannot be used again.
 	own feed.Header
+	// time is the one whose text is in fields: many entities of a page have the same.
+	time time.Time
 }
 
 // NewHeaderEncoder returns an encoder for entities of a feed.
@@ -26,20 +29,24 @@ func NewHeaderEncoder(feedName string) *HeaderEncoder { return &HeaderEncoder{fe
 // Encode returns what [Header] does. The slice is valid until the next call, and its fields must not
 // be changed. sameNames reports that the message before had the same names in the same order.
 func (h *HeaderEncoder) Encode(e *feed.Entity) (header feed.Header, sameNames bool) {
-	isUnmarked := h.feedName != "" && e.Page != "" && e.Mark == "" && e.Made == "" && e.Trace == ""
+	isUnmarked := h.feedName != "" && e.Op != "" && !e.Modified.IsZero() && e.Page != "" && e.Mark == "" && e.Made == "" && e.Trace == ""
 	if isUnmarked && h.own != nil && haveSameNames(h.own, e.Header) && ID(e.Header) != "" {
 		for i := range e.Header {
 			h.fields[i].Value = e.Header[i].Value
 		}
-		h.fields[len(e.Header)+1].Value = e.Page
+		added := h.fields[len(e.Header):] // Operation, Time, FeedName and Page
+		added[0].Value, added[3].Value = string(e.Op), e.Page
+		if !e.Modified.Equal(h.time) {
+			h.time, added[1].Value = e.Modified, formatTime(e.Modified)
+		}
 		h.own = e.Header
 		return h.fields, true
 	}
 	var isComplete bool
-	h.fields, isComplete = appendHeader(slices.Grow(h.fields[:0], len(e.Header)+6), h.feedName, e)
+	h.fields, isComplete = appendHeader(slices.Grow(h.fields[:0], len(e.Header)+8), h.feedName, e)
 	h.own = nil
 	if isUnmarked && isComplete {
-		h.own = e.Header
+		h.own, h.time = e.Header, e.Modified
 	}
 	return h.fields, false
 }

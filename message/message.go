@@ -28,9 +28,13 @@ const (
 
 // The headers of feedbridge.
 const (
-	FeedName = "Feedbridge-Feed"
-	Page     = "Feedbridge-Page"
-	Mark     = "Feedbridge-Mark"
+	// Operation is PUT, PATCH or DELETE, and Time the entity's time as RFC 3339 has it, as precisely as
+	// the feed has it. They are for consumers: OperationType and LastModified have what the feed wrote.
+	Operation = "Feedbridge-Operation"
+	Time      = "Feedbridge-Time"
+	FeedName  = "Feedbridge-Feed"
+	Page      = "Feedbridge-Page"
+	Mark      = "Feedbridge-Mark"
 	// Made has the names of the entity's headers whose values feedbridge made, separated by
 	// blanks: the feed has none. A message has it only if there are such headers.
 	Made = "Feedbridge-Made"
@@ -62,10 +66,10 @@ const (
 
 // Header returns the headers of the message that carries e: the headers of the
 // entity, in their order and with all their values, then [ContentID],
-// [LastModified] and [OperationType] as far as they are missing, then
+// [LastModified] and [OperationType] as far as they are missing, then [Operation], [Time],
 // [FeedName], [Page], [Mark], [Made], [Traceparent] and [Names] unless they are empty.
 func Header(feedName string, e feed.Entity) feed.Header {
-	return AppendHeader(make(feed.Header, 0, len(e.Header)+6), feedName, e)
+	return AppendHeader(make(feed.Header, 0, len(e.Header)+8), feedName, e)
 }
 
 // AppendHeader appends to h what [Header] returns. It saves an allocation for
@@ -103,6 +107,12 @@ func appendHeader(h feed.Header, feedName string, e *feed.Entity) (_ feed.Header
 	if !hasOperation && e.Op != "" {
 		add(OperationType, FormatOperation(e.Op))
 	}
+	if e.Op != "" {
+		add(Operation, string(e.Op))
+	}
+	if !e.Modified.IsZero() {
+		add(Time, formatTime(e.Modified))
+	}
 	if feedName != "" {
 		add(FeedName, feedName)
 	}
@@ -124,6 +134,8 @@ func appendHeader(h feed.Header, feedName string, e *feed.Entity) (_ feed.Header
 	}
 	return h, hasID && hasModified && hasOperation
 }
+
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // namesOf returns the value of [Names]. It lists all well-known headers, because
 // a feed may repeat one in another case.

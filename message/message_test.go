@@ -39,6 +39,8 @@ func TestHeader(t *testing.T) {
 				{Name: "Link", Value: "a"},
 				{Name: "Operation-Type", Value: "http-equiv=PUT"},
 				{Name: "Link", Value: "b"},
+				{Name: "Feedbridge-Operation", Value: "PUT"},
+				{Name: "Feedbridge-Time", Value: "2023-10-05T06:07:08Z"},
 				{Name: "Feedbridge-Feed", Value: "orders"},
 				{Name: "Feedbridge-Page", Value: "http://x/1"},
 				{Name: "Feedbridge-Names", Value: "content-id Last-Modified Operation-Type"},
@@ -57,6 +59,16 @@ func TestHeader(t *testing.T) {
 				{Name: "Content-ID", Value: "urn:1"},
 				{Name: "Last-Modified", Value: "Thu, 05 Oct 2023 06:07:08 GMT"},
 				{Name: "Operation-Type", Value: "http-equiv=DELETE"},
+				{Name: "Feedbridge-Operation", Value: "DELETE"},
+				{Name: "Feedbridge-Time", Value: "2023-10-05T06:07:08Z"},
+			},
+		},
+		"the time has what precision the feed gave": {
+			in: feed.Entity{ID: "1", Modified: modified.Add(120 * time.Millisecond), Header: feed.Header{{Name: "Content-ID", Value: "1"}, {Name: "Last-Modified", Value: "2023-10-05T08:07:08.12+02:00"}}},
+			want: feed.Header{
+				{Name: "Content-ID", Value: "1"},
+				{Name: "Last-Modified", Value: "2023-10-05T08:07:08.12+02:00"},
+				{Name: "Feedbridge-Time", Value: "2023-10-05T06:07:08.12Z"},
 			},
 		},
 		"what a bus would obey is escaped": {

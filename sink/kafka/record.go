@@ -37,7 +37,7 @@ const (
 
 // addedHeaders is an upper bound of the size of the headers that are added to those of an entity, in
 // bytes, without the values that the entity and the feed have.
-const addedHeaders = 400
+const addedHeaders = 500
 
 // largestRequest is the largest batch that kgo makes, in bytes.
 const largestRequest = 64 << 20

@@ -152,7 +152,7 @@ func TestReaderDoesNotGoOnOverAnotherConnection(t *testing.T) {
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
 	resume(t, s)
-	commit(t, s, 0, 500)
+	commit(t, s, 0, 400)
 	p := runProxy(t, strings.TrimPrefix(server.URL(), "nats://"))
 	log := connect(t, nats.Config{URL: p.url()}).Log("shop.orders", "shop_orders")
 	log.Conn().KeepReaders()
@@ -178,8 +178,8 @@ func TestReaderDoesNotGoOnOverAnotherConnection(t *testing.T) {
 		must.Succeed(t, err)
 		n++
 	}
-	if n != 501 {
-		t.Errorf("%d records, want 500 and one of them twice", n)
+	if n != 401 {
+		t.Errorf("%d records, want 400 and one of them twice", n)
 	}
 }
 

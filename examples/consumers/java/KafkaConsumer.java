@@ -27,7 +27,7 @@ public class KafkaConsumer {
             while (true) {
                 for (var record : consumer.poll(Duration.ofSeconds(1))) {
                     byte[] body = record.value() == null ? new byte[0] : record.value(); // null is a tombstone
-                    String operation = header(record, "Operation-Type").replaceAll(".*=|[\" ]", "").toUpperCase();
+                    String operation = header(record, "Feedbridge-Operation");
                     handle(operation, header(record, "Content-ID"), body);
                 }
                 // Afterwards: a crash in between repeats messages. Better: store partition and offset

@@ -25,8 +25,7 @@ public class NatsConsumer {
             }
             long sequence = message.metaData().streamSequence();
             if (sequence > last) { // otherwise the acknowledgement was lost, and it was handled before
-                String operation = message.getHeaders().getFirst("Operation-Type")
-                    .replaceAll(".*=|[\" ]", "").toUpperCase();
+                String operation = message.getHeaders().getFirst("Feedbridge-Operation");
                 handle(operation, message.getHeaders().getFirst("Content-ID"), message.getData());
                 last = sequence;
             }

@@ -19,7 +19,7 @@ const consumer = await jetstream(connection).consumers.get(stream, "my-service")
 let last = 0; // better: the sequence that you have stored together with the effect of its message
 for await (const message of await consumer.consume()) {
   if (message.seq > last) { // otherwise the acknowledgement was lost, and it was handled before
-    const operation = message.headers.get("Operation-Type").replace(/.*=|[" ]/g, "").toUpperCase();
+    const operation = message.headers.get("Feedbridge-Operation"); // PUT, PATCH or DELETE
     handle(operation, message.headers.get("Content-ID"), message.string());
     last = message.seq;
   }

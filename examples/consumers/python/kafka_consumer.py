@@ -24,7 +24,7 @@ def main(brokers, topic):
         if message.error():
             raise SystemExit(message.error())
         headers = dict(reversed(message.headers()))  # of several values the first
-        operation = headers["Operation-Type"].decode().split("=")[-1].strip(' "').upper()
+        operation = headers["Feedbridge-Operation"].decode()  # PUT, PATCH or DELETE
         body = message.value() or b""  # None is a tombstone, with "delete: tombstone"
         handle(operation, headers["Content-ID"].decode(), body)
         # Afterwards: a crash in between repeats the message. Better: store partition and offset

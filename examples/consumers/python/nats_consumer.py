@@ -24,7 +24,7 @@ async def main(url, stream, topic):
         for message in messages:
             sequence = message.metadata.sequence.stream
             if sequence > last:  # otherwise the acknowledgement was lost, and it was handled before
-                operation = message.headers["Operation-Type"].split("=")[-1].strip(' "').upper()  # PUT, PATCH or DELETE
+                operation = message.headers["Feedbridge-Operation"]  # PUT, PATCH or DELETE
                 handle(operation, message.headers["Content-ID"], message.data)
                 last = sequence
             await message.ack_sync()

@@ -7,14 +7,11 @@ import (
 	"log"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 func handle(operation, id string, body []byte) {
-	// PUT, PATCH or DELETE
-	operation = strings.ToUpper(strings.Trim(operation[strings.LastIndex(operation, "=")+1:], `" `))
 	fmt.Printf("%s\t%s\t%s\n", operation, id, body)
 }
 
@@ -38,7 +35,7 @@ func consume(ctx context.Context, broker, topic string) error {
 				header[h.Key] = string(h.Value)
 			}
 			// A nil record.Value is a tombstone, with "delete: tombstone".
-			handle(header["Operation-Type"], header["Content-ID"], record.Value)
+			handle(header["Feedbridge-Operation"], header["Content-ID"], record.Value)
 		})
 		// Afterwards: a crash in between repeats messages. Better: store partition and offset
 		// together with the effect of each message, and continue from there.

@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
 func handle(operation, id string, body []byte) {
-	// PUT, PATCH or DELETE
-	operation = strings.ToUpper(strings.Trim(operation[strings.LastIndex(operation, "=")+1:], `" `))
 	fmt.Printf("%s\t%s\t%s\n", operation, id, body)
 }
 
@@ -50,7 +47,7 @@ func consume(ctx context.Context, url, stream, topic string) error {
 		}
 		if meta.Sequence.Stream > last { // otherwise the acknowledgement was lost, and it was handled before
 			header := message.Headers() // its names are case-sensitive
-			handle(header.Get("Operation-Type"), header.Get("Content-ID"), message.Data())
+			handle(header.Get("Feedbridge-Operation"), header.Get("Content-ID"), message.Data())
 			last = meta.Sequence.Stream
 		}
 		if err := message.DoubleAck(ctx); err != nil {
