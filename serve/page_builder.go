@@ -32,7 +32,7 @@ type pageBuilder struct {
 
 	ahead uint64 // the number of pages that are built before they are requested
 
-	mu       sync.Mutex // protects inflight and the builds in it
+	mu       sync.Mutex // protects inflight
 	inflight map[pageKey]*inflight
 }
 
@@ -115,7 +115,7 @@ func (pb *pageBuilder) buildAhead(p *page) {
 				}
 			}()
 			<-b.read
-			if pb.summaryOfBuild(b) == nil {
+			if b.sum == nil {
 				return
 			}
 		}
@@ -173,7 +173,7 @@ func (pb *pageBuilder) buildAt(ctx context.Context, key pageKey, span feed.Span,
 		p.from = min(newest/key.id.size, max(key.id.k, 1)-1)
 	}
 	if !p.linked && p.kind == closedPage && p.isSealed() {
-		pb.startBuild(b)
+		b.started.Store(true)
 	}
 	r := pb.newReading(ctx, p, xxhash.New())
 	err := r.writeEntities(ctx)
@@ -191,7 +191,7 @@ func (pb *pageBuilder) buildAt(ctx context.Context, key pageKey, span feed.Span,
 	}
 	p.contentType = pb.format.contentType(p)
 	p.sum, p.entities, p.modified, p.dated = r.own.own, r.entities, r.modified, r.dated
-	pb.setSummary(b, &p.sum)
+	b.setSummary(&p.sum)
 	if err := pb.neighbours(ctx, p, r); err != nil {
 		return nil, err
 	}
@@ -233,8 +233,8 @@ func (pb *pageBuilder) summaryOf(ctx context.Context, key pageKey) (_ summary, o
 	if b := pb.startedBuild(key); b != nil {
 		select {
 		case <-b.read:
-			if sum := pb.summaryOfBuild(b); sum != nil {
-				return *sum, true
+			if b.sum != nil {
+				return *b.sum, true
 			}
 		case <-ctx.Done():
 		}
