@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/message"
 )
@@ -252,48 +254,8 @@ func setIfEmpty(at *string, value string) {
 // fitsHeader reports whether a page can contain a field. The fields of Kafka may have any
 // bytes, such as a line that would be another field.
 func fitsHeader(field feed.Field) bool {
-	if field.Name == "" {
-		return false
-	}
-	var seen class
-	for i := range len(field.Name) {
-		seen |= classes[field.Name[i]]
-	}
-	if seen != token {
-		return false
-	}
-	for i := range len(field.Value) {
-		seen |= classes[field.Value[i]]
-	}
-	return seen&control == 0 && (seen&high == 0 || utf8.ValidString(field.Value))
+	return httpguts.ValidHeaderFieldName(field.Name) && httpguts.ValidHeaderFieldValue(field.Value) && utf8.ValidString(field.Value)
 }
-
-// class is the set of places where a byte is valid (RFC 9110, sections 5.5 and 5.6.2).
-type class uint8
-
-const (
-	token   class = 1 << iota // a header's name
-	visible                   // only its value, as are spaces and tabs
-	high                      // a value, if it is UTF-8
-	control                   // neither
-)
-
-var classes = func() (of [256]class) {
-	for c := range of {
-		switch {
-		case c >= utf8.RuneSelf:
-			of[c] = high
-		case c < ' ' && c != '\t' || c == 0x7f:
-			of[c] = control
-		default:
-			of[c] = visible
-		}
-	}
-	for _, c := range "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" {
-		of[c] = token
-	}
-	return of
-}()
 
 // updateTime returns the update time of an entry without one: the time when the bus stored
 // its message, with the position in the digits after the millisecond. So a later entry is
