@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -158,11 +157,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // under way have been answered or 5s have passed. Snapshots are built meanwhile.
 // It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	limited := connlimit.NewListener(l, s.opts.Connections, patience)
-	l = limited
-	if s.opts.TLS != nil {
-		l = tls.NewListener(l, s.opts.TLS)
-	}
 	handler := http.Handler(s)
 	if s.opts.Wrap != nil {
 		handler = s.opts.Wrap(s)
@@ -173,7 +167,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		ReadTimeout:       headerFor, // includes bodies, which requests to a feed do not have
 		IdleTimeout:       idleFor,
 		MaxHeaderBytes:    headerBytes,
-		ConnState:         limited.ConnState,
 		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -182,20 +175,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer building.Wait()
 	s.runFeeds(ctx, &building)
 	defer s.endFeeds()
-	stopped := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(stopped)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-		defer cancel()
-		if server.Shutdown(ctx) != nil {
-			_ = server.Close()
-		}
-	})
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		stop()
+	if err := connlimit.NewListener(l, s.opts.Connections, patience).Serve(ctx, server, s.opts.TLS, grace); err != nil {
 		cancel()
 		return fmt.Errorf("serve feeds on %s: %w", l.Addr(), err)
 	}
-	<-stopped
 	return nil
 }

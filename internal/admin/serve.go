@@ -53,7 +53,6 @@ func (s *Server) ServeSocket(ctx context.Context, l net.Listener) error {
 }
 
 func (s *Server) serveHandler(ctx context.Context, l net.Listener, handler http.Handler) error {
-	limited := connlimit.NewListener(l, s.opts.Connections, patience)
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -61,23 +60,11 @@ func (s *Server) serveHandler(ctx context.Context, l net.Listener, handler http.
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       10 * time.Second,
 		MaxHeaderBytes:    16 << 10,
-		ConnState:         limited.ConnState,
 		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
 	}
 	server.RegisterOnShutdown(s.pages.Close)
-	closed := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(closed)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-		defer cancel()
-		if server.Shutdown(ctx) != nil {
-			_ = server.Close()
-		}
-	})
-	if err := server.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
-		stop()
+	if err := connlimit.NewListener(l, s.opts.Connections, patience).Serve(ctx, server, nil, grace); err != nil {
 		return fmt.Errorf("serve health and status on %s: %w", l.Addr(), err)
 	}
-	<-closed
 	return nil
 }

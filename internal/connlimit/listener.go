@@ -3,6 +3,7 @@ package connlimit
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -51,15 +52,40 @@ func (l *Listener) Close() error {
 	return l.Listener.Close()
 }
 
-// ConnState is the [http.Server.ConnState] of the server that uses the listener.
-// A connection without a complete request counts as waiting for the client.
-func (l *Listener) ConnState(of net.Conn, state http.ConnState) {
+// updateSlot is the [http.Server.ConnState] of the server. A connection without a complete request counts
+// as waiting for the client.
+func (*Listener) updateSlot(of net.Conn, state http.ConnState) {
 	if secured, ok := of.(*tls.Conn); ok {
 		of = secured.NetConn()
 	}
 	if c, ok := of.(*conn); ok && (state == http.StateActive || state == http.StateIdle) {
 		c.slot.Reset(state == http.StateIdle)
 	}
+}
+
+// Serve answers by server until ctx ends, with TLS unless config is nil. It returns nil then, once the
+// requests under way have been answered or grace has passed. It closes the listener.
+func (l *Listener) Serve(ctx context.Context, server *http.Server, config *tls.Config, grace time.Duration) error {
+	server.ConnState = l.updateSlot
+	listener := net.Listener(l)
+	if config != nil {
+		listener = tls.NewListener(l, config)
+	}
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+	})
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		stop()
+		return err
+	}
+	<-stopped
+	return nil
 }
 
 // conn is a client's connection. Every [Chunk] has a write deadline of its own.
