@@ -32,6 +32,18 @@ type shownPage struct {
 	Entities                          []shownEntity
 }
 
+// parseHTML parses a page for people.
+func parseHTML(title, style, body string) *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{"add": func(a, b int) int { return a + b }}).Parse(`<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>` + title + `</title>
+<style>` + style + `</style>
+` + body + `</html>
+`))
+}
+
 // browseStyle and browseEntities are shared by the pages of feeds and of snapshots.
 const (
 	browseStyle    = `body{font:16px/1.5 sans-serif;margin:2em;max-width:60em}table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.3em 1em .3em 0;border-bottom:1px solid #ccc}pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:0}`
@@ -41,20 +53,13 @@ const (
 {{end}}</table>`
 )
 
-var browsing = template.Must(template.New("page").Parse(`<!DOCTYPE html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>{{.Title}}</title>
-<style>` + browseStyle + `</style>
-<p><a href="/">All feeds</a>
+var browsing = parseHTML("{{.Title}}", browseStyle, `<p><a href="/">All feeds</a>
 <h1>{{.Title}}</h1>
 <p>{{if .Older}}<a href="{{.Older}}">older entities</a> {{end}}{{if .Newer}}<a href="{{.Newer}}">newer entities</a> {{end}}<a href="{{.Latest}}">newest page</a>
 {{if .Entities}}<p>{{len .Entities}} {{if eq (len .Entities) 1}}entity{{else}}entities{{end}} on this page, the newest first. Programs read this page with <code>Accept: multipart/*</code>.
-` + browseEntities + `
+`+browseEntities+`
 {{else}}<p>The feed has no entities yet.
-{{end}}</html>
-`))
+{{end}}`)
 
 // acceptOfJava is the start of the Accept header that java.net.URLConnection sends if the
 // program sets none.
@@ -82,6 +87,7 @@ func wantsHTML(r *http.Request) bool {
 func (f *handler) browsePage(w http.ResponseWriter, r *http.Request, p *page) error {
 	f.outage.logChange(nil)
 	w.Header().Set("Cache-Control", f.cfg.cacheControl(false))
+	w.Header().Set("Vary", "Accept")
 	view := shownPage{Title: f.cfg.Title, Name: f.cfg.Name, Latest: f.cfg.entryURL()}
 	if p != nil {
 		span, err := f.pages.spans.Span(r.Context())
@@ -113,9 +119,7 @@ func sendHTML(w http.ResponseWriter, r *http.Request, page *template.Template, d
 	if err := page.Execute(&b, data); err != nil {
 		return err
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Vary", "Accept")
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b.Bytes()))
 	return nil
 }

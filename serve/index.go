@@ -1,10 +1,8 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"html/template"
 	"net/http"
 	"sync"
 	"time"
@@ -39,13 +37,9 @@ type listed struct {
 	Others bool
 }
 
-var listing = template.Must(template.New("list").Parse(`<!DOCTYPE html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>Feeds</title>
-<style>body{font:16px/1.5 sans-serif;margin:2em}table{border-collapse:collapse}th,td{text-align:left;padding:.3em 1.5em .3em 0;border-bottom:1px solid #ccc}</style>
-<h1>Feeds</h1>
+const listStyle = `body{font:16px/1.5 sans-serif;margin:2em}table{border-collapse:collapse}th,td{text-align:left;padding:.3em 1.5em .3em 0;border-bottom:1px solid #ccc}`
+
+var listing = parseHTML("Feeds", listStyle, `<h1>Feeds</h1>
 {{if .Rows}}<table>
 <tr><th>Feed<th>Format<th>Entities<th>Newest<th>
 {{range .Rows}}<tr><td><a href="{{.Home}}/latest">{{.Name}}</a><td>{{.Format}}
@@ -57,8 +51,7 @@ var listing = template.Must(template.New("list").Parse(`<!DOCTYPE html>
 {{end}}</table>
 {{else if not .Others}}<p>There are none.
 {{end}}{{if .Others}}<p>There are others, for those who have their credentials.
-{{end}}</html>
-`))
+{{end}}`)
 
 // serveIndex shows people which feeds there are.
 func (s *Server) serveIndex(w http.ResponseWriter, r *http.Request) {
@@ -81,16 +74,11 @@ func (s *Server) serveIndex(w http.ResponseWriter, r *http.Request) {
 		asking.Go(func() { at.loadView(ctx, f) })
 	}
 	asking.Wait()
-	var b bytes.Buffer
-	if err := listing.Execute(&b, all); err != nil {
+	w.Header().Set("Cache-Control", "no-cache")
+	if err := sendHTML(w, r, listing, all); err != nil {
 		s.opts.Log.Error("the list of feeds cannot be shown", "error", err)
 		http.Error(w, "The list cannot be shown.", http.StatusInternalServerError)
-		return
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Cache-Control", "no-cache")
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b.Bytes()))
 }
 
 // loadView fills in the view of the feed, or why there is none.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html/template"
 	"io"
 	mimemultipart "mime/multipart"
 	"net/http"
@@ -116,24 +115,17 @@ type shownSnapshot struct {
 	Entities        []shownEntity
 }
 
-var browsingSnapshot = template.Must(template.New("snapshot").Funcs(template.FuncMap{"add": func(a, b int) int { return a + b }}).Parse(`<!DOCTYPE html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>{{.Title}}: snapshot</title>
-<style>` + browseStyle + `</style>
-<p><a href="/">All feeds</a> <a href="{{.Home}}/latest">{{.Title}}</a>
+var browsingSnapshot = parseHTML("{{.Title}}: snapshot", browseStyle, `<p><a href="/">All feeds</a> <a href="{{.Home}}/latest">{{.Title}}</a>
 <h1>{{.Title}}: snapshot of {{.Created.Format "2006-01-02 15:04:05"}} UTC</h1>
 {{if .Entities}}<p>Page {{.Page}} of 0 to {{.Last}}. {{if .Page}}<a href="{{.Home}}/snapshots/{{.ID}}/{{add .Page -1}}">previous page</a> {{end}}
 {{- if lt .Page .Last}}<a href="{{.Home}}/snapshots/{{.ID}}/{{add .Page 1}}">next page</a> {{end}}<a href="{{.Home}}/snapshots/{{.ID}}">all pages</a>
-` + browseEntities + `
+`+browseEntities+`
 {{- else if .Pages}}<p>Programs read this index as JSON, with <code>Accept: application/json</code>.
 <ul>
 {{range .Pages}}<li><a href="{{$.Home}}/snapshots/{{$.ID}}/{{.}}">page {{.}}</a>
 {{end}}</ul>
 {{else}}<p>The snapshot has no entities.
-{{end}}</html>
-`))
+{{end}}`)
 
 // browseSnapshot answers with a snapshot, or with page k of it, for people.
 func (s *snapshotHandler) browseSnapshot(w http.ResponseWriter, r *http.Request, at *snapshot.Snapshot, k int, ofPage bool) error {
