@@ -101,7 +101,7 @@ func (d *document) isWhole() bool { return d.dialect == Complete && !d.archive &
 func (d *document) memorySize() int {
 	n := d.buffer.size + len(d.url) + len(d.meta.ID) + len(d.meta.Title) + 2000
 	for _, l := range d.meta.Links {
-		n += len(l.Href) + len(l.Raw) + len(l.Type) + len(l.Title) + len(l.Lang) + len(l.Rel) + 150
+		n += len(l.Href) + len(l.Raw) + len(l.Type) + len(l.Rel) + 150
 	}
 	return n + headerSize(d.response.Header)
 }
@@ -170,7 +170,7 @@ func (it *item) hasHash(hash [16]byte) bool {
 
 // memorySize returns the estimated memory of an item, in bytes.
 func (it *item) memorySize() int {
-	return len(it.Body) + len(it.ID) + len(it.By) + len(it.Comment) + len(it.Updated.Raw) + len(it.Published.Raw) + 400
+	return len(it.Body) + len(it.ID) + len(it.Updated.Raw) + len(it.Published.Raw) + 400
 }
 
 // entryBuffer has the entries of a document that are published first. It is a heap with

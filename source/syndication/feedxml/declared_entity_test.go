@@ -47,13 +47,13 @@ func TestDeclaredEntities(t *testing.T) {
 	t.Run("in namespaces, attributes and heads", func(t *testing.T) {
 		t.Parallel()
 		doc := `<!DOCTYPE x [<!ENTITY atom "http://www.w3.org/2005/Atom"><!ENTITY q '"&#60;'>]><feed xmlns="&atom;" a="&q;">` +
-			`<title>&q;&amp;</title><link rel="next" title="&q;" href="http://x/?a&amp;b"/><entry a='&q;'><id>1</id></entry></feed>`
+			`<title>&q;&amp;</title><link rel="next" type="&q;" href="http://x/?a&amp;b"/><entry a='&q;'><id>1</id></entry></feed>`
 		doc = strings.Replace(doc, "<title>&q;", "<title>&#34;", 1)
 		r := NewReader(strings.NewReader(doc), Options{Check: true})
 		entries, err := read(r)
 		must.Succeed(t, err)
 		next, _ := r.Meta().Link("next")
-		if next.Title != `"<` || r.Meta().Title != `"&` || string(entries[0].Body) != `<entry xmlns="http://www.w3.org/2005/Atom" a='&quot;&lt;'><id>1</id></entry>` {
+		if next.Type != `"<` || r.Meta().Title != `"&` || string(entries[0].Body) != `<entry xmlns="http://www.w3.org/2005/Atom" a='&quot;&lt;'><id>1</id></entry>` {
 			t.Errorf("got %+v, %q, %s", next, r.Meta().Title, entries[0].Body)
 		}
 	})

@@ -38,8 +38,6 @@ type Entry struct {
 	Updated Date
 	// Published is the time of the first publication.
 	Published Date
-	// By is the person who deleted the entry, and Comment the reason.
-	By, Comment string
 	// Body is the entry's own XML, byte for byte but for its start tag: that has
 	// the namespaces, xml:base and xml:lang which the entry inherits too, so
 	// that it can be read by itself. It is UTF-8.
@@ -120,8 +118,8 @@ func (r *entryReader) readEntry(b []byte, el *element, inherit *inheritance, s *
 			own.attribute, _ = r.attribute(s, noSpace, "id")
 		}
 		own.about, _ = r.attribute(s, rdf, "about")
+		r.readChildren(&e, &own, b, el, s)
 	}
-	r.readChildren(&e, &own, b, el, s)
 	without, before := r.exclusions.find(b, el, s)
 	e.Hash = contentHash(e.Body, without)
 	if len(without) != len(before) {
@@ -281,8 +279,6 @@ func (r *entryReader) readChild(e *Entry, p *entryParts, s *scope, in space, loc
 	name := string(local) // does not escape
 	isOwn := in == r.own && r.format != Atom
 	switch {
-	case e.Deleted:
-		readTombstoneChild(e, in, name, content)
 	case updateRank(in, name) > 0:
 		r.keepBetter(&e.Updated, &p.updatedRank, updateRank(in, name), name, content)
 	case publishRank(in, name, isOwn) > 0:
@@ -292,17 +288,6 @@ func (r *entryReader) readChild(e *Entry, p *entryParts, s *scope, in space, loc
 		r.readEntryLink(p, s, in, isOwn, content)
 	default:
 		r.readPart(p, s, in, isOwn, name, content)
-	}
-}
-
-// readTombstoneChild reads a child of a tombstone, whose time is in an attribute.
-func readTombstoneChild(e *Entry, in space, name string, content []byte) {
-	switch {
-	case in != tombstones && in != atom:
-	case name == "comment" && e.Comment == "":
-		e.Comment = clipBytes(plainText(content), longestAddress)
-	case name == "by" && e.By == "":
-		e.By = clipBytes(elementText(content, "name"), longestAddress)
 	}
 }
 

@@ -79,9 +79,6 @@ func (r *metaReader) readSyndication(local string, content []byte) {
 			return
 		}
 		r.syFrequency = n
-	case "updateBase":
-		h.Base = r.parseDate(local, raw)
-		return
 	default:
 		return
 	}

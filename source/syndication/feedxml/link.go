@@ -2,7 +2,6 @@ package feedxml
 
 import (
 	"mime"
-	"strconv"
 	"strings"
 )
 
@@ -17,10 +16,8 @@ type Link struct {
 	Href string
 	// Raw is the reference as written.
 	Raw string
-	// Type, Title and Lang are as written.
-	Type, Title, Lang string
-	// Length is in bytes; 0 if it is not given.
-	Length int64
+	// Type is the media type, as written.
+	Type string
 }
 
 // relationPrefix may precede the name of a registered relation (RFC 4287, section
@@ -44,15 +41,7 @@ func (r *metaReader) readLink(in *scope) {
 		case "href":
 			l.Raw, hasHref = trimSpace(attrValue(a.value)), true
 		case "type":
-			l.Type = clipBytes(mediaTypeText(trimSpace(a.value)), longestAddress)
-		case "title":
-			l.Title = clipBytes(attrValue(a.value), longestAddress)
-		case "hreflang":
-			l.Lang = clipBytes(trimSpace(attrValue(a.value)), longestAddress)
-		case "length":
-			if n, err := strconv.ParseInt(trimSpace(attrValue(a.value)), 10, 64); err == nil && n > 0 {
-				l.Length = n
-			}
+			l.Type = clipBytes(attrValue(trimSpace(a.value)), longestAddress)
 		}
 	}
 	if !hasHref {
@@ -143,19 +132,6 @@ func NormalRelation(rel string) string {
 		return rel
 	}
 	return strings.ToLower(rel)
-}
-
-// mediaTypeText returns a media type, the usual ones without an allocation.
-func mediaTypeText(mediaType []byte) string {
-	switch string(mediaType) {
-	case "text/html":
-		return "text/html"
-	case "application/atom+xml":
-		return "application/atom+xml"
-	case "application/json":
-		return "application/json"
-	}
-	return attrValue(mediaType)
 }
 
 // IsFeedType reports whether a link of that media type may lead to a feed.

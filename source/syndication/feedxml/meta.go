@@ -22,8 +22,6 @@ type Meta struct {
 	Format Format
 	// Version is the version attribute of an element rss.
 	Version string
-	// Single reports that the root element is an entry or a tombstone itself.
-	Single bool
 	// ID is the feed's atom:id, or the rdf:about of its channel. It does not identify
 	// the feed, because some servers generate another one for each answer.
 	ID, Title string
@@ -35,8 +33,7 @@ type Meta struct {
 	Updated Date
 	// Links are in the order of the document. The plain link of an RSS channel
 	// is an "alternate".
-	Links     []Link
-	Generator Generator
+	Links []Link
 
 	// Complete and Archive are fh:complete and fh:archive.
 	Complete, Archive bool
@@ -66,9 +63,6 @@ const (
 	Yes   Flag = "true"
 	No    Flag = "false"
 )
-
-// Generator is the software that made the document, according to the document.
-type Generator struct{ Name, URI, Version string }
 
 // Link returns the link of a relation, and the number of links of that relation. Of
 // several, it returns the first one with the media type of a feed or without a media
@@ -125,8 +119,8 @@ func (r *metaReader) readElement(b []byte, el *element, depth int, s *scope, in 
 	}
 }
 
-// readDescription reads an element that names the feed, its authors or its software, or
-// that links to a document. It reports whether the element is one of them.
+// readDescription reads an element that names the feed or its authors, or that links to a
+// document. It reports whether the element is one of them.
 func (r *metaReader) readDescription(s *scope, in space, isOwn bool, name string, content []byte) bool {
 	m := &r.meta
 	switch {
@@ -142,8 +136,6 @@ func (r *metaReader) readDescription(s *scope, in space, isOwn bool, name string
 		m.addAuthor(plainText(content))
 	case (in == atom || isOwn) && name == "title":
 		keepFirstClipped(&m.Title, content)
-	case (in == atom || isOwn) && name == "generator", in == admin && name == "generatorAgent":
-		r.readGenerator(s, name, content)
 	default:
 		return false
 	}
@@ -154,24 +146,6 @@ func (m *Meta) addAuthor(author string) {
 	if author != "" && len(m.Authors) < mostAuthors {
 		m.Authors = append(m.Authors, author)
 	}
-}
-
-// readGenerator reads the element generator, or the generatorAgent of RSS 1.0.
-func (r *metaReader) readGenerator(s *scope, name string, content []byte) {
-	if r.meta.Generator != (Generator{}) {
-		return
-	}
-	if name == "generatorAgent" {
-		uri, _ := r.attribute(s, rdf, "resource")
-		r.meta.Generator.URI = clipText(trimSpace(uri))
-		return
-	}
-	uri, _ := r.attribute(s, noSpace, "uri")
-	if uri == "" {
-		uri, _ = r.attribute(s, noSpace, "url") // Atom 0.3
-	}
-	version, _ := r.attribute(s, noSpace, "version")
-	r.meta.Generator = Generator{Name: clipText(plainText(content)), URI: clipText(trimSpace(uri)), Version: clipText(trimSpace(version))}
 }
 
 // documentRank ranks the elements that can have the time of a document's last change; 0
@@ -240,9 +214,8 @@ type Hints struct {
 	// which the feed does not change.
 	SkipHours [24]bool
 	SkipDays  [7]bool // from Sunday
-	// Period is the interval between changes of the document, from Base on.
+	// Period is the interval between changes of the document.
 	Period time.Duration
-	Base   Date
 }
 
 // addUndefined reports an entity that XML does not define, once for each element that

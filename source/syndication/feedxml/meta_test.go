@@ -15,36 +15,35 @@ func TestFormats(t *testing.T) {
 		name, doc string
 		want      Format
 		version   string
-		single    bool
 		ids       []string
 	}{
-		{"Atom 1.0", `<feed xmlns="http://www.w3.org/2005/Atom"><entry><id>1</id></entry></feed>`, Atom, "", false, []string{"1"}},
-		{"Atom 1.0 with a prefix", `<a:feed xmlns:a="http://www.w3.org/2005/Atom"><a:entry><a:id>1</a:id></a:entry><entry><id>2</id></entry></a:feed>`, Atom, "", false, []string{"1"}},
+		{"Atom 1.0", `<feed xmlns="http://www.w3.org/2005/Atom"><entry><id>1</id></entry></feed>`, Atom, "", []string{"1"}},
+		{"Atom 1.0 with a prefix", `<a:feed xmlns:a="http://www.w3.org/2005/Atom"><a:entry><a:id>1</a:id></a:entry><entry><id>2</id></entry></a:feed>`, Atom, "", []string{"1"}},
 		{"white space in a namespace", `<feed xmlns=" http://www.w3.org/2005/Atom
-"><entry><id>1</id></entry></feed>`, Atom, "", false, []string{"1"}},
-		{"Atom 0.3", `<feed version="0.3" xmlns="http://purl.org/atom/ns#"><entry><id>1</id></entry></feed>`, Atom, "", false, []string{"1"}},
-		{"a draft of Atom", `<feed xmlns="http://purl.org/atom/ns#draft-ietf-atompub-format-09"><entry><id>1</id></entry></feed>`, Atom, "", false, []string{"1"}},
-		{"case 92: a draft with a head", `<feed xmlns="http://purl.org/atom/ns#draft-ietf-atompub-format-01"><head><id>f</id></head><entry><id>1</id></entry></feed>`, Atom, "", false, []string{"1"}},
-		{"an entry by itself", `<entry xmlns="http://www.w3.org/2005/Atom"><id>1</id></entry>`, Atom, "", true, []string{"1"}},
-		{"case 104: a tombstone by itself", `<x:deleted-entry xmlns:x="http://purl.org/atompub/tombstones/1.0" ref="1" when="2026-01-01T00:00:00Z"/>`, Atom, "", true, []string{"1"}},
-		{"RSS 2.0", `<rss version="2.0"><channel><item><guid>1</guid></item></channel></rss>`, RSS, "2.0", false, []string{"1"}},
-		{"case 124: RSS 0.91 with its DOCTYPE", `<!DOCTYPE rss PUBLIC "-//Netscape Communications//DTD RSS 0.91//EN" "http://my.netscape.com/publish/formats/rss-0.91.dtd"><rss version="0.91"><channel><item><link>http://x/1</link></item></channel></rss>`, RSS, "0.91", false, []string{"http://x/1"}},
-		{"RSS in a namespace", `<rss version="2.0" xmlns="http://backend.userland.com/rss2"><channel><item><guid>1</guid></item><item xmlns=""><guid>2</guid></item></channel></rss>`, RSS, "2.0", false, []string{"1"}},
-		{"RSS in the namespace of Atom", `<rss version="2.0" xmlns="http://www.w3.org/2005/Atom"><channel><link rel="self" href="s"/><item><guid>1</guid><link>http://x/1</link></item></channel></rss>`, RSS, "2.0", false, []string{"1"}},
-		{"items beside the channel of RSS", `<rss><channel/><item><guid>1</guid></item></rss>`, RSS, "", false, []string{"1"}},
-		{"case 130: RSS 1.0", rdfRoot + `http://purl.org/rss/1.0/"><channel rdf:about="c"><items><rdf:Seq><rdf:li resource="1"/></rdf:Seq></items></channel><item rdf:about="1"/><item rdf:about="2"/><textinput/></rdf:RDF>`, RDF, "", false, []string{"1", "2"}},
-		{"RSS 0.90", rdfRoot + `http://my.netscape.com/rdf/simple/0.9/"><channel/><item><link>1:</link></item></rdf:RDF>`, RDF, "", false, []string{"1:"}},
-		{"an entry of Atom in RSS", `<rss><channel><entry xmlns="http://www.w3.org/2005/Atom"/><item><guid>1</guid></item></channel></rss>`, RSS, "", false, []string{"1"}},
-		{"an entry in a head", `<feed xmlns="http://purl.org/atom/ns#"><head><entry><id>1</id></entry></head></feed>`, Atom, "", false, nil},
-		{"an item of RSS in Atom", `<feed xmlns="http://www.w3.org/2005/Atom"><item><id>1</id></item></feed>`, Atom, "", false, nil},
-		{"nothing in it", `<feed xmlns="http://www.w3.org/2005/Atom"/>`, Atom, "", false, nil},
+"><entry><id>1</id></entry></feed>`, Atom, "", []string{"1"}},
+		{"Atom 0.3", `<feed version="0.3" xmlns="http://purl.org/atom/ns#"><entry><id>1</id></entry></feed>`, Atom, "", []string{"1"}},
+		{"a draft of Atom", `<feed xmlns="http://purl.org/atom/ns#draft-ietf-atompub-format-09"><entry><id>1</id></entry></feed>`, Atom, "", []string{"1"}},
+		{"case 92: a draft with a head", `<feed xmlns="http://purl.org/atom/ns#draft-ietf-atompub-format-01"><head><id>f</id></head><entry><id>1</id></entry></feed>`, Atom, "", []string{"1"}},
+		{"an entry by itself", `<entry xmlns="http://www.w3.org/2005/Atom"><id>1</id></entry>`, Atom, "", []string{"1"}},
+		{"case 104: a tombstone by itself", `<x:deleted-entry xmlns:x="http://purl.org/atompub/tombstones/1.0" ref="1" when="2026-01-01T00:00:00Z"/>`, Atom, "", []string{"1"}},
+		{"RSS 2.0", `<rss version="2.0"><channel><item><guid>1</guid></item></channel></rss>`, RSS, "2.0", []string{"1"}},
+		{"case 124: RSS 0.91 with its DOCTYPE", `<!DOCTYPE rss PUBLIC "-//Netscape Communications//DTD RSS 0.91//EN" "http://my.netscape.com/publish/formats/rss-0.91.dtd"><rss version="0.91"><channel><item><link>http://x/1</link></item></channel></rss>`, RSS, "0.91", []string{"http://x/1"}},
+		{"RSS in a namespace", `<rss version="2.0" xmlns="http://backend.userland.com/rss2"><channel><item><guid>1</guid></item><item xmlns=""><guid>2</guid></item></channel></rss>`, RSS, "2.0", []string{"1"}},
+		{"RSS in the namespace of Atom", `<rss version="2.0" xmlns="http://www.w3.org/2005/Atom"><channel><link rel="self" href="s"/><item><guid>1</guid><link>http://x/1</link></item></channel></rss>`, RSS, "2.0", []string{"1"}},
+		{"items beside the channel of RSS", `<rss><channel/><item><guid>1</guid></item></rss>`, RSS, "", []string{"1"}},
+		{"case 130: RSS 1.0", rdfRoot + `http://purl.org/rss/1.0/"><channel rdf:about="c"><items><rdf:Seq><rdf:li resource="1"/></rdf:Seq></items></channel><item rdf:about="1"/><item rdf:about="2"/><textinput/></rdf:RDF>`, RDF, "", []string{"1", "2"}},
+		{"RSS 0.90", rdfRoot + `http://my.netscape.com/rdf/simple/0.9/"><channel/><item><link>1:</link></item></rdf:RDF>`, RDF, "", []string{"1:"}},
+		{"an entry of Atom in RSS", `<rss><channel><entry xmlns="http://www.w3.org/2005/Atom"/><item><guid>1</guid></item></channel></rss>`, RSS, "", []string{"1"}},
+		{"an entry in a head", `<feed xmlns="http://purl.org/atom/ns#"><head><entry><id>1</id></entry></head></feed>`, Atom, "", nil},
+		{"an item of RSS in Atom", `<feed xmlns="http://www.w3.org/2005/Atom"><item><id>1</id></item></feed>`, Atom, "", nil},
+		{"nothing in it", `<feed xmlns="http://www.w3.org/2005/Atom"/>`, Atom, "", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			entries, meta, _ := mustRead(t, tt.doc)
-			if meta.Format != tt.want || meta.Version != tt.version || meta.Single != tt.single {
-				t.Errorf("got %q, %q, %v", meta.Format, meta.Version, meta.Single)
+			if meta.Format != tt.want || meta.Version != tt.version {
+				t.Errorf("got %q, %q", meta.Format, meta.Version)
 			}
 			if diff := cmp.Diff(tt.ids, ids(entries)); diff != "" {
 				t.Error(diff)
@@ -68,9 +67,9 @@ func TestMeta(t *testing.T) {
 	}{
 		{
 			"Atom",
-			atomFeed(`<id> urn:f </id><title type="html">&lt;b>T</title><updated>2026-01-01</updated><generator uri="http://g/" version="1">G</generator>
-				<entry><id>1</id><title>no</title><updated>2026-01-05</updated><generator>no</generator></entry>`),
-			Meta{ID: "urn:f", Title: "<b>T", Updated: day(1, "2026-01-01", "updated"), Generator: Generator{"G", "http://g/", "1"}},
+			atomFeed(`<id> urn:f </id><title type="html">&lt;b>T</title><updated>2026-01-01</updated>
+				<entry><id>1</id><title>no</title><updated>2026-01-05</updated></entry>`),
+			Meta{ID: "urn:f", Title: "<b>T", Updated: day(1, "2026-01-01", "updated")},
 			nil,
 		},
 		{
@@ -80,19 +79,19 @@ func TestMeta(t *testing.T) {
 		},
 		{
 			"RSS", rssFeed(`<title>T</title><link>http://x/</link><lastBuildDate>Thu, 01 Jan 2026 00:00:00 GMT</lastBuildDate><pubDate>Fri, 02 Jan 2026 00:00:00 GMT</pubDate>
-				<generator>G</generator><image><title>no</title><link>no</link></image><item><guid>1</guid><title>no</title><link>no</link></item>`),
+				<image><title>no</title><link>no</link></image><item><guid>1</guid><title>no</title><link>no</link></item>`),
 			Meta{
 				Title: "T", Links: []Link{{Rel: "alternate", Href: "http://x/", Raw: "http://x/"}},
-				Updated: day(1, "Thu, 01 Jan 2026 00:00:00 GMT", "lastBuildDate"), Generator: Generator{Name: "G"},
+				Updated: day(1, "Thu, 01 Jan 2026 00:00:00 GMT", "lastBuildDate"),
 			},
 			nil,
 		},
 		{"case 63: no lastBuildDate", rssFeed(`<dc:date>2026-01-01</dc:date><pubDate>Fri, 02 Jan 2026 00:00:00 GMT</pubDate>`), Meta{Updated: day(2, "Fri, 02 Jan 2026 00:00:00 GMT", "pubDate")}, nil},
 		{
 			"case 130: RSS 1.0",
-			`<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/" xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:admin="http://webns.net/mvcb/">
-				<image><title>no</title><link>no</link></image><channel rdf:about="urn:c"><title>T</title><dc:date>2026-01-01</dc:date><admin:generatorAgent rdf:resource="http://g/"/></channel></rdf:RDF>`,
-			Meta{ID: "urn:c", Title: "T", Updated: day(1, "2026-01-01", "date"), Generator: Generator{URI: "http://g/"}},
+			`<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/" xmlns:dc="http://purl.org/dc/elements/1.1/">
+				<image><title>no</title><link>no</link></image><channel rdf:about="urn:c"><title>T</title><dc:date>2026-01-01</dc:date></channel></rdf:RDF>`,
+			Meta{ID: "urn:c", Title: "T", Updated: day(1, "2026-01-01", "date")},
 			nil,
 		},
 		{"case 21: complete RSS", rssFeed(`<fh:complete/>`), Meta{Complete: true}, nil},
@@ -178,7 +177,6 @@ func TestHints(t *testing.T) {
 		{"sy", sy(`<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>4</sy:updateFrequency>`), Hints{Period: 15 * time.Minute}, nil},
 		{"sy the other way round", sy(`<sy:updateFrequency>2</sy:updateFrequency><sy:updatePeriod>weekly</sy:updatePeriod>`), Hints{Period: 84 * time.Hour}, nil},
 		{"sy by default", sy(`<sy:updateFrequency>2</sy:updateFrequency>`), Hints{Period: 12 * time.Hour}, nil},
-		{"sy with a base", sy(`<sy:updateBase>2026-01-01T00:00Z</sy:updateBase>`), Hints{Base: Date{Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Raw: "2026-01-01T00:00Z", From: "updateBase"}}, nil},
 		{"sy with a word", sy(`<sy:updatePeriod>often</sy:updatePeriod>`), Hints{}, []string{BadHint}},
 		{"in an item", rssFeed(`<item><guid>1</guid><ttl>60</ttl></item>`), Hints{}, nil},
 	}

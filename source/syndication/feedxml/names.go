@@ -20,7 +20,6 @@ const (
 	dc
 	dcterms
 	syndication
-	admin
 	contentModule
 	extra // of the feeds that feedbridge serves
 )
@@ -52,7 +51,6 @@ var spaces = map[string]space{
 	"http://purl.org/dc/elements/1.1/":               dc,
 	"http://purl.org/dc/terms/":                      dcterms,
 	"http://purl.org/rss/1.0/modules/syndication/":   syndication,
-	"http://webns.net/mvcb/":                         admin,
 	"http://purl.org/rss/1.0/modules/content/":       contentModule,
 	"https://github.com/feedbridge/feedbridge/extra": extra,
 }
@@ -137,7 +135,7 @@ func (s *scope) effectiveBindings() []binding {
 func isMeaningful(local []byte) bool {
 	switch string(local) {
 	case "id", "guid", "link", "updated", "modified", "published", "issued", "created", "pubDate", "date",
-		"title", "description", "summary", "content", "comment", "by", "hour", "day", "enclosure", "encoded":
+		"title", "description", "summary", "content", "hour", "day", "enclosure", "encoded":
 		return true
 	}
 	return false

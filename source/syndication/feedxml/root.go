@@ -99,7 +99,7 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	}
 	meta := &r.about.meta
 	r.setFormat(format, in, &scope)
-	meta.Format, meta.Single = format, single
+	meta.Format = format
 	switch format {
 	case RSS:
 		r.attrs = attributes(r.attrs[:0], b, t)

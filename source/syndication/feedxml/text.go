@@ -118,32 +118,6 @@ func appendLines(s, b []byte) []byte {
 	}
 }
 
-// elementText returns the text of the first element in b that has the local name.
-func elementText(b []byte, local string) string {
-	for {
-		n := bytes.IndexByte(b, '<')
-		if n < 0 {
-			return ""
-		}
-		b = b[n:]
-		end := skipToken(b)
-		if isNameStart[b[1]] {
-			nameEnd := 1
-			for isName[b[nameEnd]] {
-				nameEnd++
-			}
-			if _, name := cutPrefix(b[1:nameEnd]); string(name) == local {
-				stop := bytes.Index(b, append([]byte("</"), b[1:nameEnd]...))
-				if b[end-2] == '/' || stop < end {
-					return ""
-				}
-				return plainText(b[end:stop])
-			}
-		}
-		b = b[end:]
-	}
-}
-
 var attrEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", `"`, "&quot;", "\t", "&#9;", "\n", "&#10;", "\r", "&#13;")
 
 // appendAttr appends an attribute with a blank before it.
