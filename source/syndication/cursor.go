@@ -93,8 +93,9 @@ type olderDocuments struct {
 // unfinished is the progress of a poll whose subscription document is not published yet, or whose deletes
 // are held back.
 type unfinished struct {
-	// Walk counts the older documents that were published, until the
-	// subscription document is.
+	// Walk counts the older documents that were published, until the subscription document is. It is
+	// stored because a batch that does not move the cursor ends the reading: documents without
+	// anything to publish may change nothing else.
 	Walk int `json:"walk,omitempty"`
 	// Rewalk reports that the walk reads documents that were published before, as after
 	// a reset, until the subscription document is published.
@@ -112,7 +113,7 @@ type progress struct {
 	Hash  string        `json:"hash"` // of the body
 	Order feedxml.Order `json:"order"`
 	Key   publishOrder  `json:"key"`
-	Part  int           `json:"part"` // counts the batches
+	Part  int           `json:"part"` // counts the batches, so that each has another cursor
 	// Live is the number of entries that the topic had before the document, and
 	// Approved reports that the missing ones may be deleted.
 	Live     int  `json:"live,omitempty"`
