@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"net"
 	"regexp"
@@ -11,8 +10,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
-// A validator reports errors in values that are well formed. It takes names from the
-// locations and not from cfg, because viper drops empty mappings.
+// A validator reports errors in values that are well formed.
 type validator struct {
 	cfg *Config
 	// buses are the names of the buses.
@@ -34,8 +32,8 @@ func (v *validator) checkConfig() {
 	v.checkAdmin(cfg.Admin)
 	v.checkBuses()
 	v.checkFeeds()
-	if v.locations.isSet("fleet") {
-		v.checkFleet(cmp.Or(cfg.Fleet, &Fleet{}))
+	if cfg.Fleet != nil {
+		v.checkFleet(cfg.Fleet)
 	}
 	if cfg.Serve != nil {
 		v.checkServe(cfg.Serve)
@@ -104,7 +102,7 @@ func (v *validator) checkBusName(path, bus string) {
 	switch {
 	case bus == "":
 		v.addError(path, "there are several buses; want "+joinWithOr(v.buses))
-	case v.faulty["buses"] || v.faulty[joinPath("buses", quoteKey(bus))]: // reported there
+	case v.suppressed["buses"] || v.suppressed[joinPath("buses", quoteKey(bus))]: // reported there
 	case !slices.Contains(v.buses, bus):
 		v.addError(path, fmt.Sprintf("there is no bus %q; want %s", bus, joinWithOr(v.buses)))
 	}

@@ -6,15 +6,16 @@
 // in the packages that it configures declare the keys by their yaml tags, a spec describes
 // each key, and Load works in this order:
 //
-//  1. A fileReader converts the file to text, lists and mappings. It checks every value,
-//     and replaces ${VAR} after the YAML has been parsed, so that a variable is never
-//     read as YAML.
-//  2. An envReader does the same for FEEDBRIDGE_ variables. ${VAR} in them is not replaced.
-//  3. viper puts file, variables and defaults together, and decodes the structs.
-//  4. completeDefaults fills in the defaults that depend on other values.
-//  5. A validator checks the structs. Errors refer to the line or variable of a value.
+//  1. A loader decodes each value of the file, then of FEEDBRIDGE_ variables, and then of
+//     --set, whose values replace those before. ${VAR} in the file is replaced after the YAML
+//     has been parsed, so that a variable is never read as YAML. In variables nothing is.
+//  2. The loader builds the structs of the values and the defaults.
+//  3. completeDefaults fills in the defaults that depend on other values.
+//  4. A validator checks the structs. Errors refer to the line or variable of a value.
 //
-// A value is text until it is decoded: a password of 0123 keeps its zero without quotes.
+// A value is text until it is decoded: a password of 0123 keeps its zero without quotes. viper
+// and similar libraries are not used: they know neither the line of a value nor names that the
+// operator chooses, and they fold keys to lower case and drop empty mappings.
 // Every int64 in the structs is a size in bytes.
 package config
 

@@ -323,8 +323,8 @@ func TestSample(t *testing.T) {
 		if _, ok := l.locations[path]; !ok {
 			t.Errorf("the sample does not mention %s", s.path)
 		}
-		if value := l.layers.viper.Get(path); s.preset != "" && s.name != "url" && value != s.preset {
-			t.Errorf("the sample has %s: %v, the default is %s", path, value, s.preset)
+		if value, ok := l.values[path]; ok && s.preset != "" && s.name != "url" && encodeText(value) != s.preset {
+			t.Errorf("the sample has %s: %v, the default is %s", path, encodeText(value), s.preset)
 		}
 	})
 }

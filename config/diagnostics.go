@@ -8,10 +8,10 @@ type diagnostics struct {
 	// no file.
 	file      string
 	locations locations
-	// faulty has the paths with an error. Their values were dropped, and checks must not
+	// suppressed has the paths with an error. Their values were dropped, and checks must not
 	// report them as missing or invalid too.
-	faulty map[string]bool
-	errs   Errors
+	suppressed map[string]bool
+	errs       Errors
 }
 
 // reportAt adds an error that was found while reading, and excludes path from later
@@ -25,7 +25,7 @@ func (d *diagnostics) reportAt(at location, path, text string) {
 // of an error that was found while reading path. It points at the closest location that
 // is known.
 func (d *diagnostics) addError(path, text string) {
-	for f := range d.faulty {
+	for f := range d.suppressed {
 		if f == "" || f == path || strings.HasPrefix(path, f+".") || strings.HasPrefix(f, path+".") {
 			return
 		}
@@ -38,4 +38,4 @@ func (d *diagnostics) addError(path, text string) {
 }
 
 // suppress excludes path, and with it all paths above and below it, from later checks.
-func (d *diagnostics) suppress(path string) { d.faulty[path] = true }
+func (d *diagnostics) suppress(path string) { d.suppressed[path] = true }

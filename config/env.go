@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -17,57 +16,29 @@ import (
 // FEEDBRIDGE_PORT_9321_TCP_ADDR=10.0.0.7. No key ends like these.
 var serviceLink = regexp.MustCompile(`_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// An envReader reads the values of FEEDBRIDGE_ variables. viper's own environment
-// does not fit. It always reads the environment of the process, it knows only fixed keys
-// and not the names that an operator chooses, and it ignores unknown variables.
-type envReader struct {
-	environ map[string]string
-	// inFile has the locations in the file. A variable with several targets is resolved by
-	// the names in the file, not by those in other variables.
-	inFile locations
-	layers *layers
-	*diagnostics
-}
-
-func (r *envReader) readVariables() {
+// readVariables reads the values of FEEDBRIDGE_ variables. A variable with several targets is
+// resolved by the names in the file, not by those in other variables.
+func (l *loader) readVariables() {
+	inFile := maps.Clone(l.locations)
 	var unknown []string
-	for _, variable := range slices.Sorted(maps.Keys(r.environ)) {
+	for _, variable := range slices.Sorted(maps.Keys(l.environ)) {
 		if !strings.HasPrefix(variable, envPrefix) || variable == envFile {
 			continue
 		}
 		at := location{source: variable}
-		targets := findTargets(variable, r.inFile)
+		targets := findTargets(variable, inFile)
 		switch {
 		case len(targets) == 1:
-			r.readVariable(targets[0], r.environ[variable], at)
+			l.setText(targets[0].setting, targets[0].settingPath(), l.environ[variable], at)
 		case len(targets) > 1:
-			r.reportAt(at, targets[0].settingPath(), fmt.Sprintf("the variable can mean this key and %s; set it in the file instead", targets[1].settingPath()))
+			l.reportAt(at, targets[0].settingPath(), fmt.Sprintf("the variable can mean this key and %s; set it in the file instead", targets[1].settingPath()))
 		case !serviceLink.MatchString(variable):
 			unknown = append(unknown, variable)
 		}
 	}
 	for _, variable := range unknown {
-		r.reportUnknown(variable)
+		l.reportUnknown(variable, inFile)
 	}
-}
-
-func (r *envReader) readVariable(t target, text string, at location) {
-	s, path := t.setting, t.settingPath()
-	var value any = text
-	var err error
-	switch {
-	case !utf8.ValidString(text):
-		err = errors.New("the value is not UTF-8")
-	case s.isList():
-		value, err = splitList(text, s.itemsHaveCommas())
-	default:
-		err = s.checkText(text)
-	}
-	if err != nil {
-		r.reportAt(at, path, strings.TrimPrefix(err.Error(), s.name+" "))
-		return
-	}
-	r.layers.override(path, value, at)
 }
 
 // splitList returns the items of a list in the text of a variable. Commas separate
@@ -92,35 +63,35 @@ func splitList(text string, commasInItems bool) ([]string, error) {
 
 // reportUnknown reports a variable that sets no key, and suppresses errors about the
 // setting that was probably meant.
-func (r *envReader) reportUnknown(variable string) {
+func (l *loader) reportUnknown(variable string, inFile locations) {
 	at := location{source: variable}
 	for pattern := range reserved {
 		for prefix := variable; prefix != ""; prefix = prefix[:max(0, strings.LastIndex(prefix, "_"))] {
 			if _, ok := matchVariable(prefix, pattern); ok {
-				r.reportAt(at, "", notInThisVersion(pattern))
+				l.reportAt(at, "", notInThisVersion(pattern))
 				return
 			}
 		}
 	}
-	meant := nearestVariable(variable, r.inFile)
-	for _, t := range findTargets(meant, r.inFile) {
-		r.suppressMissing(t, at)
+	meant := nearestVariable(variable, inFile)
+	for _, t := range findTargets(meant, inFile) {
+		l.suppressMissing(t, at)
 	}
-	r.errs = append(r.errs, &Error{Source: at.source, Text: "no key of the configuration has this variable" + didYouMean(meant)})
+	l.errs = append(l.errs, &Error{Source: at.source, Text: "no key of the configuration has this variable" + didYouMean(meant)})
 }
 
 // suppressMissing suppresses errors about the setting that a misspelt variable was
 // probably meant to set, unless it is set: about the key, or about the whole feed or bus
 // if that occurs nowhere else.
-func (r *envReader) suppressMissing(t target, at location) {
+func (l *loader) suppressMissing(t target, at location) {
 	path := t.settingPath()
-	if r.locations.isSet(path) {
+	if l.locations.isSet(path) {
 		return
 	}
 	missing := path
-	if t.name != "" && !r.locations.isSet(t.ownerPath()) {
+	if t.name != "" && !l.locations.isSet(t.ownerPath()) {
 		missing = t.ownerPath()
 	}
-	r.locations.setLocation(path, at)
-	r.suppress(missing)
+	l.locations.setLocation(path, at)
+	l.suppress(missing)
 }

@@ -1,21 +1,17 @@
 package config
 
 import (
-	"fmt"
-	"maps"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/spf13/viper"
 )
 
 // Load reads, completes and checks a configuration. Its error is of type
 // [Errors] and has all errors.
 func Load(opts Options) (*Config, error) {
 	l := newLoader(opts.Environ)
-	l.feedless = opts.Feedless
 	l.readFile(opts.File)
 	return l.loadConfig(opts)
 }
@@ -25,16 +21,12 @@ func Load(opts Options) (*Config, error) {
 // that they name. Its error is of type [Errors].
 func LoadAdmin(opts Options) (Admin, error) {
 	l := newLoader(opts.Environ)
-	l.feedless = true
 	l.readFile(opts.File)
-	l.readEnvironment()
-	(&setReader{l.layers, l.diagnostics}).readSettings(opts.Set)
-	cfg, err := l.layers.decodeConfig()
-	if err != nil {
-		return Admin{}, Errors{{Text: fmt.Sprintf("the configuration cannot be merged: %v", err)}}
-	}
+	l.readVariables()
+	l.readSettings(opts.Set)
+	cfg := l.buildConfig()
 	completeDefaults(cfg, nil)
-	(&validator{cfg: cfg, diagnostics: l.diagnostics}).checkAdmin(cfg.Admin)
+	(&validator{cfg: cfg, diagnostics: &l.diagnostics}).checkAdmin(cfg.Admin)
 	errs := slices.DeleteFunc(l.errs, func(e *Error) bool {
 		return e.Key != "" && e.Key != "admin" && !strings.HasPrefix(e.Key, "admin.")
 	})
@@ -45,22 +37,22 @@ func LoadAdmin(opts Options) (Admin, error) {
 	return cfg.Admin, nil
 }
 
-// A loader reads the sources of a configuration one after the other.
+// A loader reads the sources of a configuration one after the other. A value of a later one
+// takes precedence.
 type loader struct {
-	environ  map[string]string
-	feedless bool // accept a configuration without feeds
-	layers   *layers
-	names    *badNames
-	*diagnostics
+	environ map[string]string
+	names   badNames
+	// values has the scalars and lists that are set, by path.
+	values map[string]reflect.Value
+	diagnostics
 }
 
 func newLoader(environ []string) *loader {
-	found := locations{}
 	l := &loader{
 		environ:     map[string]string{},
-		layers:      &layers{viper: viper.New(), locations: found},
-		names:       &badNames{shown: map[string]string{}, generated: map[string]string{}},
-		diagnostics: &diagnostics{locations: found, faulty: map[string]bool{}},
+		names:       badNames{shown: map[string]string{}, generated: map[string]string{}},
+		values:      map[string]reflect.Value{},
+		diagnostics: diagnostics{locations: locations{}, suppressed: map[string]bool{}},
 	}
 	for _, e := range environ {
 		name, value, _ := strings.Cut(e, "=")
@@ -90,29 +82,31 @@ func (l *loader) readYAML(name string, data []byte) {
 		l.reportAt(location{name, err.Line}, "", err.Text)
 		return
 	}
-	r := fileReader{l.environ, l.names, l.diagnostics}
-	if values, ok := r.readNode(root, "", node); ok {
-		if err := l.layers.viper.MergeConfigMap(values.(map[string]any)); err != nil {
-			l.reportAt(location{source: name}, "", err.Error())
-		}
-	}
+	l.readNode(root, "", node)
 }
 
-func (l *loader) readEnvironment() {
-	r := envReader{l.environ, maps.Clone(l.locations), l.layers, l.diagnostics}
-	r.readVariables()
+// setText sets the value of s, which is at path, from a text outside of the file. No error
+// quotes a value that may be a secret.
+func (l *loader) setText(s *spec, path, text string, at location) {
+	v, err := s.decode(text)
+	if err != nil {
+		l.reportAt(at, path, err.Error())
+		return
+	}
+	l.locations.setLocation(path, at)
+	l.values[path] = v
 }
 
 // loadConfig reads the sources other than the file after it, and returns the configuration.
 func (l *loader) loadConfig(opts Options) (*Config, error) {
-	l.readEnvironment()
-	(&setReader{l.layers, l.diagnostics}).readSettings(opts.Set)
+	l.readVariables()
+	l.readSettings(opts.Set)
 	if opts.URL != "" {
-		feed := "feeds." + feedName(opts.URL)
+		path, feed := joinPath("feeds", feedName(opts.URL)), root.findKey("feeds").elem
 		// URL is the source of its errors.
-		l.layers.override(feed+".url", opts.URL, location{source: "URL"})
+		l.setText(feed.findKey("url"), path+".url", opts.URL, location{source: "URL"})
 		if opts.Topic != "" {
-			l.layers.override(feed+".to.topic", opts.Topic, location{source: "--topic"})
+			l.setText(feed.findKey("to").findKey("topic"), path+".to.topic", opts.Topic, location{source: "--topic"})
 		}
 	}
 	buses := l.locations.namesBelow("buses")
@@ -120,20 +114,53 @@ func (l *loader) loadConfig(opts Options) (*Config, error) {
 		buses = []string{"embedded"}
 		l.locations.setLocation("buses.embedded.embedded", location{})
 	}
-	cfg, err := l.layers.decodeConfig()
-	if err != nil {
-		// Every value was decoded once already when it was read: this is a
-		// defect of this package, not an error of the operator.
-		return nil, Errors{{Text: fmt.Sprintf("the configuration cannot be merged: %v", err)}}
-	}
+	cfg := l.buildConfig()
 	completeDefaults(cfg, buses)
-	(&validator{cfg, buses, l.feedless, l.diagnostics}).checkConfig()
+	(&validator{cfg, buses, opts.Feedless, &l.diagnostics}).checkConfig()
 	if len(l.errs) > 0 {
 		l.names.restore(l.errs)
 		l.errs.sortByLocation()
 		return nil, l.errs
 	}
 	return cfg, nil
+}
+
+// buildConfig returns the configuration with the values that are set, and with the defaults
+// that do not depend on other values.
+func (l *loader) buildConfig() *Config {
+	cfg := &Config{}
+	l.build(root, "", reflect.ValueOf(cfg).Elem())
+	return cfg
+}
+
+// build sets v, which is the zero value of s at path.
+func (l *loader) build(s *spec, path string, v reflect.Value) {
+	if s.optional {
+		if !l.locations.isSet(path) {
+			return
+		}
+		v.Set(reflect.New(s.typ))
+		v = v.Elem()
+	}
+	switch {
+	case s.isNameMapping():
+		for _, name := range l.locations.namesBelow(path) {
+			if v.IsNil() {
+				v.Set(reflect.MakeMap(s.typ))
+			}
+			elem := reflect.New(s.elem.typ).Elem()
+			l.build(s.elem, joinPath(path, name), elem)
+			v.SetMapIndex(reflect.ValueOf(name), elem)
+		}
+	case s.keys == nil:
+		v.Set(s.value)
+		if set, ok := l.values[path]; ok {
+			v.Set(set)
+		}
+	}
+	for _, k := range s.keys {
+		l.build(k, joinPath(path, k.name), v.FieldByIndex(k.index))
+	}
 }
 
 var notInName = regexp.MustCompile(`[^a-z0-9]+`)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/feedbridge/feedbridge/internal/credential"
 )
@@ -13,22 +12,32 @@ import (
 // setSource is the source of errors in [Options.Set].
 const setSource = "--set"
 
-// A setReader reads the settings of [Options.Set].
-type setReader struct {
-	layers *layers
-	*diagnostics
-}
-
 // readSettings reads settings of the form path=value. A later one takes precedence.
-func (r *setReader) readSettings(settings []string) {
+func (l *loader) readSettings(settings []string) {
+	at := location{source: setSource}
 	for _, setting := range settings {
 		path, text, ok := strings.Cut(setting, "=")
 		if !ok {
-			r.reportAt(location{source: setSource}, "", fmt.Sprintf("want KEY=VALUE, such as feeds.orders.every=30s, not %q", keyOnly(path)))
+			l.reportAt(at, "", fmt.Sprintf("want KEY=VALUE, such as feeds.orders.every=30s, not %q", keyOnly(path)))
 			continue
 		}
-		r.readSetting(path, text)
+		s, err := findSetting(path)
+		switch {
+		case err != nil:
+			// An unknown key has nothing that a later check could find missing.
+			l.errs = append(l.errs, &Error{Source: setSource, Key: path, Text: err.Error()})
+		case s.isSecret() && (s.isList() || !isFile(text)):
+			l.reportAt(at, path, "a command line can be read by everyone on the machine; set secrets as file:PATH, in the file, by "+
+				"${NAME} in it, or by the variable "+envPrefix+strings.ReplaceAll(spellPath(s.path), "*", "<NAME>"))
+		default:
+			l.setText(s, path, text, at)
+		}
 	}
+}
+
+func isFile(text string) bool {
+	_, ok := credential.Secret(text).File()
+	return ok
 }
 
 // keyOnly returns the start of a setting that can be a key. A secret may follow.
@@ -40,40 +49,6 @@ func keyOnly(setting string) string {
 		return setting[:i] + "…"
 	}
 	return setting
-}
-
-func (r *setReader) readSetting(path, text string) {
-	at := location{source: setSource}
-	s, err := findSetting(path)
-	var value any
-	if err == nil {
-		value, err = decodeSetting(s, text)
-	}
-	if err != nil {
-		// An unknown key has nothing that a later check could find missing.
-		r.errs = append(r.errs, &Error{Source: at.source, Key: path, Text: err.Error()})
-		if s != nil {
-			r.suppress(path)
-		}
-		return
-	}
-	r.layers.override(path, value, at)
-}
-
-// decodeSetting returns the value of s that text has. No error quotes text.
-func decodeSetting(s *spec, text string) (value any, err error) {
-	_, isFile := credential.Secret(text).File()
-	switch {
-	case s.typ == secretType && !isFile || s.isList() && s.elem.typ == secretType:
-		return nil, errors.New("a command line can be read by everyone on the machine; set secrets as file:PATH, in the file, by " +
-			"${NAME} in it, or by the variable " + envPrefix + strings.ReplaceAll(spellPath(s.path), "*", "<NAME>"))
-	case !utf8.ValidString(text):
-		return nil, errors.New("the value is not UTF-8")
-	case s.isList():
-		return splitList(text, s.itemsHaveCommas())
-	}
-	err = s.checkText(text)
-	return text, err
 }
 
 // findSetting returns the spec of the scalar or list that path names.

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // A spec describes one key of the configuration. The tree of specs is derived once from
@@ -29,7 +30,9 @@ type spec struct {
 	keys []*spec
 	// elem describes the elements of a list or of a mapping by names.
 	elem *spec
-	// preset is the default of a scalar as text; empty for a zero default.
+	// value is the default of a scalar or list, and preset that of a scalar as text; empty for a
+	// zero default.
+	value  reflect.Value
 	preset string
 }
 
@@ -53,7 +56,7 @@ func specOf(path string, v reflect.Value) *spec {
 		s.optional = true
 		return s
 	}
-	s := &spec{path: path, name: path[strings.LastIndex(path, ".")+1:], typ: t}
+	s := &spec{path: path, name: path[strings.LastIndex(path, ".")+1:], typ: t, value: v}
 	switch {
 	case isScalarType(t):
 		if text := encodeText(v); !v.IsZero() || t.Kind() == reflect.Struct {
@@ -135,6 +138,9 @@ func (s *spec) acceptsAnyText() bool {
 	return s.typ.Kind() == reflect.String && enumWords(s.typ) == nil
 }
 
+// isSecret reports whether s is a secret or a list of secrets.
+func (s *spec) isSecret() bool { return s.typ == secretType || s.isList() && s.elem.typ == secretType }
+
 // itemsHaveCommas reports whether the items of a list can contain commas: those
 // of headers do, and values such as cleanup.policy=compact,delete.
 func (s *spec) itemsHaveCommas() bool {
@@ -165,14 +171,28 @@ func (s *spec) nearestKey(key string) string {
 	return below
 }
 
-// checkText returns an error unless text is a value of the scalar s. Only an enumeration's error
+// decode returns the value of the scalar or list s that text has. Only an enumeration's error
 // quotes a word, one of its own.
-func (s *spec) checkText(text string) error {
-	_, err := decodeText(s.typ, text)
-	if err != nil && options[s.path].most > 0 {
-		return errors.New(s.expectedValue())
+func (s *spec) decode(text string) (reflect.Value, error) {
+	switch {
+	case !utf8.ValidString(text):
+		return reflect.Value{}, errors.New("the value is not UTF-8")
+	case s.isList():
+		items, err := splitList(text, s.itemsHaveCommas())
+		list := reflect.MakeSlice(s.typ, 0, len(items))
+		for _, item := range items {
+			list = reflect.Append(list, reflect.ValueOf(item).Convert(s.elem.typ))
+		}
+		return list, err
 	}
-	return err
+	v, err := decodeText(s.typ, text)
+	switch {
+	case err != nil && options[s.path].most > 0:
+		err = errors.New(s.expectedValue())
+	case err != nil:
+		err = errors.New(strings.TrimPrefix(err.Error(), s.name+" "))
+	}
+	return v, err
 }
 
 // expectedValue describes the values of s, for an error.
