@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/feedbridge/feedbridge/internal/safetext"
+	"github.com/feedbridge/feedbridge/internal/setting"
 )
 
 // A validator reports errors in values that are well formed.
@@ -22,8 +23,6 @@ type validator struct {
 
 func (v *validator) checkConfig() {
 	cfg := v.cfg
-	v.require(cfg.Grace >= 0, "grace", "must not be negative")
-	v.require(cfg.Memory >= 1<<19, "memory", "must be 524288 or more")
 	for i, name := range cfg.SecretParameters {
 		if err := safetext.CheckParameter(name); err != nil {
 			v.addError(fmt.Sprintf("secret_parameters[%d]", i), err.Error())
@@ -101,10 +100,10 @@ func (v *validator) checkFleet(f *Fleet) {
 func (v *validator) checkBusName(path, bus string) {
 	switch {
 	case bus == "":
-		v.addError(path, "there are several buses; want "+joinWithOr(v.buses))
+		v.addError(path, "there are several buses; want "+setting.OrList(v.buses))
 	case v.suppressed["buses"] || v.suppressed[joinPath("buses", quoteKey(bus))]: // reported there
 	case !slices.Contains(v.buses, bus):
-		v.addError(path, fmt.Sprintf("there is no bus %q; want %s", bus, joinWithOr(v.buses)))
+		v.addError(path, fmt.Sprintf("there is no bus %q; want %s", bus, setting.OrList(v.buses)))
 	}
 }
 

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
@@ -24,9 +23,6 @@ func (v *validator) checkFeeds() {
 		v.reportAll(path, f.Source.Validate())
 		v.reportAll(path, f.Syndication.Validate())
 		v.checkFormat(path, f)
-		v.require(f.Every >= 100*time.Millisecond, joinPath(path, "every"), "must be 100ms or more")
-		v.require(f.DedupeWindow >= 1 && f.DedupeWindow <= 10_000_000, joinPath(path, "dedupe_window"), "must be from 1 to 10000000")
-		v.require(f.Freshness >= 0, joinPath(path, "freshness"), "must not be negative")
 		v.checkTo(path, f)
 
 		if f.DeadLetters() {
@@ -105,7 +101,6 @@ func (v *validator) checkTo(feed string, f Feed) {
 	case f.Key != "" && isKnown:
 		v.addError(joinPath(feed, "key"), fmt.Sprintf("is for Kafka, and the bus %s is NATS, where a feed is one ordered topic; leave it out", to.Bus))
 	case to.Stream != nil:
-		v.require(to.Stream.Replicas != 0, joinPath(path, "stream.replicas"), "must be from 1 to 5")
 		v.reportAll(path, nats.Topic{Subject: to.Topic, Stream: *to.Stream}.Validate())
 	}
 }

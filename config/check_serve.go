@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/feedbridge/feedbridge/internal/setting"
 	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -12,12 +13,9 @@ import (
 
 // checkServe checks the part "serve": the server and each served feed.
 func (v *validator) checkServe(cfg *Serve) {
-	const leastMemory = 1 << 20
 	v.checkListen("serve.listen", cfg.Listen, "")
 	v.require(cfg.Listen != v.cfg.Admin.Listen, "serve.listen", "is the same as admin.listen; use different addresses")
 	v.require((cfg.TLS.CertFile == "") == (cfg.TLS.KeyFile == ""), "serve.tls", "want both cert_file and key_file, or neither")
-	v.require(cfg.Connections >= 1, "serve.connections", "must be 1 or more")
-	v.require(cfg.Memory >= leastMemory, "serve.memory", fmt.Sprintf("must be %d or more", leastMemory))
 	names := v.locations.namesBelow("serve.feeds")
 	v.require(len(names) > 0, "serve.feeds", "there are no feeds to serve; add one, or leave serve out")
 	for _, name := range names {
@@ -58,11 +56,9 @@ func (v *validator) checkFrom(path string, from From) {
 		v.addError(joinPath(path, "stream"), fmt.Sprintf("is for NATS, and the bus %s is Kafka; leave it out", from.Bus))
 	case bus.Kafka == nil && isKnown && from.Partition != 0:
 		v.addError(joinPath(path, "partition"), fmt.Sprintf("is for Kafka, and the bus %s is NATS; leave it out", from.Bus))
-	case from.Partition < 0:
-		v.addError(joinPath(path, "partition"), "must not be negative")
 	case bus.Kafka != nil:
 		v.reportAll(path, kafka.Topic{Name: from.Topic, Options: kafka.DefaultOptions()}.Validate())
 	case isKnown: // NATS
-		v.reportAll(path, nats.Topic{Subject: from.Topic, Stream: defaultStream}.Validate())
+		v.reportAll(path, nats.Topic{Subject: from.Topic, Stream: setting.Defaults[nats.Stream]()}.Validate())
 	}
 }

@@ -2,9 +2,10 @@
 // the environment, and from the URL of a feed; each of them is sufficient. [Load] fills
 // in every default, checks the result, and reports all errors at once.
 //
-// docs/configuration.md has the rules for operators. The structs in this package and
-// in the packages that it configures declare the keys by their yaml tags, a spec describes
-// each key, and Load works in this order:
+// docs/configuration.md has the rules for operators, and describes each key. The structs in this
+// package and in the packages that it configures declare the keys, their defaults and their bounds
+// by tags; see package setting. The tag doc describes a key that contains others, and each the
+// elements of a mapping. A spec has all of a key, and Load works in this order:
 //
 //  1. A loader decodes each value of the file, then of FEEDBRIDGE_ variables, and then of
 //     --set, whose values replace those before. ${VAR} in the file is replaced after the YAML
@@ -39,37 +40,37 @@ import (
 type Config struct {
 	// DataDir is the directory of the embedded bus; its streams are in jetstream
 	// below it. Snapshots are written to [os.TempDir]. Default ./feedbridge-data.
-	DataDir string `yaml:"data_dir"`
-	Log     Log    `yaml:"log"`
+	DataDir string `yaml:"data_dir" default:"./feedbridge-data"`
+	Log     Log    `yaml:"log" doc:"Level and format of the log."`
 	// SecretParameters are query parameters of URLs whose values are hidden in
 	// logs, errors, /status and the header Feedbridge-Page, beside those of
 	// [safetext.Parameters].
 	SecretParameters []string `yaml:"secret_parameters"`
 	// Grace limits the time for a graceful stop. Then the process ends at once. Default
 	// 30s.
-	Grace time.Duration `yaml:"grace"`
+	Grace time.Duration `yaml:"grace" default:"30s" min:"0s"`
 	// Memory limits the bytes of all feeds together that were read and are not published
 	// yet; see [Config.FeedMemory]. Default 64 MiB.
-	Memory int64 `yaml:"memory"`
+	Memory int64 `yaml:"memory" default:"67108864" min:"524288"`
 	// Buses are by name. Default: one called embedded, of that kind.
-	Buses map[string]Bus `yaml:"buses"`
+	Buses map[string]Bus `yaml:"buses" doc:"Buses by name. Without any, an embedded NATS server is used." each:"A bus: exactly one of nats, kafka and embedded."`
 	// Feeds are by name; there is at least one, or one to serve.
-	Feeds map[string]Feed `yaml:"feeds"`
+	Feeds map[string]Feed `yaml:"feeds" doc:"Feeds to copy, by name." each:"A feed and the topic that it is copied to."`
 	// Fleet is nil unless this copy shares the feeds with others.
-	Fleet *Fleet `yaml:"fleet"`
+	Fleet *Fleet `yaml:"fleet" doc:"Copies that share the feeds. Without it every copy runs every feed."`
 	// Serve is nil unless topics are served.
-	Serve   *Serve  `yaml:"serve"`
-	Admin   Admin   `yaml:"admin"`
-	Metrics Metrics `yaml:"metrics"`
+	Serve   *Serve  `yaml:"serve" doc:"HTTP server that serves topics as feeds."`
+	Admin   Admin   `yaml:"admin" doc:"HTTP server for health checks, metrics and status."`
+	Metrics Metrics `yaml:"metrics" doc:"Metrics for Prometheus at the admin server."`
 }
 
 // Log configures the log.
 type Log struct {
 	// Level is the lowest level that is logged. Default info.
-	Level Level `yaml:"level"`
+	Level Level `yaml:"level" default:"info"`
 	// Format is text, json, or auto: text on a terminal and JSON otherwise. Default
 	// auto.
-	Format LogFormat `yaml:"format"`
+	Format LogFormat `yaml:"format" default:"auto"`
 }
 
 // FeedMemory returns the part of Memory that one feed with a backlog may hold: an eighth, so
@@ -91,16 +92,16 @@ func (LogFormat) Values() []string { return []string{"auto", "text", "json"} }
 
 // Bus is a message bus: exactly one of its fields is set.
 type Bus struct {
-	NATS     *nats.Config  `yaml:"nats"`
-	Kafka    *kafka.Config `yaml:"kafka"`
-	Embedded *Embedded     `yaml:"embedded"`
+	NATS     *nats.Config  `yaml:"nats" doc:"Connection to a NATS system with JetStream."`
+	Kafka    *kafka.Config `yaml:"kafka" doc:"Connection to a Kafka cluster."`
+	Embedded *Embedded     `yaml:"embedded" doc:"NATS server inside feedbridge, which stores its streams below data_dir."`
 }
 
 // Embedded is a JetStream server in this process, with its streams in
 // Config.DataDir. There is at most one.
 type Embedded struct {
 	// Listen is the host:port where it takes clients. Default 127.0.0.1:4222.
-	Listen string `yaml:"listen"`
+	Listen string `yaml:"listen" default:"127.0.0.1:4222"`
 }
 
 // Feed is a feed and the topic that it is copied to. The tag kind marks settings that
@@ -109,31 +110,31 @@ type Feed struct {
 	// Source configures the requests to the feed's upstream.
 	Source source.Config `yaml:",inline"`
 	// Format is the format of the feed; auto detects it. Default auto.
-	Format Format `yaml:"format"`
+	Format Format `yaml:"format" default:"auto"`
 	// Every is the wait between polls that find nothing new: at least 100ms.
 	// Default 10s.
-	Every time.Duration `yaml:"every"`
+	Every time.Duration `yaml:"every" default:"10s" min:"100ms"`
 	// Start selects the first entity to read when the topic has no checkpoint. Only
 	// datareplication feeds can start at an ID. Default beginning.
-	Start datareplication.Start `yaml:"start"`
+	Start datareplication.Start `yaml:"start" default:"beginning"`
 	// Gap selects the action when the feed no longer has the position that was
 	// reached. Default halt.
-	Gap datareplication.Gap `yaml:"gap" kind:"datareplication"`
+	Gap datareplication.Gap `yaml:"gap" kind:"datareplication" default:"halt"`
 	// Syndication configures the reading of Atom and RSS.
 	Syndication syndication.Settings `yaml:",inline" kind:"syndication"`
 	// Oversize selects the action for an entity that is too large for the bus, or that has a
 	// header that the bus cannot carry, which only dead-letter affects. Default stop.
-	Oversize sink.Oversize `yaml:"oversize"`
+	Oversize sink.Oversize `yaml:"oversize" default:"stop"`
 	// DedupeWindow is the number of the topic's newest IDs that are kept in memory to
 	// drop repeated entities, 1 to 10,000,000. Default 100,000.
-	DedupeWindow int `yaml:"dedupe_window" kind:"datareplication"`
+	DedupeWindow int `yaml:"dedupe_window" kind:"datareplication" default:"100000" min:"1" max:"10000000"`
 	// Freshness is the largest age of the last successful poll of a feed that is
 	// ready. Zero means the default: 5m, or three times Every if that is longer.
-	Freshness time.Duration `yaml:"freshness"`
+	Freshness time.Duration `yaml:"freshness" min:"0s"`
 	// Key selects the record key of an entity, for topics on Kafka. Default: none, so
 	// that the whole feed goes to one partition.
 	Key kafka.Key `yaml:"key"`
-	To  To        `yaml:"to"`
+	To  To        `yaml:"to" doc:"Destination: a topic on a bus."`
 }
 
 // Format is the format of a feed, or auto.
@@ -167,9 +168,9 @@ type To struct {
 	// TraceHeader adds a header traceparent to the messages while traces are sent.
 	TraceHeader bool `yaml:"trace_header"`
 	// Stream configures the stream of the topic. It is set for NATS buses only.
-	Stream *nats.Stream `yaml:"stream"`
+	Stream *nats.Stream `yaml:"stream" doc:"NATS: the stream of the topic."`
 	// Kafka configures the topic and its records. It is set for Kafka buses only.
-	Kafka *kafka.Options `yaml:"kafka"`
+	Kafka *kafka.Options `yaml:"kafka" doc:"Kafka: creation and form of the topic."`
 }
 
 // DeadLetters reports whether some entities are published to the dead-letter topic.
@@ -194,7 +195,7 @@ type Fleet struct {
 type Admin struct {
 	// Listen is its host:port. Empty, or off in the file, means no server.
 	// Default 127.0.0.1:9321.
-	Listen string `yaml:"listen"`
+	Listen string `yaml:"listen" default:"127.0.0.1:9321"`
 	// Socket is the path of a Unix socket for the same server, with mode 0600. Its clients
 	// may change things without a token. Default: none.
 	Socket string `yaml:"socket"`
@@ -235,7 +236,7 @@ func checkToken(what string, token credential.Secret) error {
 // Metrics configures /metrics.
 type Metrics struct {
 	// PerFeed selects the metrics that have a series for each feed. Default full.
-	PerFeed PerFeed `yaml:"per_feed"`
+	PerFeed PerFeed `yaml:"per_feed" default:"full"`
 }
 
 // PerFeed is a set of the metrics that have a series for each feed.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/setting"
 	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -145,7 +146,7 @@ func onKafka() *Config {
 	changes.To.Kafka = new(*orders.To.Kafka)
 	changes.To.Kafka.Delete, changes.To.Kafka.Create, changes.To.Kafka.Partitions = kafka.DeleteMessage, true, 3
 	changes.To.Kafka.Replication, changes.To.Kafka.Config, changes.To.Kafka.MissingKey = 0, nil, kafka.KeyNull
-	small := kafka.Defaults()
+	small := setting.Defaults[kafka.Config]()
 	small.Brokers = []string{"127.0.0.1:9092"}
 	c := minimal()
 	c.Buses = map[string]Bus{
@@ -164,7 +165,7 @@ func onKafka() *Config {
 
 // serving is testdata/serve.good.yaml, which has no feeds to copy.
 func serving() *Config {
-	lake := kafka.Defaults()
+	lake := setting.Defaults[kafka.Config]()
 	lake.Brokers = []string{"127.0.0.1:9092"}
 	c := minimal()
 	c.Buses = map[string]Bus{
@@ -323,8 +324,8 @@ func TestSample(t *testing.T) {
 		if _, ok := l.locations[path]; !ok {
 			t.Errorf("the sample does not mention %s", s.path)
 		}
-		if value, ok := l.values[path]; ok && s.preset != "" && s.name != "url" && encodeText(value) != s.preset {
-			t.Errorf("the sample has %s: %v, the default is %s", path, encodeText(value), s.preset)
+		if value, ok := l.values[path]; ok && s.preset != "" && s.name != "url" && setting.Encode(value) != s.preset {
+			t.Errorf("the sample has %s: %v, the default is %s", path, setting.Encode(value), s.preset)
 		}
 	})
 }

@@ -2,56 +2,13 @@ package config
 
 import (
 	"cmp"
-	"reflect"
 	"time"
 
+	"github.com/feedbridge/feedbridge/internal/setting"
 	"github.com/feedbridge/feedbridge/serve"
-	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
-	"github.com/feedbridge/feedbridge/source"
-	"github.com/feedbridge/feedbridge/source/datareplication"
-	"github.com/feedbridge/feedbridge/source/syndication"
 )
-
-// defaultStream has the defaults of a stream on NATS.
-var defaultStream = nats.Stream{Create: true, Replicas: 1}
-
-// defaultsOf returns a value of type t with its constant defaults, where t is Config or
-// the element type of a map or a pointer in it.
-func defaultsOf(t reflect.Type) reflect.Value {
-	for _, v := range []any{
-		Config{
-			DataDir: "./feedbridge-data",
-			Log:     Log{Level: "info", Format: "auto"},
-			Grace:   30 * time.Second,
-			Memory:  64 << 20,
-			Admin:   Admin{Listen: "127.0.0.1:9321"},
-			Metrics: Metrics{PerFeed: "full"},
-		},
-		Feed{
-			Source:       source.Defaults(),
-			Format:       "auto",
-			Every:        10 * time.Second,
-			Gap:          datareplication.GapHalt,
-			Syndication:  syndication.Defaults().Settings,
-			Oversize:     sink.Stop,
-			DedupeWindow: 100_000,
-		},
-		nats.Config{Timeout: 10 * time.Second},
-		defaultStream,
-		kafka.Defaults(),
-		kafka.DefaultOptions(),
-		Embedded{Listen: "127.0.0.1:4222"},
-		Serve{Listen: "127.0.0.1:8080", Connections: serve.DefaultConnections, Memory: serve.DefaultCacheSize},
-		Served{Format: serve.DataReplication},
-	} {
-		if reflect.TypeOf(v) == t {
-			return reflect.ValueOf(v)
-		}
-	}
-	return reflect.Zero(t)
-}
 
 // completeDefaults fills in the defaults that depend on other values. buses are the names
 // of the buses.
@@ -74,7 +31,7 @@ func completeDefaults(cfg *Config, buses []string) {
 		case onKafka && f.To.Kafka == nil:
 			f.To.Kafka = new(kafka.DefaultOptions())
 		case !onKafka && f.To.Stream == nil:
-			f.To.Stream = new(defaultStream)
+			f.To.Stream = new(setting.Defaults[nats.Stream]())
 		}
 		cfg.Feeds[name] = f
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/safetext"
+	"github.com/feedbridge/feedbridge/internal/setting"
 )
 
 // YAML returns the configuration as an equivalent file: with every default, without text
@@ -96,7 +97,7 @@ var plainText = regexp.MustCompile(`^[A-Za-z0-9_./]([A-Za-z0-9._/:@-]*[A-Za-z0-9
 
 // maskedText returns the scalar v of s as text, with secrets masked.
 func maskedText(s *spec, v reflect.Value) string {
-	text := encodeText(v)
+	text := setting.Encode(v)
 	switch {
 	case s.path == "feeds.*.headers":
 		name, _, _ := strings.Cut(v.Interface().(credential.Secret).Reveal(), ":")

@@ -4,40 +4,37 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/setting"
 )
 
-// Every setting has a description, and every description a setting.
+// Every setting has a description in docs/configuration.md.
 func TestEverySettingIsDescribed(t *testing.T) {
 	t.Parallel()
-	var paths []string
 	root.forEachSetting(func(s *spec) {
-		paths = append(paths, s.path)
-		if o := options[s.path]; o.text == "" {
-			t.Errorf("options in describe.go lacks %s", s.path)
-		} else if text := o.plainText(); !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, ".)") || strings.ContainsAny(text, "`[]|\n") {
+		text := descriptions()[s.path]
+		if !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, ".)") || strings.ContainsAny(text, "`[]|\n") {
 			t.Errorf("%s: want sentences, and no Markdown but code and links: %q", s.path, text)
 		}
 	})
-	for path := range options {
-		if !slices.Contains(paths, path) {
-			t.Errorf("options in describe.go has %s, which is no setting", path)
-		}
-	}
 }
 
-// The tables of docs/configuration.md are generated: -update writes them. Each follows a
-// comment that names the settings in it by the start of their paths. A setting is in the
-// table that names most of its path.
+// The tables of docs/configuration.md are generated but for the meanings, and the defaults that
+// are no constants: -update writes them. Each table follows a comment that names the settings in
+// it by the start of their paths. A setting is in the table that names most of its path.
 func TestReferenceIsUpToDate(t *testing.T) {
 	t.Parallel()
 	const file = "../docs/configuration.md"
 	document := string(read(t, file))
 	table := regexp.MustCompile(`(?m)^<!-- options: (.*) -->\n(?:\|.*\n)*`)
 	rows := map[string][]string{} // by the prefix in the comment
+	written := map[string][]string{}
+	for _, row := range settingRow.FindAllStringSubmatch(document, -1) {
+		written[row[1]] = row
+	}
 	var prefixes []string
 	for _, m := range table.FindAllStringSubmatch(document, -1) {
 		prefixes = append(prefixes, strings.Fields(m[1])...)
@@ -52,7 +49,15 @@ func TestReferenceIsUpToDate(t *testing.T) {
 		if best == "" {
 			t.Errorf("%s has no table for %s", file, s.path)
 		}
-		rows[best] = append(rows[best], referenceRow(s))
+		path := strings.ReplaceAll(s.path, "*", "NAME")
+		row := written[path]
+		if row == nil {
+			row = make([]string, 5)
+		}
+		if s.preset != "" {
+			row[3] = "`" + s.preset + "`"
+		}
+		rows[best] = append(rows[best], fmt.Sprintf("| `%s` | %s | %s | %s |\n", path, referenceType(s), row[3], row[4]))
 	})
 	got := table.ReplaceAllStringFunc(document, func(old string) string {
 		var b strings.Builder
@@ -69,16 +74,6 @@ func TestReferenceIsUpToDate(t *testing.T) {
 	golden(t, file, []byte(got))
 }
 
-// referenceRow returns the row of a setting in docs/configuration.md.
-func referenceRow(s *spec) string {
-	o := options[s.path]
-	preset := o.preset
-	if preset == "" && s.preset != "" {
-		preset = "`" + s.preset + "`"
-	}
-	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", strings.ReplaceAll(s.path, "*", "NAME"), referenceType(s), preset, o.text)
-}
-
 // referenceType names the values that a setting takes.
 func referenceType(s *spec) string {
 	if s.isList() {
@@ -87,7 +82,7 @@ func referenceType(s *spec) string {
 		}
 		return "list"
 	}
-	switch valid := enumWords(s.typ); {
+	switch valid := setting.Words(s.typ); {
 	case valid != nil:
 		return "`" + strings.Join(valid, "`, `") + "`"
 	case s.typ == secretType:

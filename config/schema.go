@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"reflect"
 	"strconv"
+	"time"
+
+	"github.com/feedbridge/feedbridge/internal/setting"
 )
 
 // object is a JSON object.
@@ -22,16 +25,16 @@ func schemaOf(s *spec) object {
 	switch {
 	case s.isNameMapping():
 		return object{
-			"description":          groups[s.path],
+			"description":          s.text,
 			"type":                 "object",
 			"propertyNames":        object{"pattern": nameForm.String()},
 			"additionalProperties": schemaOf(s.elem),
 		}
 	case s.isList():
-		return object{"description": options[s.path].plainText(), "type": "array", "items": scalarSchema(s.elem)}
+		return object{"description": descriptions()[s.path], "type": "array", "items": scalarSchema(s.elem)}
 	case s.isScalar():
 		schema := scalarSchema(s)
-		schema["description"] = options[s.path].plainText()
+		schema["description"] = descriptions()[s.path]
 		return schema
 	}
 	properties := object{}
@@ -40,7 +43,7 @@ func schemaOf(s *spec) object {
 	}
 	schema := object{"type": "object", "properties": properties, "additionalProperties": false}
 	if s.path != "" {
-		schema["description"] = groups[s.path]
+		schema["description"] = s.text
 	}
 	return schema
 }
@@ -51,16 +54,16 @@ func scalarSchema(s *spec) object {
 	form := object{"type": "string"}
 	var preset any = s.preset
 	switch {
-	case s.typ == durationType:
+	case s.typ == reflect.TypeFor[time.Duration]():
 		form["pattern"] = `^\+?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`
 	case s.typ == startType:
 		form["pattern"] = `^(beginning|now|id:.+@.+|snapshot:https?://.+|[0-9]{4}-[0-9]{2}-[0-9]{2}T.+)$`
 	case s.typ == keyType:
 		form["pattern"] = `^(/.*|header:.+)$`
-	case enumWords(s.typ) != nil:
-		values := enumValues(enumWords(s.typ))
+	case setting.Words(s.typ) != nil:
+		values := enumValues(setting.Words(s.typ))
 		form["enum"] = values
-		if len(values) > len(enumWords(s.typ)) {
+		if len(values) > len(setting.Words(s.typ)) {
 			delete(form, "type") // not only strings
 		}
 	case s.typ.Kind() == reflect.Bool:
@@ -73,8 +76,8 @@ func scalarSchema(s *spec) object {
 		form["type"] = []string{"string", "number", "boolean"}
 	default:
 		form["type"] = "integer"
-		if o := options[s.path]; o.most > 0 {
-			form["minimum"], form["maximum"] = o.least, o.most
+		if s.isRange() {
+			form["minimum"], form["maximum"] = s.bounds.Least.Int(), s.bounds.Most.Int()
 		}
 		preset, _ = strconv.ParseInt(s.preset, 10, 64)
 	}

@@ -12,17 +12,17 @@ import (
 // Serve is the server of topics as feeds. There is none without feeds.
 type Serve struct {
 	// Listen is its host:port. Default 127.0.0.1:8080.
-	Listen string `yaml:"listen"`
+	Listen string `yaml:"listen" default:"127.0.0.1:8080"`
 	// TLS is its certificate. Default: none.
-	TLS Certificate `yaml:"tls"`
+	TLS Certificate `yaml:"tls" doc:"Certificate of the server."`
 	// Connections limits the number of clients connected at a time. Others wait. Default
 	// 4096.
-	Connections int `yaml:"connections"`
+	Connections int `yaml:"connections" default:"4096" min:"1"`
 	// Memory limits the bytes of the pages in memory, including those that are being sent.
 	// Default 64 MiB.
-	Memory int64 `yaml:"memory"`
+	Memory int64 `yaml:"memory" default:"67108864" min:"1048576"`
 	// Feeds are by name, which is part of their URLs.
-	Feeds map[string]Served `yaml:"feeds"`
+	Feeds map[string]Served `yaml:"feeds" doc:"Served feeds by name. The name is part of the URL, /feeds/NAME/latest." each:"A topic that is served as a feed."`
 }
 
 // Certificate is a certificate and its key in PEM files, read again when they
@@ -34,9 +34,9 @@ type Certificate struct {
 
 // Served is a topic that is served as a feed.
 type Served struct {
-	From From `yaml:"from"`
+	From From `yaml:"from" doc:"The topic."`
 	// Format is the format of the served feed. Default datareplication.
-	Format serve.Format `yaml:"format"`
+	Format serve.Format `yaml:"format" default:"datareplication"`
 	// PageSize is the number of the topic's positions on a page, 1 to 10,000. Default 500,
 	// in Atom and RSS 100, because readers load a whole document into memory.
 	PageSize int `yaml:"page_size"`
@@ -45,8 +45,8 @@ type Served struct {
 	PublicURL string `yaml:"public_url"`
 	// Title is the title of the feed in Atom and RSS. Default: its name.
 	Title    string     `yaml:"title"`
-	Auth     ServedAuth `yaml:"auth"`
-	Snapshot Snapshot   `yaml:"snapshot"`
+	Auth     ServedAuth `yaml:"auth" doc:"Credentials that clients must send. Without them everyone can read the feed."`
+	Snapshot Snapshot   `yaml:"snapshot" doc:"Snapshots of the topic's state."`
 }
 
 // Snapshot configures the snapshots of a topic's state.
@@ -68,7 +68,7 @@ type From struct {
 	// Stream is the stream that has the subject, on NATS. Default: whichever has it.
 	Stream string `yaml:"stream"`
 	// Partition is the one that is served, on Kafka. Default 0.
-	Partition int `yaml:"partition"`
+	Partition int `yaml:"partition" min:"0"`
 }
 
 // ServedAuth holds the credentials that clients must send. Without any, everyone may read.
@@ -76,5 +76,5 @@ type ServedAuth struct {
 	// Bearer is a token for "Authorization: Bearer". Its file is read for every request.
 	Bearer credential.Secret `yaml:"bearer"`
 	// Basic is a user name with its password, whose file is read for every request.
-	Basic source.Basic `yaml:"basic"`
+	Basic source.Basic `yaml:"basic" doc:"User name and password."`
 }

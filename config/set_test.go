@@ -2,12 +2,14 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/feedbridge/feedbridge/internal/setting"
+	"github.com/feedbridge/feedbridge/serve"
 )
 
 func TestSetGoesBeforeEnvironment(t *testing.T) {
@@ -79,24 +81,37 @@ func TestSetErrors(t *testing.T) {
 	}
 }
 
-// The bounds that errors and the schema name are those that are checked.
-func TestBoundsAreThoseThatAreChecked(t *testing.T) {
+// Values outside of the bounds are refused, and the schema and the error for a text name them.
+func TestBounds(t *testing.T) {
 	t.Parallel()
-	found := 0
-	for path, o := range options {
-		if o.most == 0 {
-			continue
-		}
-		found++
-		path = strings.ReplaceAll(path, "*", "orders")
-		for n, ok := range map[int]bool{o.least - 1: false, o.least: true, o.most: true, o.most + 1: false} {
-			_, err := Load(Options{Environ: []string{"FEEDBRIDGE_FEEDS_ORDERS_URL=" + shop}, Set: []string{fmt.Sprintf("%s=%d", path, n)}})
-			if ok != (err == nil) || !ok && !strings.Contains(err.Error(), path+": ") {
-				t.Errorf("%s=%d: error %v", path, n, err)
-			}
+	for setting, want := range map[string]string{
+		"feeds.orders.dedupe_window=0":        "must be from 1 to 10000000",
+		"feeds.orders.dedupe_window=1":        "",
+		"feeds.orders.dedupe_window=10000000": "",
+		"feeds.orders.dedupe_window=10000001": "must be from 1 to 10000000",
+		"feeds.orders.dedupe_window=many":     "want a whole number from 1 to 10000000",
+		"feeds.orders.to.stream.replicas=6":   "must be from 1 to 5",
+		"feeds.orders.to.stream.max_age=-1s":  "must not be negative",
+		"feeds.orders.to.stream.max_bytes=-1": "must not be negative",
+		"feeds.orders.every=99ms":             "must be 100ms or more",
+		"buses.main.kafka.timeout=999ms":      "must be from 1s to 5m",
+		"buses.main.kafka.timeout=5m1s":       "must be from 1s to 5m",
+		"grace=-1s":                           "must not be negative",
+		"memory=524287":                       "must be 524288 or more",
+		"memory=524288":                       "",
+	} {
+		_, err := Load(Options{Environ: []string{"FEEDBRIDGE_FEEDS_ORDERS_URL=" + shop}, Set: []string{setting}})
+		key, _, _ := strings.Cut(setting, "=")
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), "--set: "+key+": "+want)) {
+			t.Errorf("%s: got %v, want %q", setting, err, want)
 		}
 	}
-	if found < 2 {
-		t.Errorf("%d settings have bounds", found)
+}
+
+// The server and the configuration have the same defaults.
+func TestDefaultsOfTheServer(t *testing.T) {
+	t.Parallel()
+	if d := setting.Defaults[Serve](); d.Connections != serve.DefaultConnections || d.Memory != serve.DefaultCacheSize {
+		t.Errorf("got %+v", d)
 	}
 }

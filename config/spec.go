@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/feedbridge/feedbridge/internal/setting"
 )
 
 // A spec describes one key of the configuration. The tree of specs is derived once from
-// the structs and their defaults. Strict reading, the names of variables, printing, the
-// JSON Schema and docs/configuration.md use it.
+// the structs and their tags. Strict reading, the names of variables, printing, the JSON Schema and
+// docs/configuration.md use it.
 type spec struct {
 	// path has * for names: feeds.*.auth.basic.password.
 	path string
@@ -30,14 +32,17 @@ type spec struct {
 	keys []*spec
 	// elem describes the elements of a list or of a mapping by names.
 	elem *spec
-	// value is the default of a scalar or list, and preset that of a scalar as text; empty for a
-	// zero default.
+	// value is the default, and preset that of a scalar as text; empty without the tag default.
 	value  reflect.Value
 	preset string
+	// bounds are those of a whole number or a duration.
+	bounds setting.Bounds
+	// text describes a key that only contains other keys, for the JSON Schema.
+	text string
 }
 
 // root is the spec of the whole configuration.
-var root = specOf("", defaultsOf(reflect.TypeFor[Config]()))
+var root = specOf("", reflect.TypeFor[Config](), "")
 
 // reserved has keys of later versions, with the feature that they configure.
 var reserved = map[string]string{
@@ -48,44 +53,44 @@ func notInThisVersion(path string) string {
 	return reserved[path] + " is not in this version of feedbridge"
 }
 
-// specOf returns the spec of path, whose default is v.
-func specOf(path string, v reflect.Value) *spec {
-	t := v.Type()
+// specOf returns the spec of path, whose type is t. tag is that of its field.
+func specOf(path string, t reflect.Type, tag reflect.StructTag) *spec {
 	if t.Kind() == reflect.Pointer {
-		s := specOf(path, defaultsOf(t.Elem()))
+		s := specOf(path, t.Elem(), tag)
 		s.optional = true
 		return s
 	}
-	s := &spec{path: path, name: path[strings.LastIndex(path, ".")+1:], typ: t, value: v}
+	s := &spec{
+		path: path, name: path[strings.LastIndex(path, ".")+1:], typ: t, text: tag.Get("doc"),
+		value: setting.Default(t, tag), preset: tag.Get("default"), bounds: setting.BoundsOf(t, tag),
+	}
 	switch {
-	case isScalarType(t):
-		if text := encodeText(v); !v.IsZero() || t.Kind() == reflect.Struct {
-			s.preset = text
-		}
+	case setting.IsScalar(t):
 	case t.Kind() == reflect.Struct:
-		s.addKeys(v)
+		s.addKeys()
 	case t.Kind() == reflect.Map:
-		s.elem = specOf(joinPath(path, "*"), defaultsOf(t.Elem()))
+		s.elem = specOf(joinPath(path, "*"), t.Elem(), "")
+		s.elem.text = tag.Get("each")
 	case t.Kind() == reflect.Slice:
-		s.elem = specOf(path, reflect.Zero(t.Elem()))
+		s.elem = specOf(path, t.Elem(), "")
 	default:
 		panic("config: " + path + " has a type that the configuration cannot have: " + t.String())
 	}
 	return s
 }
 
-// addKeys adds the keys of the struct v. Those of an inlined struct are keys of s too.
-func (s *spec) addKeys(v reflect.Value) {
-	for _, f := range reflect.VisibleFields(v.Type()) {
+// addKeys adds the keys of a struct. Those of an inlined struct are keys of s too.
+func (s *spec) addKeys() {
+	for _, f := range reflect.VisibleFields(s.typ) {
 		tag, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		if tag == "-" || len(f.Index) > 1 {
 			continue
 		}
 		var keys []*spec
-		if field := v.FieldByIndex(f.Index); option == "inline" {
-			keys = specOf(s.path, field).keys
+		if option == "inline" {
+			keys = specOf(s.path, f.Type, f.Tag).keys
 		} else {
-			keys = []*spec{specOf(joinPath(s.path, tag), field)}
+			keys = []*spec{specOf(joinPath(s.path, tag), f.Type, f.Tag)}
 		}
 		for _, k := range keys {
 			k.index = append(slices.Clone(f.Index), k.index...)
@@ -135,7 +140,7 @@ func (s *spec) forEachSetting(f func(*spec)) {
 
 // acceptsAnyText reports whether s is text without a form of its own.
 func (s *spec) acceptsAnyText() bool {
-	return s.typ.Kind() == reflect.String && enumWords(s.typ) == nil
+	return s.typ.Kind() == reflect.String && setting.Words(s.typ) == nil
 }
 
 // isSecret reports whether s is a secret or a list of secrets.
@@ -187,21 +192,26 @@ func (s *spec) decode(text string) (reflect.Value, error) {
 	}
 	v, err := decodeText(s.typ, text)
 	switch {
-	case err != nil && options[s.path].most > 0:
+	case err == nil:
+		err = s.bounds.Check(v)
+	case s.isRange():
 		err = errors.New(s.expectedValue())
-	case err != nil:
+	default:
 		err = errors.New(strings.TrimPrefix(err.Error(), s.name+" "))
 	}
 	return v, err
 }
 
+// isRange reports whether s is a whole number with both bounds.
+func (s *spec) isRange() bool { return s.typ.Kind() == reflect.Int && s.bounds.Range() }
+
 // expectedValue describes the values of s, for an error.
 func (s *spec) expectedValue() string {
-	switch o := options[s.path]; {
-	case s.isScalar() && o.most > 0:
-		return fmt.Sprintf("want a whole number from %d to %d", o.least, o.most)
+	switch {
+	case s.isRange():
+		return fmt.Sprintf("want a whole number from %v to %v", s.bounds.Least, s.bounds.Most)
 	case s.isScalar():
-		return expectedText(s.typ)
+		return setting.Expected(s.typ)
 	case s.isNameMapping():
 		return fmt.Sprintf("want a mapping of names, such as {main: {%s: ...}}", s.elem.keys[0].name)
 	case !s.isList():

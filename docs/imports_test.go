@@ -30,6 +30,8 @@ var layers = map[string][]string{
 	"internal/retry":      {},
 	"internal/logonce":    {},
 	"internal/limit":      {},
+	"internal/setting":    {},
+	"docs":                {},
 	"internal/credential": {"internal/safetext"},
 	"checkpoint":          {"feed"},
 	"internal/readahead":  {},
@@ -41,11 +43,11 @@ var layers = map[string][]string{
 	"internal/admin/statuspage": {"internal/admin/status"},
 	"internal/admin/status":     {},
 
-	"source":                        {"feed", "message", "internal/credential", "internal/limit", "internal/readahead", "internal/safetext"},
+	"source":                        {"feed", "message", "internal/setting", "internal/credential", "internal/limit", "internal/readahead", "internal/safetext"},
 	"source/datareplication":        {"source", "source/datareplication/page", "feed", "message", "internal/readahead", "internal/safetext"},
 	"source/datareplication/page":   {"source/link", "feed", "message", "internal/safetext"},
 	"source/link":                   {},
-	"source/syndication":            {"source", "source/link", "source/syndication/feedxml", "feed", "message", "internal/readahead", "internal/safetext", "internal/retry"},
+	"source/syndication":            {"source", "source/link", "source/syndication/feedxml", "feed", "message", "internal/readahead", "internal/setting", "internal/safetext", "internal/retry"},
 	"source/syndication/feedxml":    {"feed", "message", "internal/safetext"},
 	"source/datareplication/sample": {"feed"},
 
@@ -59,8 +61,8 @@ var layers = map[string][]string{
 	"internal/testkit/bridgetest": {"bridge", "checkpoint", "feed", "internal/testkit/sinktest"},
 	"internal/testkit/must":       {},
 	"internal/testkit/tlstest":    {"internal/testkit/must"},
-	"sink/nats":                   {"internal/fleet", "sink", "feed", "checkpoint", "internal/credential", "message", "internal/limit", "internal/retry"},
-	"sink/kafka":                  {"internal/fleet", "sink", "feed", "checkpoint", "internal/credential", "message", "internal/limit", "internal/retry"},
+	"sink/nats":                   {"internal/fleet", "sink", "feed", "checkpoint", "internal/setting", "internal/credential", "message", "internal/limit", "internal/retry"},
+	"sink/kafka":                  {"internal/fleet", "sink", "feed", "checkpoint", "internal/setting", "internal/credential", "message", "internal/limit", "internal/retry"},
 	"sink/nats/embedded":          {},
 	"internal/testkit/kafkatest":  {"internal/testkit/freeport"},
 	"internal/testkit/floor":      {"checkpoint", "feed", "sink/kafka", "sink/nats"},
@@ -70,7 +72,7 @@ var layers = map[string][]string{
 	"internal/chaos": {},
 	"internal/trace": {"bridge", "checkpoint", "feed", "internal/logonce", "internal/safetext", "sink"},
 
-	"config": {"feed", "internal/credential", "internal/safetext", "serve", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml", "sink", "sink/nats", "sink/kafka"},
+	"config": {"docs", "feed", "internal/setting", "internal/credential", "internal/safetext", "serve", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml", "sink", "sink/nats", "sink/kafka"},
 	"daemon": {"internal/trace", "internal/admin", "bridge", "checkpoint", "config", "internal/credential", "feed", "internal/fleet", "internal/limit", "internal/logonce", "internal/readahead", "internal/retry", "internal/safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
 
 	// Commands reach buses and servers through package daemon, and nothing else imports it.

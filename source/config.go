@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/setting"
 )
 
 // Config configures the requests to the upstream of one feed. Its yaml tags are the
@@ -18,15 +19,15 @@ type Config struct {
 	// Accept-Encoding ("Accept-Encoding: identity" turns compression off).
 	Headers []credential.Secret `yaml:"headers"`
 	// Auth has the credentials for the origin.
-	Auth Auth `yaml:"auth"`
+	Auth Auth `yaml:"auth" doc:"Credentials that are sent to the feed's origin."`
 	// AllowHosts names other hosts to which links and redirects may lead:
 	// "host" for the port that belongs to the scheme, or "host:port". They never
 	// get Headers or Auth.
 	AllowHosts []string `yaml:"allow_hosts"`
 	// Timeouts bound how long the upstream may keep a request waiting.
-	Timeouts Timeouts `yaml:"timeouts"`
+	Timeouts Timeouts `yaml:"timeouts" doc:"Time limits of requests to the feed."`
 	// Limits bound the memory that the upstream can take.
-	Limits Limits `yaml:"limits"`
+	Limits Limits `yaml:"limits" doc:"Limits for responses and the request rate."`
 	// PagesAhead limits the number of pages that are requested while the page before them is read,
 	// when the feed has a backlog; see [PagesAhead]. Zero means 16, and less requests one page after the other.
 	PagesAhead int `yaml:"-"`
@@ -37,9 +38,9 @@ type Config struct {
 type Auth struct {
 	// Bearer is a token for "Authorization: Bearer".
 	Bearer credential.Secret `yaml:"bearer"`
-	Basic  Basic             `yaml:"basic"`
-	OAuth2 OAuth2            `yaml:"oauth2"`
-	TLS    TLS               `yaml:"tls"`
+	Basic  Basic             `yaml:"basic" doc:"User name and password."`
+	OAuth2 OAuth2            `yaml:"oauth2" doc:"Tokens from a token endpoint (client credentials grant)."`
+	TLS    TLS               `yaml:"tls" doc:"TLS with the feed's origin."`
 }
 
 // Basic is a user name with its password.
@@ -69,29 +70,24 @@ type TLS struct {
 type Timeouts struct {
 	// Connect bounds name resolution, connecting and the TLS handshake, the
 	// proxy's part included. Default 10s.
-	Connect time.Duration `yaml:"connect"`
+	Connect time.Duration `yaml:"connect" default:"10s"`
 	// Read bounds the wait from there to the end of the response's header, and then
 	// each wait for the next bytes of the body; a body that keeps coming may take as
 	// long as it likes. Default 30s.
-	Read time.Duration `yaml:"read"`
+	Read time.Duration `yaml:"read" default:"30s"`
 }
 
 // Limits bound the memory and the work that the upstream can cause.
 type Limits struct {
 	// Page is the largest page, in bytes, after decompression. It bounds the bytes on
 	// the wire too. Default 1 GiB: pages are read as a stream and never held whole.
-	Page int64 `yaml:"page"`
+	Page int64 `yaml:"page" default:"1073741824"`
 	// Entity is the largest entity, in bytes, body and headers. Default 8 MiB.
-	Entity int64 `yaml:"entity"`
+	Entity int64 `yaml:"entity" default:"8388608"`
 	// Rate is the number of requests a second to one host, over all feeds of
 	// the process that name the same number. A HEAD counts like a GET. Default 200.
-	Rate float64 `yaml:"rate"`
+	Rate float64 `yaml:"rate" default:"200"`
 }
 
 // Defaults returns a Config with every default set.
-func Defaults() Config {
-	return Config{
-		Timeouts: Timeouts{Connect: 10 * time.Second, Read: 30 * time.Second},
-		Limits:   Limits{Page: 1 << 30, Entity: 8 << 20, Rate: 200},
-	}
-}
+func Defaults() Config { return setting.Defaults[Config]() }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/setting"
 )
 
 // Config is the configuration of the connection to a Kafka cluster. Its yaml tags are the keys
@@ -16,43 +17,29 @@ type Config struct {
 	// ClientID identifies the client in the brokers' logs and quotas. With a dot and
 	// <topic>/<feed> behind it, it is a feed's transactional id. Default feedbridge. Every
 	// copy of a feed must have the same, or neither fences the other.
-	ClientID string `yaml:"client_id"`
-	TLS      TLS    `yaml:"tls"`
-	SASL     SASL   `yaml:"sasl"`
+	ClientID string `yaml:"client_id" default:"feedbridge"`
+	TLS      TLS    `yaml:"tls" doc:"TLS with the brokers."`
+	SASL     SASL   `yaml:"sasl" doc:"Authentication by SASL."`
 	// Timeout bounds connecting, every request, and the wait for transactions
 	// that hold a partition back; a commit as a whole has three times as long.
-	// Default 10s.
-	Timeout time.Duration `yaml:"timeout"`
+	// Default 10s. kgo accepts no record timeout below a second.
+	Timeout time.Duration `yaml:"timeout" default:"10s" min:"1s" max:"5m"`
 	// TransactionTimeout is after how long the cluster aborts the transaction of
 	// a copy that died and that no other copy has replaced. Default: six times Timeout, as a
 	// commit takes up to three times as long, and at most 15m, which is the default of the
 	// cluster's transaction.max.timeout.ms.
 	TransactionTimeout time.Duration `yaml:"-"`
 	// Compression is that of the messages. Default snappy.
-	Compression Compression `yaml:"compression"`
+	Compression Compression `yaml:"compression" default:"snappy"`
 	// Checkpoints is the compacted topic that has the checkpoints of all feeds.
 	// Default feedbridge.checkpoints. Every copy of a feed must have the same.
-	Checkpoints string `yaml:"checkpoints"`
-}
-
-// Defaults returns a Config with every default set.
-func Defaults() Config {
-	return Config{
-		ClientID:    "feedbridge",
-		Timeout:     10 * time.Second,
-		Compression: Snappy,
-		Checkpoints: "feedbridge.checkpoints",
-	}
+	Checkpoints string `yaml:"checkpoints" default:"feedbridge.checkpoints"`
 }
 
 // withDefaults returns c with a default in place of every zero.
 func (c Config) withDefaults() Config {
-	d := Defaults()
-	c.ClientID = cmp.Or(c.ClientID, d.ClientID)
-	c.Timeout = cmp.Or(c.Timeout, d.Timeout)
+	setting.Complete(&c)
 	c.TransactionTimeout = cmp.Or(c.TransactionTimeout, min(6*c.Timeout, 15*time.Minute))
-	c.Compression = cmp.Or(c.Compression, d.Compression)
-	c.Checkpoints = cmp.Or(c.Checkpoints, d.Checkpoints)
 	return c
 }
 
@@ -85,7 +72,7 @@ type SASL struct {
 	Password credential.Secret `yaml:"password"`
 	// Token, or OAuth2, is for OAUTHBEARER.
 	Token  credential.Secret `yaml:"token"`
-	OAuth2 OAuth2            `yaml:"oauth2"`
+	OAuth2 OAuth2            `yaml:"oauth2" doc:"For OAUTHBEARER: tokens from a token endpoint."`
 	// AccessKey, SecretKey and SessionToken are for AWS_MSK_IAM. Default: what
 	// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN have.
 	AccessKey    string            `yaml:"access_key"`

@@ -40,6 +40,9 @@ func ParseKey(s string) (Key, error) {
 	return Key(s), nil
 }
 
+// Expected describes the values, for an error.
+func (Key) Expected() string { return "want a JSON pointer such as /id, or header:<name>" }
+
 // UnmarshalText is [ParseKey].
 func (k *Key) UnmarshalText(text []byte) (err error) {
 	*k, err = ParseKey(string(text))

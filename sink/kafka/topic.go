@@ -1,5 +1,7 @@
 package kafka
 
+import "github.com/feedbridge/feedbridge/internal/setting"
+
 // Topic is the topic that a feed is published to, with its options.
 type Topic struct {
 	// Feed is the name of the feed; it goes into the Feedbridge-Feed header.
@@ -22,11 +24,11 @@ type Topic struct {
 type Options struct {
 	// Create allows to create the topic, and the one for checkpoints, when it is missing.
 	// Default true. An existing topic is never changed.
-	Create bool `yaml:"create"`
+	Create bool `yaml:"create" default:"true"`
 	// Partitions, Replication and Config are given to a topic that is created.
 	// Defaults: 1; the cluster's; and retention.ms=-1, for the topic is to hold
 	// all of the feed. Each of Config is "name=value".
-	Partitions  int      `yaml:"partitions"`
+	Partitions  int      `yaml:"partitions" default:"1"`
 	Replication int      `yaml:"replication"`
 	Config      []string `yaml:"config"`
 	// Shared allows several feeds to write to the topic. All of them must set it.
@@ -34,15 +36,13 @@ type Options struct {
 	// Partition is the partition of entities without a key.
 	Partition int `yaml:"partition"`
 	// Delete is the form of the message for a DELETE. Default message.
-	Delete Delete `yaml:"delete"`
+	Delete Delete `yaml:"delete" default:"message"`
 	// MissingKey is the action for an entity without a key when Key is set. Default stop.
-	MissingKey MissingKey `yaml:"missing_key"`
+	MissingKey MissingKey `yaml:"missing_key" default:"stop"`
 }
 
 // DefaultOptions returns Options with every default set.
-func DefaultOptions() Options {
-	return Options{Create: true, Partitions: 1, Delete: DeleteMessage, MissingKey: KeyStop}
-}
+func DefaultOptions() Options { return setting.Defaults[Options]() }
 
 // Delete is the form of the message for an entity that deletes.
 type Delete string

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/feedbridge/feedbridge/sink"
 )
@@ -33,10 +32,6 @@ func (c Config) Validate() []error {
 	}
 	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
 		fail("tls: cert_file and key_file need each other")
-	}
-	// kgo accepts no record timeout below a second.
-	if c.Timeout != 0 && (c.Timeout < time.Second || c.Timeout > 5*time.Minute) {
-		fail("timeout: must be from 1s to 5m")
 	}
 	if err := checkEnum(c.Compression); err != nil {
 		fail("compression: %w", err)

@@ -26,7 +26,7 @@ type Config struct {
 	// Files of Password and Token are read again at every connect.
 	Password credential.Secret `yaml:"password"`
 	Token    credential.Secret `yaml:"token"`
-	TLS      TLS               `yaml:"tls"`
+	TLS      TLS               `yaml:"tls" doc:"TLS with the NATS servers."`
 	// InboxPrefix replaces _INBOX, for accounts that allow only their own.
 	InboxPrefix string `yaml:"inbox_prefix"`
 	// Domain is the JetStream domain that holds the streams, as over a leaf node
@@ -37,7 +37,7 @@ type Config struct {
 	APIPrefix string `yaml:"api_prefix"`
 	// Timeout bounds connecting and every request to the bus but a commit's
 	// acknowledgement, which has three times as long. Default 10s.
-	Timeout time.Duration `yaml:"timeout"`
+	Timeout time.Duration `yaml:"timeout" default:"10s"`
 
 	// FullCure is what to do when the streams of the account have no more room. Default: raise
 	// the limits. The embedded server sets the limits itself.
@@ -74,13 +74,13 @@ type Stream struct {
 	Name string `yaml:"name"`
 	// Create reports whether a missing stream is created. Default
 	// true. An existing stream is never changed.
-	Create bool `yaml:"create"`
+	Create bool `yaml:"create" default:"true"`
 	// Replicas, MaxAge and MaxBytes are given to a stream that is created.
 	// Defaults: 1, and no limits. At a limit the oldest messages make room for
 	// new ones; the checkpoint stays.
-	Replicas int           `yaml:"replicas"`
-	MaxAge   time.Duration `yaml:"max_age"`
-	MaxBytes int64         `yaml:"max_bytes"`
+	Replicas int           `yaml:"replicas" default:"1" min:"1" max:"5"`
+	MaxAge   time.Duration `yaml:"max_age" min:"0s"`
+	MaxBytes int64         `yaml:"max_bytes" min:"0"`
 }
 
 // Topic describes the subject and the stream that a feed is published to.

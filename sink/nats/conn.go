@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/setting"
 )
 
 // Conn is a connection to a NATS system. It reconnects until it is closed. Any number of
@@ -35,9 +36,7 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	if errs := cfg.Validate(); len(errs) > 0 {
 		return nil, feed.Permanent(fmt.Errorf("nats: %w", errors.Join(errs...)))
 	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = 10 * time.Second
-	}
+	setting.Complete(&cfg)
 	opts, err := cfg.credentialOptions()
 	if err != nil {
 		return nil, feed.Permanent(fmt.Errorf("nats: %w", err))

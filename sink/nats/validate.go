@@ -156,15 +156,6 @@ func (t Topic) Validate() []error {
 	default:
 		fail("stream.name: has %d bytes: want at most %d", len(name), maxStreamName)
 	}
-	if t.Stream.Replicas < 0 || t.Stream.Replicas > 5 {
-		fail("stream.replicas: %d: want 1 to 5", t.Stream.Replicas)
-	}
-	if t.Stream.MaxAge < 0 {
-		fail("stream.max_age: must not be negative")
-	}
-	if t.Stream.MaxBytes < 0 {
-		fail("stream.max_bytes: must not be negative")
-	}
 	return errs
 }
 

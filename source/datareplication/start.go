@@ -58,7 +58,7 @@ func ParseStart(s string) (Start, error) {
 	}
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		return Start{}, fmt.Errorf("start %q: want beginning, now, a time such as 2026-01-01T00:00:00Z, id:<content-id>@<time>, or snapshot:<url>", s)
+		return Start{}, fmt.Errorf("start %q: %s", s, Start{}.Expected())
 	}
 	return Start{At: t.UTC()}, nil
 }
@@ -76,6 +76,11 @@ func (s Start) String() string {
 		return s.At.Format(time.RFC3339Nano)
 	}
 	return "beginning"
+}
+
+// Expected describes the values, for an error.
+func (Start) Expected() string {
+	return "want beginning, now, a time such as 2026-01-01T00:00:00Z, id:<content-id>@<time>, or snapshot:<url>"
 }
 
 // UnmarshalText is [ParseStart].
@@ -113,16 +118,3 @@ const (
 
 // Values returns the valid values.
 func (Gap) Values() []string { return []string{string(GapHalt), string(GapResume), string(GapRestart)} }
-
-// UnmarshalText parses a gap policy; the empty string is halt.
-func (g *Gap) UnmarshalText(text []byte) error {
-	switch parsed := Gap(text); parsed {
-	case "":
-		*g = GapHalt
-	case GapHalt, GapResume, GapRestart:
-		*g = parsed
-	default:
-		return fmt.Errorf("gap %q: want halt, resume-at-timestamp or restart", text)
-	}
-	return nil
-}

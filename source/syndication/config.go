@@ -3,12 +3,12 @@ package syndication
 import (
 	"encoding/xml"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/readahead"
 	"github.com/feedbridge/feedbridge/internal/safetext"
+	"github.com/feedbridge/feedbridge/internal/setting"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
@@ -52,15 +52,15 @@ type Settings struct {
 	// Dialect is the way in which the feed keeps the entries that its document has no
 	// room for: "auto", which detects it, or one of complete, archived, paged, window,
 	// feed-history, atomhopper, ict4h, kurrent.
-	Dialect DialectName `yaml:"dialect"`
+	Dialect DialectName `yaml:"dialect" default:"auto"`
 	// EntryOrder is the order of a document's entries: "auto" uses their
 	// update times, or else their dates of publication; the others are newest_first,
 	// oldest_first, and updated, which sorts them by update time.
-	EntryOrder OrderName `yaml:"entry_order"`
+	EntryOrder OrderName `yaml:"entry_order" default:"auto"`
 	// Mode is "poll", which requests the newest document and walks back from there, or
 	// "tail", which follows the dialect's links to newer pages and requests the page at the
 	// end. Mode tail requires pages that only change by growing.
-	Mode Mode `yaml:"mode"`
+	Mode Mode `yaml:"mode" default:"poll"`
 	// IgnoreChangesIn names elements of entries, at any depth, that do not count as changes
 	// of the entry: "viewers", or "{namespace}viewers" for the one of that namespace. The
 	// usual counters of views, ratings and comments never count.
@@ -69,24 +69,24 @@ type Settings struct {
 	// vanish at once. More than that is held back until the same entries are missing
 	// again after a quarter of an hour, or after Every or the wait that the feed asks
 	// for, if that is longer. Default 0.5; 1 holds nothing back.
-	MaxDeleteRatio float64 `yaml:"max_delete_ratio"`
+	MaxDeleteRatio float64 `yaml:"max_delete_ratio" default:"0.5"`
 	// FullEvery is the longest time for which "not modified" is accepted, and the
 	// interval between complete reads of a paged feed. Default 24h.
-	FullEvery time.Duration `yaml:"full_every"`
+	FullEvery time.Duration `yaml:"full_every" default:"24h"`
 	// Hints sets whether the polling hints of the feed are followed (Cache-Control,
 	// Expires, ttl, skipHours, skipDays, updatePeriod): "heed" or "ignore". A
 	// Retry-After is always followed.
-	Hints HintPolicy `yaml:"hints"`
+	Hints HintPolicy `yaml:"hints" default:"heed"`
 	// Identity sets the preferred ID of an item or entry: "guid", the guid of RSS and
 	// the id of Atom; "link"; or "content", a hash of the content that a reader would
 	// show. If an item lacks it, the next one is used. "auto" is guid, and rejects a
 	// document in which most guids have changed while titles, links and dates have not.
-	Identity feedxml.Identity `yaml:"identity"`
+	Identity feedxml.Identity `yaml:"identity" default:"auto"`
 	// Lenient sets whether documents that are not well-formed are read: "true",
 	// "false", or "auto", which reads those of window and paged feeds. A complete feed
 	// is never read leniently, and nothing is deleted because of a document that is not
 	// well-formed.
-	Lenient Leniency `yaml:"lenient"`
+	Lenient Leniency `yaml:"lenient" default:"auto"`
 }
 
 // Leniency selects which documents are read that are not well-formed.
@@ -136,20 +136,9 @@ type Bounds struct {
 
 // Defaults returns a Config with every default set.
 func Defaults() Config {
-	return Config{
-		Config: source.Defaults(),
-		Settings: Settings{
-			Dialect:        "auto",
-			EntryOrder:     "auto",
-			Mode:           "poll",
-			MaxDeleteRatio: 0.5,
-			FullEvery:      24 * time.Hour,
-			Hints:          "heed",
-			Identity:       "auto",
-			Lenient:        "auto",
-		},
-		Bounds: Bounds{Documents: 10_000, Memory: 8 << 20},
-	}
+	c := setting.Defaults[Config]()
+	c.Bounds = Bounds{Documents: 10_000, Memory: 8 << 20}
+	return c
 }
 
 // Validate returns one error for each invalid setting of c, each beginning with the
@@ -163,18 +152,6 @@ func (c Config) Validate() []error {
 func (s Settings) Validate() []error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	checkEnum := func(key, value string, values []string) {
-		if !slices.Contains(values, value) {
-			last := len(values) - 1
-			fail("%s: invalid value %q: want %s or %s", key, value, strings.Join(values[:last], ", "), values[last])
-		}
-	}
-	checkEnum("dialect", string(s.Dialect), s.Dialect.Values())
-	checkEnum("entry_order", string(s.EntryOrder), s.EntryOrder.Values())
-	checkEnum("mode", string(s.Mode), s.Mode.Values())
-	checkEnum("hints", string(s.Hints), s.Hints.Values())
-	checkEnum("identity", string(s.Identity), s.Identity.Values())
-	checkEnum("lenient", string(s.Lenient), s.Lenient.Values())
 	if p := s.profile(); p.tail && p.newer == "" {
 		fail("mode: tail needs links to newer pages, which the dialect %s does not name: want a dialect that does, kurrent, ict4h or atomhopper", s.Dialect)
 	}

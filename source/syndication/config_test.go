@@ -11,16 +11,12 @@ import (
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	tests := map[string]edit{
-		"":             func(*syndication.Config) {},
-		"url:":         func(c *syndication.Config) { c.URL = "" },
-		"dialect:":     func(c *syndication.Config) { c.Dialect = "atom" },
-		"entry_order:": func(c *syndication.Config) { c.EntryOrder = "random" },
-		"mode:":        func(c *syndication.Config) { c.Mode = "push" },
-		"mode: tail":   func(c *syndication.Config) { c.Mode = "tail" },
+		"":           func(*syndication.Config) {},
+		"url:":       func(c *syndication.Config) { c.URL = "" },
+		"mode: tail": func(c *syndication.Config) { c.Mode = "tail" },
 		"ignore_changes_in[1]:": func(c *syndication.Config) {
 			c.IgnoreChangesIn = []string{"comments", "slash:comments"}
 		},
-		"hints:":            func(c *syndication.Config) { c.Hints = "heeded" },
 		"max_delete_ratio:": func(c *syndication.Config) { c.MaxDeleteRatio = 50 },
 		"full_every:":       func(c *syndication.Config) { c.FullEvery = -time.Hour },
 	}
