@@ -26,6 +26,8 @@ var layers = map[string][]string{
 	"feed":                {},
 	"internal/fleet":      {"feed", "internal/retry"},
 	"message":             {"feed"},
+	"internal/entry":      {"internal/xmlcopy"},
+	"internal/xmlcopy":    {},
 	"internal/safetext":   {},
 	"internal/retry":      {},
 	"internal/logonce":    {},
@@ -67,7 +69,7 @@ var layers = map[string][]string{
 	"internal/testkit/kafkatest":  {"internal/testkit/freeport"},
 	"internal/testkit/floor":      {"checkpoint", "feed", "sink/kafka", "sink/nats"},
 
-	"serve":          {"serve/snapshot", "internal/connlimit", "feed", "message", "internal/safetext"},
+	"serve":          {"serve/snapshot", "internal/connlimit", "internal/xmlcopy", "feed", "internal/entry", "message", "internal/safetext"},
 	"serve/snapshot": {"feed", "internal/logonce"},
 	"internal/chaos": {},
 	"internal/trace": {"bridge", "checkpoint", "feed", "internal/logonce", "internal/safetext", "sink"},

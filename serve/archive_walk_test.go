@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/entry"
 )
 
 // documents are the subscription document and the archives.
@@ -38,7 +39,7 @@ func idsIn(t tester, doc string) []string {
 	for _, e := range channel(parsed(t, doc)).children {
 		switch e.name.Local {
 		case "entry":
-			ids = append(ids, e.says(atomSpace, "id"))
+			ids = append(ids, e.says(entry.AtomSpace, "id"))
 		case "item":
 			ids = append(ids, e.says("", "guid"))
 		}

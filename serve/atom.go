@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/entry"
+	"github.com/feedbridge/feedbridge/internal/xmlcopy"
 	"github.com/feedbridge/feedbridge/message"
 )
 
@@ -26,9 +28,9 @@ func feedID(c *Config, epoch string) string {
 func atomHeadAndTail(c *Config, p *page) (head, tail []byte) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s<feed xmlns=%q>\n<id>%s</id>\n<title>%s</title>\n<updated>%s</updated>\n<author><name>feedbridge</name></author>\n",
-		xml.Header, atomSpace, feedID(c, p.id.epoch), escaped(c.Title), rfc3339(p.updated()))
+		xml.Header, entry.AtomSpace, feedID(c, p.id.epoch), xmlcopy.Escape(c.Title), rfc3339(p.updated()))
 	for _, l := range p.relations(c) {
-		fmt.Fprintf(&b, "<link rel=\"%s\" href=\"%s\"/>\n", l[0], escaped(l[1]))
+		fmt.Fprintf(&b, "<link rel=\"%s\" href=\"%s\"/>\n", l[0], xmlcopy.Escape(l[1]))
 	}
 	if p.kind == closedPage {
 		fmt.Fprintf(&b, "<fh:archive xmlns:fh=%q/>\n", historySpace)
@@ -46,8 +48,8 @@ func appendAtomEntry(b []byte, e *entity) []byte {
 	if out, ok := atomFromAtom(b, e); ok {
 		return out
 	}
-	if a, ok := readArticle(e.body, e.contentBase()); ok {
-		return a.appendAtom(b, e)
+	if a, ok := entry.Read(e.body, e.contentBase()); ok {
+		return e.appendAtom(b, a)
 	}
 	b = atomEntry(b, e, e.entryID, rfc3339(e.updateTime()))
 	return append(appendContent(b, e), "</entry>\n"...)
@@ -58,29 +60,29 @@ func appendContent(b []byte, e *entity) []byte {
 	media := e.mediaType()
 	switch {
 	case isXML(media):
-		if el, _, ok := standaloneXML(e.body); ok {
-			return fmt.Appendf(b, `<content type="%s">%s</content>`, escaped(media), el)
+		if el, _, ok := xmlcopy.Standalone(e.body); ok {
+			return fmt.Appendf(b, `<content type="%s">%s</content>`, xmlcopy.Escape(media), el)
 		}
-	case media == "text/html" && isText(e.body):
-		return fmt.Appendf(b, `<content type="html">%s</content>`, escaped(string(e.body)))
-	case isTextual(media) && isText(e.body):
+	case media == "text/html" && xmlcopy.IsText(e.body):
+		return fmt.Appendf(b, `<content type="html">%s</content>`, xmlcopy.Escape(string(e.body)))
+	case isTextual(media) && xmlcopy.IsText(e.body):
 		if media == "text/plain" || !strings.HasPrefix(media, "text/") {
 			media = "text"
 		}
-		return fmt.Appendf(b, `<content type="%s">%s</content>`, escaped(media), escaped(string(e.body)))
+		return fmt.Appendf(b, `<content type="%s">%s</content>`, xmlcopy.Escape(media), xmlcopy.Escape(string(e.body)))
 	}
 	// Content that is neither text nor XML is in base64 and has a summary
 	// (RFC 4287, sections 4.1.2 and 4.1.3.3).
 	if strings.HasPrefix(media, "text/") || isXML(media) || isTextual(media) {
 		media = "application/octet-stream"
 	}
-	return fmt.Appendf(b, `<summary>%d bytes of %s</summary><content type="%s">%s</content>`, len(e.body), escaped(media), escaped(media), inBase64(e.body))
+	return fmt.Appendf(b, `<summary>%d bytes of %s</summary><content type="%s">%s</content>`, len(e.body), xmlcopy.Escape(media), xmlcopy.Escape(media), inBase64(e.body))
 }
 
 // atomEntry begins an entry that we make.
 func atomEntry(b []byte, e *entity, title, updated string) []byte {
 	b = appendID(append(b, "<entry>"...), "", e.entryID)
-	b = fmt.Appendf(b, "<title>%s</title><updated>%s</updated>", escaped(title), updated)
+	b = fmt.Appendf(b, "<title>%s</title><updated>%s</updated>", xmlcopy.Escape(title), updated)
 	if !e.published.IsZero() {
 		b = fmt.Appendf(b, "<published>%s</published>", rfc3339(e.published))
 	}
@@ -90,11 +92,11 @@ func atomEntry(b []byte, e *entity, title, updated string) []byte {
 // appendID appends the ID of an entry. prefix is that of Atom.
 func appendID(b []byte, prefix, id string) []byte {
 	iri := toIRI(id)
-	b = appendName(append(b, '<'), prefix, "id")
+	b = xmlcopy.AppendName(append(b, '<'), prefix, "id")
 	if iri != id {
 		b = appendExtra(b, [2]string{"id", id})
 	}
-	return appendEnd(appendText(append(b, '>'), iri), prefix, "id")
+	return xmlcopy.AppendEnd(xmlcopy.AppendText(append(b, '>'), iri), prefix, "id")
 }
 
 // operationScheme is the scheme of the category that marks the entry of a PATCH.
@@ -105,7 +107,7 @@ func (e *entity) appendOperation(b []byte, prefix string) []byte {
 	if e.op != feed.Patch {
 		return b
 	}
-	return fmt.Appendf(appendName(append(b, '<'), prefix, "category"), ` scheme="%s" term="PATCH"/>`, operationScheme)
+	return fmt.Appendf(xmlcopy.AppendName(append(b, '<'), prefix, "category"), ` scheme="%s" term="PATCH"/>`, operationScheme)
 }
 
 // atomFromAtom appends an entry of Atom as it is, and adds the elements that it lacks: an ID, a
@@ -113,36 +115,36 @@ func (e *entity) appendOperation(b []byte, prefix string) []byte {
 // is from with its authors. Elements that may occur once occur once. It reports
 // false if the body is no such entry.
 func atomFromAtom(b []byte, e *entity) (_ []byte, ok bool) {
-	s, ok := openDocument(e.body)
-	if !ok || s.tag.local != "entry" || s.tag.space != atomSpace {
+	s, ok := xmlcopy.Open(e.body)
+	if !ok || s.Tag.Local != "entry" || s.Tag.Space != entry.AtomSpace {
 		return nil, false
 	}
-	root := s.tag
+	root := s.Tag
 	// A signed entry must not change (RFC 4287, section 5.1).
 	signed := bytes.Contains(e.body, []byte("http://www.w3.org/2000/09/xmldsig#"))
-	attrs := root.attrs
+	attrs := root.Attrs
 	if !signed {
-		attrs = withBase(root.attrs, e.contentBase())
+		attrs = withBase(root.Attrs, e.contentBase())
 	}
-	prefix := root.prefix
-	b = appendStart(b, &tag{prefix: prefix, local: "entry"}, root.bindings, attrs)
+	prefix := root.Prefix
+	b = xmlcopy.AppendStart(b, &xmlcopy.Tag{Prefix: prefix, Local: "entry"}, root.Bindings, attrs)
 	has := map[string]bool{}
 	for {
-		kind, err := s.nextToken()
+		kind, err := s.NextToken()
 		switch {
 		case err != nil:
 			return nil, false
-		case kind == endToken:
+		case kind == xmlcopy.EndToken:
 			if !signed {
 				b = e.appendMissing(b, prefix, has)
 			}
-			return append(appendEnd(b, prefix, "entry"), '\n'), true
-		case kind == textToken:
-			b = appendText(b, s.text)
+			return append(xmlcopy.AppendEnd(b, prefix, "entry"), '\n'), true
+		case kind == xmlcopy.TextToken:
+			b = xmlcopy.AppendText(b, s.Text)
 			continue
 		}
 		if signed {
-			b, err = s.copyChild(b)
+			b, err = s.CopyChild(b)
 		} else {
 			b, err = copyAtomChild(b, s, has)
 		}
@@ -155,36 +157,36 @@ func atomFromAtom(b []byte, e *entity) (_ []byte, ok bool) {
 // copyAtomChild appends the child whose start tag was read last, unless it is one of
 // Atom's that repeats, is not valid or has no content. has has the names of the children
 // that were appended, and the relations of links.
-func copyAtomChild(b []byte, s *scanner, has map[string]bool) (_ []byte, err error) {
-	t, begin := s.tag, len(b)
-	if b, err = s.copyChild(b); err != nil || t.space != atomSpace {
+func copyAtomChild(b []byte, s *xmlcopy.Scanner, has map[string]bool) (_ []byte, err error) {
+	t, begin := s.Tag, len(b)
+	if b, err = s.CopyChild(b); err != nil || t.Space != entry.AtomSpace {
 		return b, err
 	}
-	drop := has[t.local]
-	switch t.local {
+	drop := has[t.Local]
+	switch t.Local {
 	case "id":
-		drop = drop || copiedText(b[begin:], &t) == ""
+		drop = drop || xmlcopy.CopiedText(b[begin:], &t) == ""
 	case "updated", "published":
-		value := copiedText(b[begin:], &t)
+		value := xmlcopy.CopiedText(b[begin:], &t)
 		at, known := parseTime(value)
 		if drop = drop || !known; !drop && at != value {
-			b = appendStart(b[:begin], &t, t.bindings, t.attrs)
-			b = appendEnd(append(b, at...), t.prefix, t.local)
+			b = xmlcopy.AppendStart(b[:begin], &t, t.Bindings, t.Attrs)
+			b = xmlcopy.AppendEnd(append(b, at...), t.Prefix, t.Local)
 		}
 	case "title", "summary", "content", "rights", "source":
 	case "link":
-		drop = t.attrValue("href") == ""
+		drop = t.Attr("href") == ""
 	case "category":
-		drop = t.attrValue("term") == ""
+		drop = t.Attr("term") == ""
 	default:
 		drop = false
 	}
 	if drop {
 		return b[:begin], nil
 	}
-	has[t.local] = true
-	if t.local == "link" {
-		rel := strings.ToLower(t.attrValue("rel"))
+	has[t.Local] = true
+	if t.Local == "link" {
+		rel := strings.ToLower(t.Attr("rel"))
 		has["link "+rel] = true
 	}
 	return b, nil
@@ -203,20 +205,20 @@ func parseTime(text string) (string, bool) {
 }
 
 // withBase returns attributes with an absolute xml:base, if a base is known.
-func withBase(attrs []attribute, base string) []attribute {
+func withBase(attrs []xmlcopy.Attribute, base string) []xmlcopy.Attribute {
 	if base == "" {
 		return attrs
 	}
-	with := make([]attribute, 0, len(attrs)+1)
+	with := make([]xmlcopy.Attribute, 0, len(attrs)+1)
 	found := false
 	for _, a := range attrs {
-		if a.space == xmlSpace && a.local == "base" {
-			a.value, found = resolveURL(base, a.value), true
+		if a.Space == xmlcopy.XMLSpace && a.Local == "base" {
+			a.Value, found = entry.ResolveURL(base, a.Value), true
 		}
 		with = append(with, a)
 	}
 	if !found {
-		with = append(with, attribute{prefix: "xml", local: "base", space: xmlSpace, value: base})
+		with = append(with, xmlcopy.Attribute{Prefix: "xml", Local: "base", Space: xmlcopy.XMLSpace, Value: base})
 	}
 	return with
 }
@@ -225,8 +227,8 @@ func withBase(attrs []attribute, base string) []attribute {
 // make it complete outside its feed. prefix is that of Atom.
 func (e *entity) appendMissing(b []byte, prefix string, has map[string]bool) []byte {
 	element := func(local, text string) []byte {
-		b = append(appendName(append(b, '<'), prefix, local), '>')
-		return appendEnd(appendText(b, text), prefix, local)
+		b = append(xmlcopy.AppendName(append(b, '<'), prefix, local), '>')
+		return xmlcopy.AppendEnd(xmlcopy.AppendText(b, text), prefix, local)
 	}
 	if !has["id"] {
 		b = appendID(b, prefix, e.entryID)
@@ -250,16 +252,16 @@ func (e *entity) appendMissing(b []byte, prefix string, has map[string]bool) []b
 	return e.appendSource(b, prefix)
 }
 
-func appendPersons(b []byte, prefix, local string, persons []person) []byte {
+func appendPersons(b []byte, prefix, local string, persons []entry.Person) []byte {
 	for _, p := range persons {
-		b = append(appendName(append(b, '<'), prefix, local), '>')
-		for _, part := range [][2]string{{"name", firstOf(p.name, p.email, p.uri)}, {"uri", p.uri}, {"email", p.email}} {
+		b = append(xmlcopy.AppendName(append(b, '<'), prefix, local), '>')
+		for _, part := range [][2]string{{"name", firstOf(p.Name, p.Email, p.URI)}, {"uri", p.URI}, {"email", p.Email}} {
 			if part[1] != "" {
-				b = append(appendName(append(b, '<'), prefix, part[0]), '>')
-				b = appendEnd(appendText(b, part[1]), prefix, part[0])
+				b = append(xmlcopy.AppendName(append(b, '<'), prefix, part[0]), '>')
+				b = xmlcopy.AppendEnd(xmlcopy.AppendText(b, part[1]), prefix, part[0])
 			}
 		}
-		b = appendEnd(b, prefix, local)
+		b = xmlcopy.AppendEnd(b, prefix, local)
 	}
 	return b
 }
@@ -279,96 +281,96 @@ func (e *entity) appendSource(b []byte, prefix string) []byte {
 	if id == "" && title == "" && authors == nil {
 		return b
 	}
-	b = append(appendName(append(b, '<'), prefix, "source"), '>')
+	b = append(xmlcopy.AppendName(append(b, '<'), prefix, "source"), '>')
 	for _, part := range [][2]string{{"id", id}, {"title", title}} {
 		if part[1] != "" {
-			b = append(appendName(append(b, '<'), prefix, part[0]), '>')
-			b = appendEnd(appendText(b, part[1]), prefix, part[0])
+			b = append(xmlcopy.AppendName(append(b, '<'), prefix, part[0]), '>')
+			b = xmlcopy.AppendEnd(xmlcopy.AppendText(b, part[1]), prefix, part[0])
 		}
 	}
 	if e.page != "" {
-		b = appendName(append(b, '<'), prefix, "link")
-		b = append(appendValue(append(b, ` rel="self" href="`...), e.page), `"/>`...)
+		b = xmlcopy.AppendName(append(b, '<'), prefix, "link")
+		b = append(xmlcopy.AppendValue(append(b, ` rel="self" href="`...), e.page), `"/>`...)
 	}
 	b = appendPersons(b, prefix, "author", authors)
-	return appendEnd(b, prefix, "source")
+	return xmlcopy.AppendEnd(b, prefix, "source")
 }
 
 // appendAtom appends an article as an entry.
-func (a *article) appendAtom(b []byte, e *entity) []byte {
+func (e *entity) appendAtom(b []byte, a *entry.Entry) []byte {
 	title, updated := e.entryID, rfc3339(e.updateTime())
-	if at, ok := parseTime(a.updated); ok {
+	if at, ok := parseTime(a.Updated); ok {
 		updated = at
 	}
-	b = appendStart(b, &tag{local: "entry"}, nil, withBase(nil, a.base))
-	b = appendID(b, "", firstOf(a.id, e.entryID))
-	if a.title.hasNoText() {
-		b = fmt.Appendf(b, "<title>%s</title>", escaped(title))
+	b = xmlcopy.AppendStart(b, &xmlcopy.Tag{Local: "entry"}, nil, withBase(nil, a.Base))
+	b = appendID(b, "", firstOf(a.ID, e.entryID))
+	if a.Title.IsBlank() {
+		b = fmt.Appendf(b, "<title>%s</title>", xmlcopy.Escape(title))
 	} else {
-		b = a.title.appendAtom(b, "title")
+		b = appendAtomProse(b, a.Title, "title")
 	}
 	b = fmt.Appendf(b, "<updated>%s</updated>", updated)
 	b = e.appendOperation(b, "")
-	if at, ok := parseTime(a.published); ok {
+	if at, ok := parseTime(a.Published); ok {
 		b = fmt.Appendf(b, "<published>%s</published>", at)
 	} else if !e.published.IsZero() {
 		b = fmt.Appendf(b, "<published>%s</published>", rfc3339(e.published))
 	}
-	for _, l := range a.links {
-		b = l.appendAtom(b, "")
+	for _, l := range a.Links {
+		b = appendAtomLink(b, l, "")
 	}
-	b = appendPersons(b, "", "author", a.effectiveAuthors(e))
-	b = appendPersons(b, "", "contributor", a.contributors)
-	for _, c := range a.categories {
+	b = appendPersons(b, "", "author", e.authorsOf(a))
+	b = appendPersons(b, "", "contributor", a.Contributors)
+	for _, c := range a.Categories {
 		b = append(b, `<category term="`...)
-		b = append(appendValue(b, c.term), '"')
-		if c.scheme != "" {
-			b = append(appendValue(append(b, ` scheme="`...), c.scheme), '"')
+		b = append(xmlcopy.AppendValue(b, c.Term), '"')
+		if c.Scheme != "" {
+			b = append(xmlcopy.AppendValue(append(b, ` scheme="`...), c.Scheme), '"')
 		}
-		if c.label != "" {
-			b = append(appendValue(append(b, ` label="`...), c.label), '"')
+		if c.Label != "" {
+			b = append(xmlcopy.AppendValue(append(b, ` label="`...), c.Label), '"')
 		}
 		b = append(b, "/>"...)
 	}
-	summary, content := a.summary, a.content
-	if _, linked := a.findLink("alternate"); !linked && content.hasNoText() {
+	summary, content := a.Summary, a.Content
+	if _, linked := a.FindLink("alternate"); !linked && content.IsBlank() {
 		// An entry has content or a link to it (RFC 4287, section 4.1.2).
-		if summary, content = nil, a.summary; content.hasNoText() {
-			content = &prose{}
+		if summary, content = nil, a.Summary; content.IsBlank() {
+			content = &entry.Prose{}
 		}
 	}
-	if !summary.hasNoText() {
-		b = summary.appendAtom(b, "summary")
+	if !summary.IsBlank() {
+		b = appendAtomProse(b, summary, "summary")
 	}
 	if content != nil {
-		b = content.appendAtom(b, "content")
+		b = appendAtomProse(b, content, "content")
 	}
-	if !a.rights.hasNoText() {
-		b = a.rights.appendAtom(b, "rights")
+	if !a.Rights.IsBlank() {
+		b = appendAtomProse(b, a.Rights, "rights")
 	}
-	b = append(b, a.others...)
+	b = append(b, a.Others...)
 	return append(e.appendSource(b, ""), "</entry>\n"...)
 }
 
-func (p *prose) appendAtom(b []byte, local string) []byte {
+func appendAtomProse(b []byte, p *entry.Prose, local string) []byte {
 	kind := "text"
-	if p.isHTML {
+	if p.IsHTML {
 		kind = "html"
 	}
 	b = fmt.Appendf(b, `<%s type="%s">`, local, kind)
-	return appendEnd(appendText(b, p.text), "", local)
+	return xmlcopy.AppendEnd(xmlcopy.AppendText(b, p.Text), "", local)
 }
 
 // appendAtom appends a link, with a prefix for Atom.
-func (l link) appendAtom(b []byte, prefix string) []byte {
-	b = appendName(append(b, '<'), prefix, "link")
+func appendAtomLink(b []byte, l entry.Link, prefix string) []byte {
+	b = xmlcopy.AppendName(append(b, '<'), prefix, "link")
 	if prefix != "" {
-		b = fmt.Appendf(b, ` xmlns:%s="%s"`, prefix, atomSpace)
+		b = fmt.Appendf(b, ` xmlns:%s="%s"`, prefix, entry.AtomSpace)
 	}
-	for _, a := range [][2]string{{"rel", l.rel}, {"href", l.href}, {"type", l.kind}, {"length", l.length}, {"title", l.title}} {
+	for _, a := range [][2]string{{"rel", l.Rel}, {"href", l.Href}, {"type", l.Type}, {"length", l.Length}, {"title", l.Title}} {
 		if a[1] != "" {
 			b = append(append(append(b, ' '), a[0]...), `="`...)
-			b = append(appendValue(b, a[1]), '"')
+			b = append(xmlcopy.AppendValue(b, a[1]), '"')
 		}
 	}
 	return append(b, "/>"...)
@@ -376,12 +378,34 @@ func (l link) appendAtom(b []byte, prefix string) []byte {
 
 // tombstone appends a deleted-entry element (RFC 6721) for the entry that the feed has under ref.
 func tombstone(b []byte, e *entity, ref, id string) []byte {
-	if el, root, ok := standaloneXML(e.body); ok && root == (xml.Name{Space: tombstoneSpace, Local: "deleted-entry"}) {
+	if el, root, ok := xmlcopy.Standalone(e.body); ok && root == (xml.Name{Space: tombstoneSpace, Local: "deleted-entry"}) {
 		return append(append(b, el...), '\n')
 	}
-	b = fmt.Appendf(b, `<at:deleted-entry xmlns:at="%s" ref="%s" when="%s"`, tombstoneSpace, escaped(ref), rfc3339(e.updateTime()))
+	b = fmt.Appendf(b, `<at:deleted-entry xmlns:at="%s" ref="%s" when="%s"`, tombstoneSpace, xmlcopy.Escape(ref), rfc3339(e.updateTime()))
 	if ref != id {
 		b = appendExtra(b, [2]string{"id", id})
 	}
 	return append(b, "/>\n"...)
+}
+
+// feedAuthors returns the authors of the feed that the entity is from.
+func feedAuthors(e *entity) (authors []entry.Person) {
+	for _, f := range e.header {
+		if hasName(f.Name, "Feed-Author") {
+			authors = append(authors, entry.ReadPerson(f.Value))
+		}
+	}
+	return authors
+}
+
+// authorsOf returns the authors of an entry, or else of its source, or else of the feed that the
+// entity is from.
+func (e *entity) authorsOf(a *entry.Entry) []entry.Person {
+	switch {
+	case a.Authors != nil:
+		return a.Authors
+	case a.Inherited != nil:
+		return a.Inherited
+	}
+	return feedAuthors(e)
 }

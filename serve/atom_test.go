@@ -13,6 +13,7 @@ import (
 	theirAtom "github.com/mmcdole/gofeed/atom"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/entry"
 )
 
 // archived reads a document and those that prev-archive leads to, as a client of
@@ -31,7 +32,7 @@ func (s *served) archived(t tester) (docs []got, feeds []*theirAtom.Feed) {
 			if l[link.Rel] != "" {
 				t.Errorf("there are two links %s", link.Rel)
 			}
-			l[link.Rel] = resolveURL(at, link.Href)
+			l[link.Rel] = entry.ResolveURL(at, link.Href)
 		}
 		if l["self"] != at || at != latest && l["next-archive"] != newer || l["current"] != latest {
 			t.Errorf("%s has the links %v", at, l)
@@ -225,8 +226,8 @@ func TestAtom(t *testing.T) {
 		topic.add(messageOf("a@x", feed.Delete, noon, "")) // at the same time
 		s := serveTopic(t, topic, as(Atom), sized(1))
 		put, del := parsed(t, s.get(t, "/pages/e0-1-0").body), parsed(t, s.get(t, "/pages/e0-1-1").body)
-		id := put.all(atomSpace, "entry")[0].says(atomSpace, "id")
-		updated := put.all(atomSpace, "entry")[0].says(atomSpace, "updated")
+		id := put.all(entry.AtomSpace, "entry")[0].says(entry.AtomSpace, "id")
+		updated := put.all(entry.AtomSpace, "entry")[0].says(entry.AtomSpace, "updated")
 		tombstone := del.all(tombstoneSpace, "deleted-entry")[0].attrs
 		var w wrongs
 		if tombstone["ref"] != id || !w.date("when", tombstone["when"]).After(w.date("updated", updated)) || len(w) > 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/safetext"
+	"github.com/feedbridge/feedbridge/internal/xmlcopy"
 )
 
 // The limits of the texts of an entity, in characters.
@@ -127,7 +128,7 @@ func sendHTML(w http.ResponseWriter, r *http.Request, page *template.Template, d
 // newShownEntity returns what people see of an entity.
 func newShownEntity(e *entity) shownEntity {
 	body := "(not text)"
-	if isText(e.body) {
+	if xmlcopy.IsText(e.body) {
 		body = strings.ToValidUTF8(string(e.body[:min(len(e.body), 4*shownBody)]), "")
 		if runes := []rune(body); len(runes) > shownBody || len(e.body) > len(body) {
 			body = string(runes[:min(len(runes), shownBody)]) + "…"

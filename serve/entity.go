@@ -12,6 +12,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/entry"
+	"github.com/feedbridge/feedbridge/internal/xmlcopy"
 	"github.com/feedbridge/feedbridge/message"
 )
 
@@ -270,7 +272,7 @@ func (e *entity) mediaType() string {
 	switch {
 	case err == nil && strings.Contains(media, "/") && !e.untyped:
 		return media
-	case e.untyped && isText(e.body):
+	case e.untyped && xmlcopy.IsText(e.body):
 		return "text/plain"
 	}
 	return "application/octet-stream"
@@ -278,7 +280,9 @@ func (e *entity) mediaType() string {
 
 // contentBase returns the base URL of relative references in the body: the document that
 // the entity was read from. It is empty if that is unknown.
-func (e *entity) contentBase() string { return resolveURL(e.page, e.headerValue(contentLocation)) }
+func (e *entity) contentBase() string {
+	return entry.ResolveURL(e.page, e.headerValue(contentLocation))
+}
 
 // headerValue returns the value of a header, "" if there is none.
 func (e *entity) headerValue(name string) string {

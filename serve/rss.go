@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/entry"
+	"github.com/feedbridge/feedbridge/internal/xmlcopy"
 	"github.com/feedbridge/feedbridge/message"
 )
 
@@ -22,9 +24,9 @@ func rssHeadAndTail(c *Config, p *page) (head, tail []byte) {
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s<rss version=\"2.0\"><channel>\n<title>%s</title>\n<link>%s</link>\n<description>%s</description>\n<lastBuildDate>%s</lastBuildDate>\n<generator>feedbridge</generator>\n",
-		xml.Header, escaped(c.Title), escaped(home), escaped(c.Title), p.updated().Format(http.TimeFormat))
+		xml.Header, xmlcopy.Escape(c.Title), xmlcopy.Escape(home), xmlcopy.Escape(c.Title), p.updated().Format(http.TimeFormat))
 	for _, l := range p.relations(c) {
-		fmt.Fprintf(&b, "<atom:link xmlns:atom=%q rel=\"%s\" href=\"%s\"/>\n", atomSpace, l[0], escaped(l[1]))
+		fmt.Fprintf(&b, "<atom:link xmlns:atom=%q rel=\"%s\" href=\"%s\"/>\n", entry.AtomSpace, l[0], xmlcopy.Escape(l[1]))
 	}
 	if p.kind == closedPage {
 		fmt.Fprintf(&b, "<fh:archive xmlns:fh=%q/>\n", historySpace)
@@ -42,38 +44,38 @@ func appendRSSItem(b []byte, e *entity) []byte {
 	if out, ok := rssFromRSS(b, e); ok {
 		return out
 	}
-	if a, ok := readArticle(e.body, e.contentBase()); ok {
-		return a.appendRSS(b, e)
+	if a, ok := entry.Read(e.body, e.contentBase()); ok {
+		return e.appendRSS(b, a)
 	}
-	a := article{}
+	a := &entry.Entry{}
 	switch media := e.mediaType(); {
-	case media == "text/html" && isText(e.body):
-		a.summary = &prose{string(e.body), true}
-	case isText(e.body) && (isTextual(media) || isXML(media)):
-		a.summary = &prose{text: string(e.body)}
+	case media == "text/html" && xmlcopy.IsText(e.body):
+		a.Summary = &entry.Prose{Text: string(e.body), IsHTML: true}
+	case xmlcopy.IsText(e.body) && (isTextual(media) || isXML(media)):
+		a.Summary = &entry.Prose{Text: string(e.body)}
 	default:
-		a.summary = &prose{text: fmt.Sprintf("%d bytes of %s in base64: %s", len(e.body), media, inBase64(e.body))}
+		a.Summary = &entry.Prose{Text: fmt.Sprintf("%d bytes of %s in base64: %s", len(e.body), media, inBase64(e.body))}
 	}
-	return a.appendRSS(b, e)
+	return e.appendRSS(b, a)
 }
 
 // rssFromRSS appends an item of RSS 2.0 or 0.9x as it is, and adds the
 // missing elements: a guid if it has none, and the base of its references. It reports false if the body
 // is no such item.
 func rssFromRSS(b []byte, e *entity) (_ []byte, ok bool) {
-	s, ok := openDocument(e.body)
-	if !ok || s.tag.local != "item" || s.tag.space != "" {
+	s, ok := xmlcopy.Open(e.body)
+	if !ok || s.Tag.Local != "item" || s.Tag.Space != "" {
 		return nil, false
 	}
-	root, base := s.tag, resolveURL(e.contentBase(), s.tag.attrIn(xmlSpace, "base"))
-	b = appendStart(b, &tag{local: "item"}, root.bindings, withBase(root.attrs, e.contentBase()))
+	root, base := s.Tag, entry.ResolveURL(e.contentBase(), s.Tag.AttrIn(xmlcopy.XMLSpace, "base"))
+	b = xmlcopy.AppendStart(b, &xmlcopy.Tag{Local: "item"}, root.Bindings, withBase(root.Attrs, e.contentBase()))
 	has := map[string]bool{}
 	for {
-		kind, err := s.nextToken()
+		kind, err := s.NextToken()
 		switch {
 		case err != nil:
 			return nil, false
-		case kind == endToken:
+		case kind == xmlcopy.EndToken:
 			if !has["guid"] {
 				b = appendGUID(b, e.entryID)
 			}
@@ -81,8 +83,8 @@ func rssFromRSS(b []byte, e *entity) (_ []byte, ok bool) {
 				b = appendElement(b, "title", e.entryID)
 			}
 			return append(e.appendItemOperation(b), "</item>\n"...), true
-		case kind == textToken:
-			b = appendText(b, s.text)
+		case kind == xmlcopy.TextToken:
+			b = xmlcopy.AppendText(b, s.Text)
 			continue
 		}
 		if b, err = copyRSSChild(b, s, base, has); err != nil {
@@ -94,36 +96,36 @@ func rssFromRSS(b []byte, e *entity) (_ []byte, ok bool) {
 // copyRSSChild appends the child whose start tag was read last with absolute URLs, unless
 // it is one of RSS that repeats or has no content. has has the names of the children that
 // were appended.
-func copyRSSChild(b []byte, s *scanner, base string, has map[string]bool) (_ []byte, err error) {
-	t, begin := s.tag, len(b)
-	if t.space != "" {
-		return s.copyChild(b)
+func copyRSSChild(b []byte, s *xmlcopy.Scanner, base string, has map[string]bool) (_ []byte, err error) {
+	t, begin := s.Tag, len(b)
+	if t.Space != "" {
+		return s.CopyChild(b)
 	}
-	for i, a := range t.attrs {
-		if a.local == "url" && a.space == "" {
-			t.attrs[i].value = resolveURL(base, a.value)
+	for i, a := range t.Attrs {
+		if a.Local == "url" && a.Space == "" {
+			t.Attrs[i].Value = entry.ResolveURL(base, a.Value)
 		}
 	}
-	if b, err = s.copyChild(b); err != nil {
+	if b, err = s.CopyChild(b); err != nil {
 		return b, err
 	}
 	drop := false
-	switch t.local {
+	switch t.Local {
 	case "guid":
-		drop = has["guid"] || copiedText(b[begin:], &t) == ""
+		drop = has["guid"] || xmlcopy.CopiedText(b[begin:], &t) == ""
 	case "link":
 		drop = has["link"]
-		if href := html.UnescapeString(copiedText(b[begin:], &t)); !drop && href != "" && resolveURL(base, href) != href {
-			b = appendStart(b[:begin], &t, t.bindings, t.attrs)
-			b = appendEnd(appendText(b, resolveURL(base, href)), t.prefix, t.local)
+		if href := html.UnescapeString(xmlcopy.CopiedText(b[begin:], &t)); !drop && href != "" && entry.ResolveURL(base, href) != href {
+			b = xmlcopy.AppendStart(b[:begin], &t, t.Bindings, t.Attrs)
+			b = xmlcopy.AppendEnd(xmlcopy.AppendText(b, entry.ResolveURL(base, href)), t.Prefix, t.Local)
 		}
 	case "title", "description", "pubDate", "author", "comments", "source":
-		drop = has[t.local]
+		drop = has[t.Local]
 	}
 	if drop {
 		return b[:begin], nil
 	}
-	has[t.local] = true
+	has[t.Local] = true
 	return b, nil
 }
 
@@ -138,85 +140,85 @@ func (e *entity) appendItemOperation(b []byte) []byte {
 // appendElement appends an element with a text.
 func appendElement(b []byte, local, text string) []byte {
 	b = append(append(append(b, '<'), local...), '>')
-	return appendEnd(appendText(b, text), "", local)
+	return xmlcopy.AppendEnd(xmlcopy.AppendText(b, text), "", local)
 }
 
 func appendGUID(b []byte, id string) []byte {
-	return appendEnd(appendText(append(b, `<guid isPermaLink="false">`...), id), "", "guid")
+	return xmlcopy.AppendEnd(xmlcopy.AppendText(append(b, `<guid isPermaLink="false">`...), id), "", "guid")
 }
 
 // appendRSS appends an article as an item.
-func (a *article) appendRSS(b []byte, e *entity) []byte {
+func (e *entity) appendRSS(b []byte, a *entry.Entry) []byte {
 	title := e.entryID
-	if !a.title.hasNoText() {
-		title = strings.TrimSpace(a.title.text)
-		if !a.title.isHTML && looksLikeHTML(title) {
+	if !a.Title.IsBlank() {
+		title = strings.TrimSpace(a.Title.Text)
+		if !a.Title.IsHTML && entry.LooksLikeHTML(title) {
 			title = html.EscapeString(title) // readers would take it for HTML
 		}
 	}
-	b = appendStart(b, &tag{local: "item"}, nil, withBase(nil, a.base))
+	b = xmlcopy.AppendStart(b, &xmlcopy.Tag{Local: "item"}, nil, withBase(nil, a.Base))
 	b = appendElement(b, "title", title)
-	b = appendGUID(b, firstOf(a.id, e.entryID))
+	b = appendGUID(b, firstOf(a.ID, e.entryID))
 	published, updated := e.taken, e.updateTime()
 	if !e.published.IsZero() {
 		published = e.published
 	}
-	at, _, known := message.ParseDate(a.updated)
+	at, _, known := message.ParseDate(a.Updated)
 	if known && inRange(at) {
 		published, updated = at, at
 	}
-	if at, _, known := message.ParseDate(a.published); known && inRange(at) {
+	if at, _, known := message.ParseDate(a.Published); known && inRange(at) {
 		published = at
 	}
 	b = appendElement(b, "pubDate", message.FormatDate(published))
-	b = fmt.Appendf(b, `<atom:updated xmlns:atom="%s">%s</atom:updated>`, atomSpace, rfc3339(updated))
-	b = a.appendRSSLinks(b)
-	b = a.appendRSSAuthors(b, e)
-	for _, p := range a.contributors {
-		b = p.appendDC(b, "contributor")
+	b = fmt.Appendf(b, `<atom:updated xmlns:atom="%s">%s</atom:updated>`, entry.AtomSpace, rfc3339(updated))
+	b = appendRSSLinks(b, a.Links)
+	b = e.appendRSSAuthors(b, a)
+	for _, p := range a.Contributors {
+		b = appendDC(b, p, "contributor")
 	}
-	for _, c := range a.categories {
+	for _, c := range a.Categories {
 		b = append(b, "<category"...)
-		if c.scheme != "" {
-			b = append(appendValue(append(b, ` domain="`...), c.scheme), '"')
+		if c.Scheme != "" {
+			b = append(xmlcopy.AppendValue(append(b, ` domain="`...), c.Scheme), '"')
 		}
-		b = appendExtra(b, [2]string{"label", c.label})
-		b = appendEnd(appendText(append(b, '>'), c.term), "", "category")
+		b = appendExtra(b, [2]string{"label", c.Label})
+		b = xmlcopy.AppendEnd(xmlcopy.AppendText(append(b, '>'), c.Term), "", "category")
 	}
 	b = e.appendItemOperation(b)
 	// Readers take a description for HTML.
-	if !a.summary.hasNoText() {
-		b = appendElement(b, "description", a.summary.asHTML())
+	if !a.Summary.IsBlank() {
+		b = appendElement(b, "description", a.Summary.HTML())
 	}
-	if !a.content.hasNoText() {
-		b = fmt.Appendf(b, `<content:encoded xmlns:content="%s">`, contentSpace)
-		b = appendEnd(appendText(b, a.content.asHTML()), "content", "encoded")
+	if !a.Content.IsBlank() {
+		b = fmt.Appendf(b, `<content:encoded xmlns:content="%s">`, entry.ContentSpace)
+		b = xmlcopy.AppendEnd(xmlcopy.AppendText(b, a.Content.HTML()), "content", "encoded")
 	}
-	if !a.rights.hasNoText() {
-		b = fmt.Appendf(b, `<dc:rights xmlns:dc="%s">`, dcSpace)
-		b = appendEnd(appendText(b, a.rights.text), "dc", "rights")
+	if !a.Rights.IsBlank() {
+		b = fmt.Appendf(b, `<dc:rights xmlns:dc="%s">`, entry.DCSpace)
+		b = xmlcopy.AppendEnd(xmlcopy.AppendText(b, a.Rights.Text), "dc", "rights")
 	}
-	b = append(b, a.others...)
+	b = append(b, a.Others...)
 	return append(b, "</item>\n"...)
 }
 
 // appendRSSLinks appends the links of an article: the first alternate as link, enclosures
 // and comments as RSS has them, and the others as links of Atom.
-func (a *article) appendRSSLinks(b []byte) []byte {
+func appendRSSLinks(b []byte, links []entry.Link) []byte {
 	alternate := false
-	for _, l := range a.links {
+	for _, l := range links {
 		switch {
-		case l.rel == "alternate" && !alternate:
+		case l.Rel == "alternate" && !alternate:
 			alternate = true
-			b = appendElement(b, "link", l.href)
-		case l.rel == "enclosure":
-			b = append(appendValue(append(b, `<enclosure url="`...), l.href), '"')
-			b = append(appendValue(append(b, ` length="`...), firstOf(l.length, "0")), '"')
-			b = append(appendValue(append(b, ` type="`...), firstOf(l.kind, "application/octet-stream")), `"/>`...)
-		case l.rel == "replies" && l.kind == "":
-			b = appendElement(b, "comments", l.href)
+			b = appendElement(b, "link", l.Href)
+		case l.Rel == "enclosure":
+			b = append(xmlcopy.AppendValue(append(b, `<enclosure url="`...), l.Href), '"')
+			b = append(xmlcopy.AppendValue(append(b, ` length="`...), firstOf(l.Length, "0")), '"')
+			b = append(xmlcopy.AppendValue(append(b, ` type="`...), firstOf(l.Type, "application/octet-stream")), `"/>`...)
+		case l.Rel == "replies" && l.Type == "":
+			b = appendElement(b, "comments", l.Href)
 		default:
-			b = l.appendAtom(b, "atom")
+			b = appendAtomLink(b, l, "atom")
 		}
 	}
 	return b
@@ -224,25 +226,25 @@ func (a *article) appendRSSLinks(b []byte) []byte {
 
 // appendRSSAuthors appends the first author with a mail address as the author, of which
 // an item has one, and the others as creators of Dublin Core.
-func (a *article) appendRSSAuthors(b []byte, e *entity) []byte {
+func (e *entity) appendRSSAuthors(b []byte, a *entry.Entry) []byte {
 	written := false
-	for _, p := range a.effectiveAuthors(e) {
-		if p.email == "" || written {
-			b = p.appendDC(b, "creator")
+	for _, p := range e.authorsOf(a) {
+		if p.Email == "" || written {
+			b = appendDC(b, p, "creator")
 			continue
 		}
 		written = true
-		text := p.email
-		if p.name != "" && p.name != p.email {
-			text += " (" + p.name + ")"
+		text := p.Email
+		if p.Name != "" && p.Name != p.Email {
+			text += " (" + p.Name + ")"
 		}
-		b = append(appendExtra(append(b, "<author"...), [2]string{"uri", p.uri}), '>')
-		b = appendEnd(appendText(b, text), "", "author")
+		b = append(appendExtra(append(b, "<author"...), [2]string{"uri", p.URI}), '>')
+		b = xmlcopy.AppendEnd(xmlcopy.AppendText(b, text), "", "author")
 	}
 	return b
 }
 
-// appendExtra appends attributes in [extraSpace], unless they are empty.
+// appendExtra appends attributes in [entry.ExtraSpace], unless they are empty.
 func appendExtra(b []byte, attributes ...[2]string) []byte {
 	declared := false
 	for _, a := range attributes {
@@ -251,19 +253,19 @@ func appendExtra(b []byte, attributes ...[2]string) []byte {
 		}
 		if !declared {
 			declared = true
-			b = fmt.Appendf(b, ` xmlns:extra="%s"`, extraSpace)
+			b = fmt.Appendf(b, ` xmlns:extra="%s"`, entry.ExtraSpace)
 		}
 		b = append(append(append(b, " extra:"...), a[0]...), `="`...)
-		b = append(appendValue(b, a[1]), '"')
+		b = append(xmlcopy.AppendValue(b, a[1]), '"')
 	}
 	return b
 }
 
 // appendDC appends a person as an element of Dublin Core.
-func (p person) appendDC(b []byte, local string) []byte {
-	b = fmt.Appendf(b, `<dc:%s xmlns:dc="%s"`, local, dcSpace)
-	name := firstOf(p.name, p.email, p.uri)
-	email, uri := p.email, p.uri
+func appendDC(b []byte, p entry.Person, local string) []byte {
+	b = fmt.Appendf(b, `<dc:%s xmlns:dc="%s"`, local, entry.DCSpace)
+	name := firstOf(p.Name, p.Email, p.URI)
+	email, uri := p.Email, p.URI
 	if email == name {
 		email = ""
 	}
@@ -271,7 +273,7 @@ func (p person) appendDC(b []byte, local string) []byte {
 		uri = ""
 	}
 	b = append(appendExtra(b, [2]string{"email", email}, [2]string{"uri", uri}), '>')
-	return appendEnd(appendText(b, name), "dc", local)
+	return xmlcopy.AppendEnd(xmlcopy.AppendText(b, name), "dc", local)
 }
 
 func inRange(at time.Time) bool { return at.Year() >= 1 && at.Year() <= 9999 }

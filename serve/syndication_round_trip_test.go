@@ -13,6 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/xmlcopy"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
@@ -189,9 +190,11 @@ func TestIDsComeBack(t *testing.T) {
 	ids := []string{"2", "<4711@shop>", "4711@shop", `a & "b" é`, "cid:7", "http://x.example/1", "%41"}
 	for _, format := range []Format{Atom, RSS} {
 		for name, put := range map[string]func(id string) feed.Record{
-			"items": func(id string) feed.Record { return syndicated(id, feed.Put, noon, itemOf(escaped(id), "1"), isRSS...) },
+			"items": func(id string) feed.Record {
+				return syndicated(id, feed.Put, noon, itemOf(xmlcopy.Escape(id), "1"), isRSS...)
+			},
 			"entries": func(id string) feed.Record {
-				return syndicated(id, feed.Put, noon, entryOf(escaped(id), noon, "1"), isAtom)
+				return syndicated(id, feed.Put, noon, entryOf(xmlcopy.Escape(id), noon, "1"), isAtom)
 			},
 			"entities": func(id string) feed.Record { return entityMessage(noon, "text", id, noon) },
 		} {

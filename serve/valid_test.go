@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/entry"
 )
 
 // node is an element of a document.
@@ -105,9 +106,9 @@ func (w *wrongs) iri(what, s string) {
 // there once.
 func (w *wrongs) links(at string, n *node) map[string]string {
 	found := map[string]string{}
-	for _, l := range n.all(atomSpace, "link") {
+	for _, l := range n.all(entry.AtomSpace, "link") {
 		rel := l.attrs["rel"]
-		href := resolveURL(at, l.attrs["href"])
+		href := entry.ResolveURL(at, l.attrs["href"])
 		w.iri("the link "+rel, href)
 		if found[rel] != "" {
 			w.add("two links %s", rel)
@@ -120,21 +121,21 @@ func (w *wrongs) links(at string, n *node) map[string]string {
 // feedOf is a feed of an archive or subscription document (RFC 4287, section
 // 4.1.1, and RFC 5005, section 4).
 func (w *wrongs) feedOf(n *node) {
-	if n.name != (xml.Name{Space: atomSpace, Local: "feed"}) {
+	if n.name != (xml.Name{Space: entry.AtomSpace, Local: "feed"}) {
 		w.add("the root is %v", n.name)
 	}
 	for _, c := range n.children {
-		if c.name.Space == atomSpace && !strings.Contains(" id title updated author link entry ", " "+c.name.Local+" ") {
+		if c.name.Space == entry.AtomSpace && !strings.Contains(" id title updated author link entry ", " "+c.name.Local+" ") {
 			w.add("there is an element %s", c.name.Local)
 		}
 	}
 	for _, name := range []string{"id", "title", "updated"} {
-		w.number(n, atomSpace, name, 1, 1)
+		w.number(n, entry.AtomSpace, name, 1, 1)
 	}
-	w.number(n, atomSpace, "author", 1, 1)
-	w.iri("the id", n.says(atomSpace, "id"))
-	updated := w.date("updated", n.says(atomSpace, "updated"))
-	for _, e := range n.all(atomSpace, "entry") {
+	w.number(n, entry.AtomSpace, "author", 1, 1)
+	w.iri("the id", n.says(entry.AtomSpace, "id"))
+	updated := w.date("updated", n.says(entry.AtomSpace, "updated"))
+	for _, e := range n.all(entry.AtomSpace, "entry") {
 		if at := w.entryOf(e); at.After(updated) {
 			w.add("the document is of %v, and has an entry of %v", updated, at)
 		}
@@ -148,24 +149,24 @@ func (w *wrongs) feedOf(n *node) {
 // entryOf is an entry (RFC 4287, section 4.1.2 and 4.1.3).
 func (w *wrongs) entryOf(n *node) time.Time {
 	for _, name := range []string{"id", "title", "updated"} {
-		w.number(n, atomSpace, name, 1, 1)
+		w.number(n, entry.AtomSpace, name, 1, 1)
 	}
 	for _, name := range []string{"content", "published", "summary", "rights", "source"} {
-		w.number(n, atomSpace, name, 0, 1)
+		w.number(n, entry.AtomSpace, name, 0, 1)
 	}
-	w.iri("the id", n.says(atomSpace, "id"))
-	if len(n.all(atomSpace, "published")) > 0 {
-		w.date("published", n.says(atomSpace, "published"))
+	w.iri("the id", n.says(entry.AtomSpace, "id"))
+	if len(n.all(entry.AtomSpace, "published")) > 0 {
+		w.date("published", n.says(entry.AtomSpace, "published"))
 	}
-	for _, c := range n.all(atomSpace, "category") {
+	for _, c := range n.all(entry.AtomSpace, "category") {
 		if c.attrs["term"] == "" {
 			w.add("a category has no term")
 		}
 	}
 	links := w.links("", n)
-	contents := n.all(atomSpace, "content")
+	contents := n.all(entry.AtomSpace, "content")
 	if len(contents) == 0 && links["alternate"] == "" {
-		w.add("entry %s has neither content nor a link", n.says(atomSpace, "id"))
+		w.add("entry %s has neither content nor a link", n.says(entry.AtomSpace, "id"))
 	}
 	for _, c := range contents {
 		kind := c.attrs["type"]
@@ -185,10 +186,10 @@ func (w *wrongs) entryOf(n *node) time.Time {
 			if _, err := base64.StdEncoding.DecodeString(c.text); err != nil || len(c.children) > 0 {
 				w.add("content of the type %q is not in base64", kind)
 			}
-			w.number(n, atomSpace, "summary", 1, 1)
+			w.number(n, entry.AtomSpace, "summary", 1, 1)
 		}
 	}
-	return w.date("updated", n.says(atomSpace, "updated"))
+	return w.date("updated", n.says(entry.AtomSpace, "updated"))
 }
 
 // channelOf is a document of RSS 2.0.
@@ -256,7 +257,7 @@ func TestDocumentsAreValid(t *testing.T) {
 				doc := parsed(t, g.body)
 				if format == Atom {
 					w.feedOf(doc)
-					ids[doc.says(atomSpace, "id")] = true
+					ids[doc.says(entry.AtomSpace, "id")] = true
 				} else {
 					doc = w.channelOf(doc)
 				}
@@ -274,7 +275,7 @@ func TestDocumentsAreValid(t *testing.T) {
 					t.Errorf("%s: %s", at, sentence)
 				}
 				if documents > 0 {
-					entries += len(doc.all(atomSpace, "entry")) + len(doc.all("", "item")) + len(doc.all(tombstoneSpace, "deleted-entry"))
+					entries += len(doc.all(entry.AtomSpace, "entry")) + len(doc.all("", "item")) + len(doc.all(tombstoneSpace, "deleted-entry"))
 				}
 				if at != latest {
 					newer = at

@@ -12,7 +12,6 @@ import (
 // reader that takes an entry out of a document would have to carry those along
 // that the document declares.
 const (
-	atomSpace      = "http://www.w3.org/2005/Atom"
 	historySpace   = "http://purl.org/syndication/history/1.0"
 	tombstoneSpace = "http://purl.org/atompub/tombstones/1.0"
 )
@@ -46,18 +45,3 @@ func isXML(media string) bool {
 
 // inBase64 is content that XML cannot carry.
 func inBase64(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
-
-// resolveURL returns a reference relative to a base as an absolute URL; as it is if
-// that is not possible.
-func resolveURL(base, ref string) string {
-	ref = strings.TrimSpace(ref)
-	to, err := url.Parse(ref)
-	if base == "" || err != nil || to.IsAbs() {
-		return ref
-	}
-	from, err := url.Parse(base)
-	if err != nil || !from.IsAbs() {
-		return ref
-	}
-	return from.ResolveReference(to).String()
-}

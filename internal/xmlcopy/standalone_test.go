@@ -1,4 +1,4 @@
-package serve
+package xmlcopy
 
 import (
 	"strings"
@@ -25,7 +25,7 @@ func TestStandaloneXML(t *testing.T) {
 		strings.Repeat("<a>", 201) + strings.Repeat("</a>", 201):         "",
 		"<a xmlns='' xmlns:xml='http://www.w3.org/XML/1998/namespace'/>": `<a xmlns=""/>`,
 	} {
-		el, _, ok := standaloneXML([]byte(doc))
+		el, _, ok := Standalone([]byte(doc))
 		if string(el) != want || ok != (want != "") {
 			t.Errorf("%q: got %q, %v, want %q", doc, el, ok, want)
 		}

@@ -1,4 +1,4 @@
-package serve
+package xmlcopy
 
 import (
 	"bytes"
@@ -6,32 +6,32 @@ import (
 	"unicode/utf8"
 )
 
-// appendStart appends a start tag with the given bindings and attributes.
-func appendStart(b []byte, t *tag, bindings []binding, attrs []attribute) []byte {
-	b = appendName(append(b, '<'), t.prefix, t.local)
+// AppendStart appends a start tag with the given bindings and attributes.
+func AppendStart(b []byte, t *Tag, bindings []Binding, attrs []Attribute) []byte {
+	b = AppendName(append(b, '<'), t.Prefix, t.Local)
 	for _, n := range bindings {
 		if n.prefix == "" {
 			b = append(b, " xmlns=\""...)
 		} else {
 			b = append(append(append(b, " xmlns:"...), n.prefix...), `="`...)
 		}
-		b = append(appendValue(b, n.uri), '"')
+		b = append(AppendValue(b, n.uri), '"')
 	}
 	for _, a := range attrs {
-		b = append(appendName(append(b, ' '), a.prefix, a.local), `="`...)
-		b = append(appendValue(b, a.value), '"')
+		b = append(AppendName(append(b, ' '), a.Prefix, a.Local), `="`...)
+		b = append(AppendValue(b, a.Value), '"')
 	}
-	if t.empty {
+	if t.Empty {
 		b = append(b, '/')
 	}
 	return append(b, '>')
 }
 
-func appendEnd(b []byte, prefix, local string) []byte {
-	return append(appendName(append(b, "</"...), prefix, local), '>')
+func AppendEnd(b []byte, prefix, local string) []byte {
+	return append(AppendName(append(b, "</"...), prefix, local), '>')
 }
 
-func appendName(b []byte, prefix, local string) []byte {
+func AppendName(b []byte, prefix, local string) []byte {
 	if prefix != "" {
 		b = append(append(b, prefix...), ':')
 	}
@@ -44,15 +44,15 @@ var voids = map[string]bool{
 	"link": true, "meta": true, "param": true, "source": true, "track": true, "wbr": true,
 }
 
-func appendHTMLStart(b []byte, t *tag) []byte {
-	b = append(append(b, '<'), t.local...)
-	for _, a := range t.attrs {
-		if a.prefix == "" || a.space == xmlSpace && a.local == "lang" {
-			b = append(append(append(b, ' '), a.local...), `="`...)
-			b = append(appendValue(b, a.value), '"')
+func appendHTMLStart(b []byte, t *Tag) []byte {
+	b = append(append(b, '<'), t.Local...)
+	for _, a := range t.Attrs {
+		if a.Prefix == "" || a.Space == XMLSpace && a.Local == "lang" {
+			b = append(append(append(b, ' '), a.Local...), `="`...)
+			b = append(AppendValue(b, a.Value), '"')
 		}
 	}
-	if voids[t.local] {
+	if voids[t.Local] {
 		b = append(b, " /"...)
 	}
 	return append(b, '>')
@@ -62,17 +62,17 @@ func appendHTMLEnd(b []byte, local string) []byte {
 	if voids[local] {
 		return b
 	}
-	return appendEnd(b, "", local)
+	return AppendEnd(b, "", local)
 }
 
-// appendText appends text. What XML cannot carry becomes U+FFFD.
-func appendText[T string | []byte](b []byte, text T) []byte {
+// AppendText appends text. What XML cannot carry becomes U+FFFD.
+func AppendText[T string | []byte](b []byte, text T) []byte {
 	return appendEscaped(b, string(text), false)
 }
 
-// appendValue appends the value of an attribute between double quotes. Line ends and
+// AppendValue appends the value of an attribute between double quotes. Line ends and
 // tabs become blanks, as parsers make them.
-func appendValue(b []byte, text string) []byte { return appendEscaped(b, text, true) }
+func AppendValue(b []byte, text string) []byte { return appendEscaped(b, text, true) }
 
 func appendEscaped(b []byte, text string, value bool) []byte {
 	for _, r := range text {
@@ -103,12 +103,12 @@ func isXMLChar(r rune) bool {
 	return r >= ' ' && r != 0xFFFE && r != 0xFFFF || r == '\t' || r == '\n' || r == '\r'
 }
 
-// escaped returns text for an element or an attribute.
-func escaped(s string) string {
-	return strings.ReplaceAll(string(appendText(nil, s)), `"`, "&quot;")
+// Escape returns text for an element or an attribute.
+func Escape(s string) string {
+	return strings.ReplaceAll(string(AppendText(nil, s)), `"`, "&quot;")
 }
 
-// isText reports whether XML can carry b as text.
-func isText(b []byte) bool {
+// IsText reports whether XML can carry b as text.
+func IsText(b []byte) bool {
 	return utf8.Valid(b) && !bytes.ContainsFunc(b, func(r rune) bool { return !isXMLChar(r) })
 }

@@ -1,4 +1,6 @@
-package serve
+// Package xmlcopy reads XML that is well-formed, and writes it again so that it is valid inside another
+// document.
+package xmlcopy
 
 import (
 	"bytes"
@@ -12,8 +14,9 @@ import (
 	"unicode/utf8"
 )
 
+// XMLSpace is the namespace of the prefix xml.
 const (
-	xmlSpace   = "http://www.w3.org/XML/1998/namespace"
+	XMLSpace   = "http://www.w3.org/XML/1998/namespace"
 	xmlnsSpace = "http://www.w3.org/2000/xmlns/"
 )
 
@@ -27,42 +30,42 @@ const (
 
 var errXML = errors.New("the XML cannot be part of a document")
 
-// binding is a declaration of a namespace.
-type binding struct{ prefix, uri string }
+// Binding is a declaration of a namespace.
+type Binding struct{ prefix, uri string }
 
-// attribute is an attribute that is not a binding.
-type attribute struct{ prefix, local, space, value string }
+// Attribute is an attribute that is not a binding.
+type Attribute struct{ Prefix, Local, Space, Value string }
 
-// tag is a start tag.
-type tag struct {
-	prefix, local, space string
-	attrs                []attribute
-	bindings             []binding
-	empty                bool // <a/>
+// Tag is a start tag.
+type Tag struct {
+	Prefix, Local, Space string
+	Attrs                []Attribute
+	Bindings             []Binding
+	Empty                bool // <a/>
 }
 
-// attrValue returns the value of an attribute that has no namespace.
-func (t *tag) attrValue(local string) string { return t.attrIn("", local) }
+// Attr returns the value of an attribute that has no namespace.
+func (t *Tag) Attr(local string) string { return t.AttrIn("", local) }
 
-func (t *tag) attrIn(space, local string) string {
-	for _, a := range t.attrs {
-		if a.local == local && a.space == space {
-			return a.value
+func (t *Tag) AttrIn(space, local string) string {
+	for _, a := range t.Attrs {
+		if a.Local == local && a.Space == space {
+			return a.Value
 		}
 	}
 	return ""
 }
 
-// tokenKind is the kind of token that a scanner returns.
-type tokenKind int
+// TokenKind is the kind of token that a scanner returns.
+type TokenKind int
 
 const (
-	startToken tokenKind = iota
-	endToken
-	textToken
+	StartToken TokenKind = iota
+	EndToken
+	TextToken
 )
 
-// scanner reads a document that is well-formed, with namespaces, and reports an error for
+// Scanner reads a document that is well-formed, with namespaces, and reports an error for
 // any other. It is a layer on [xml.Decoder], which accepts documents that other parsers
 // refuse, so nothing is copied as it is: tags and text are read, checked and written
 // again. Comments, processing instructions and the document type are left out. Entities of
@@ -71,13 +74,13 @@ const (
 // The tokenizer of package feedxml is no substitute: it only finds the bounds of the
 // entries in a stream, to cut them out byte for byte, and does not check or decode names,
 // attributes and text.
-type scanner struct {
+type Scanner struct {
 	doc  []byte
 	d    *xml.Decoder
-	tag  tag    // of a startToken
-	text []byte // of a textToken; valid until the next call
+	Tag  Tag    // of a StartToken
+	Text []byte // of a TextToken; valid until the next call
 
-	bindings []binding // in scope
+	bindings []Binding // in scope
 	open     []element
 	done     bool // the root has ended
 	// used has the indexes of the bindings that were used since it was made, and
@@ -92,19 +95,19 @@ type element struct {
 	empty         bool
 }
 
-// openDocument reads the start tag of the root element of doc. It reports false if
+// Open reads the start tag of the root element of doc. It reports false if
 // there is none.
-func openDocument(doc []byte) (*scanner, bool) {
+func Open(doc []byte) (*Scanner, bool) {
 	doc = bytes.TrimPrefix(doc, []byte("\ufeff"))
 	d := xml.NewDecoder(bytes.NewReader(doc))
 	d.Entity = xml.HTMLEntity
-	s := &scanner{doc: doc, d: d}
-	kind, err := s.nextToken()
-	return s, err == nil && kind == startToken
+	s := &Scanner{doc: doc, d: d}
+	kind, err := s.NextToken()
+	return s, err == nil && kind == StartToken
 }
 
-// nextToken returns the next token; [io.EOF] behind the root.
-func (s *scanner) nextToken() (tokenKind, error) {
+// NextToken returns the next token; [io.EOF] behind the root.
+func (s *Scanner) NextToken() (TokenKind, error) {
 	for {
 		raw, err := s.d.RawToken()
 		switch {
@@ -118,7 +121,7 @@ func (s *scanner) nextToken() (tokenKind, error) {
 			if s.done && len(s.open) == 0 || len(s.open) == deepest {
 				return 0, errXML
 			}
-			return startToken, s.readStartTag(raw)
+			return StartToken, s.readStartTag(raw)
 		case xml.EndElement:
 			if len(s.open) == 0 {
 				return 0, errXML
@@ -129,11 +132,11 @@ func (s *scanner) nextToken() (tokenKind, error) {
 			}
 			s.open, s.bindings = s.open[:len(s.open)-1], s.bindings[:last.bindings]
 			s.done = len(s.open) == 0
-			return endToken, nil
+			return EndToken, nil
 		case xml.CharData:
 			if len(s.open) > 0 {
-				s.text = raw
-				return textToken, nil
+				s.Text = raw
+				return TextToken, nil
 			}
 			if len(bytes.TrimSpace(raw)) > 0 {
 				return 0, errXML
@@ -146,87 +149,87 @@ func (s *scanner) nextToken() (tokenKind, error) {
 	}
 }
 
-// nextChild skips text and reads the start tag of the next child of the innermost
+// NextChild skips text and reads the start tag of the next child of the innermost
 // element. found is false if the element has ended instead.
-func (s *scanner) nextChild() (found bool, err error) {
+func (s *Scanner) NextChild() (found bool, err error) {
 	for {
-		kind, err := s.nextToken()
-		if err != nil || kind != textToken {
-			return err == nil && kind == startToken, err
+		kind, err := s.NextToken()
+		if err != nil || kind != TextToken {
+			return err == nil && kind == StartToken, err
 		}
 	}
 }
 
-// atEnd reports whether nothing follows the root element, which has ended.
-func (s *scanner) atEnd() bool {
-	_, err := s.nextToken()
-	return err == io.EOF //nolint:errorlint // nextToken returns it as it is
+// AtEnd reports whether nothing follows the root element, which has ended.
+func (s *Scanner) AtEnd() bool {
+	_, err := s.NextToken()
+	return err == io.EOF //nolint:errorlint // NextToken returns it as it is
 }
 
 // readStartTag reads a start tag into s.tag.
-func (s *scanner) readStartTag(raw xml.StartElement) error {
-	t := tag{prefix: raw.Name.Space, local: raw.Name.Local}
+func (s *Scanner) readStartTag(raw xml.StartElement) error {
+	t := Tag{Prefix: raw.Name.Space, Local: raw.Name.Local}
 	if at := s.d.InputOffset(); at >= 2 && s.doc[at-2] == '/' {
-		t.empty = true
+		t.Empty = true
 	}
-	s.open = append(s.open, element{t.prefix, t.local, len(s.bindings), t.empty})
+	s.open = append(s.open, element{t.Prefix, t.Local, len(s.bindings), t.Empty})
 	if len(raw.Attr) > mostAttrs {
 		return errXML
 	}
 	for _, a := range raw.Attr {
 		switch {
 		case a.Name.Space == "" && a.Name.Local == "xmlns":
-			t.bindings = append(t.bindings, binding{"", namespace(a.Value)})
+			t.Bindings = append(t.Bindings, Binding{"", namespace(a.Value)})
 		case a.Name.Space == "xmlns":
-			t.bindings = append(t.bindings, binding{a.Name.Local, namespace(a.Value)})
+			t.Bindings = append(t.Bindings, Binding{a.Name.Local, namespace(a.Value)})
 		default:
-			t.attrs = append(t.attrs, attribute{prefix: a.Name.Space, local: a.Name.Local, value: a.Value})
+			t.Attrs = append(t.Attrs, Attribute{Prefix: a.Name.Space, Local: a.Name.Local, Value: a.Value})
 		}
 	}
 	if !s.declare(&t) || !s.resolveNames(&t) {
 		return errXML
 	}
-	s.tag = t
+	s.Tag = t
 	return nil
 }
 
 // declare brings the bindings of a tag into scope. It reports false if one of them is not
 // valid, or if there are too many. The binding of the prefix xml, which is in scope
 // everywhere, is left out.
-func (s *scanner) declare(t *tag) bool {
-	kept := t.bindings[:0]
-	for i, b := range t.bindings {
+func (s *Scanner) declare(t *Tag) bool {
+	kept := t.Bindings[:0]
+	for i, b := range t.Bindings {
 		switch {
-		case b.prefix == "xml" && b.uri == xmlSpace:
+		case b.prefix == "xml" && b.uri == XMLSpace:
 			continue
-		case !b.isValid(), slices.ContainsFunc(t.bindings[:i], func(other binding) bool { return other.prefix == b.prefix }):
+		case !b.isValid(), slices.ContainsFunc(t.Bindings[:i], func(other Binding) bool { return other.prefix == b.prefix }):
 			return false
 		}
 		kept = append(kept, b)
 	}
-	t.bindings = kept
+	t.Bindings = kept
 	s.bindings = append(s.bindings, kept...)
 	return len(s.bindings) <= mostBindings
 }
 
 // resolveNames sets the namespaces of a tag and of its attributes. It reports false if a
 // name is not valid, or if an attribute repeats.
-func (s *scanner) resolveNames(t *tag) (ok bool) {
-	if t.space, ok = s.resolve(t.prefix); !ok || !isLocalName(t.local) || t.prefix == "xmlns" {
+func (s *Scanner) resolveNames(t *Tag) (ok bool) {
+	if t.Space, ok = s.resolve(t.Prefix); !ok || !isLocalName(t.Local) || t.Prefix == "xmlns" {
 		return false
 	}
-	for i := range t.attrs {
-		a := &t.attrs[i]
-		if a.prefix != "" {
-			if a.space, ok = s.resolve(a.prefix); !ok {
+	for i := range t.Attrs {
+		a := &t.Attrs[i]
+		if a.Prefix != "" {
+			if a.Space, ok = s.resolve(a.Prefix); !ok {
 				return false
 			}
 		}
-		if !isLocalName(a.local) {
+		if !isLocalName(a.Local) {
 			return false
 		}
-		for _, other := range t.attrs[:i] {
-			if other.local == a.local && other.space == a.space {
+		for _, other := range t.Attrs[:i] {
+			if other.Local == a.Local && other.Space == a.Space {
 				return false
 			}
 		}
@@ -236,9 +239,9 @@ func (s *scanner) resolveNames(t *tag) (ok bool) {
 
 // resolve returns the namespace of a prefix. It reports false if the prefix is not
 // declared.
-func (s *scanner) resolve(prefix string) (uri string, ok bool) {
+func (s *Scanner) resolve(prefix string) (uri string, ok bool) {
 	if prefix == "xml" {
-		return xmlSpace, true
+		return XMLSpace, true
 	}
 	for i := len(s.bindings) - 1; i >= 0; i-- {
 		if s.bindings[i].prefix == prefix {
@@ -278,9 +281,9 @@ func namespace(uri string) string {
 
 // isValid reports whether a namespace may be declared like that (Namespaces in XML
 // 1.0, sections 3 and 5).
-func (b binding) isValid() bool {
+func (b Binding) isValid() bool {
 	switch {
-	case b.prefix == "xml" || b.prefix == "xmlns" || b.uri == xmlSpace || b.uri == xmlnsSpace:
+	case b.prefix == "xml" || b.prefix == "xmlns" || b.uri == XMLSpace || b.uri == xmlnsSpace:
 		return false
 	case b.prefix == "":
 		return true
@@ -297,21 +300,21 @@ func isLocalName(name string) bool {
 
 // content appends the content of the element whose start tag was read last, and its
 // end tag. The prefixes that it uses must be declared around it.
-func (s *scanner) content(b []byte) ([]byte, error) {
+func (s *Scanner) content(b []byte) ([]byte, error) {
 	for depth := len(s.open); ; {
-		kind, err := s.nextToken()
+		kind, err := s.NextToken()
 		if err != nil {
 			return nil, errXML
 		}
 		switch kind {
-		case startToken:
-			b = appendStart(b, &s.tag, s.tag.bindings, s.tag.attrs)
-		case textToken:
-			b = appendText(b, s.text)
-		case endToken:
+		case StartToken:
+			b = AppendStart(b, &s.Tag, s.Tag.Bindings, s.Tag.Attrs)
+		case TextToken:
+			b = AppendText(b, s.Text)
+		case EndToken:
 			last := s.open[:len(s.open)+1][len(s.open)]
 			if !last.empty {
-				b = appendEnd(b, last.prefix, last.local)
+				b = AppendEnd(b, last.prefix, last.local)
 			}
 			if len(s.open) < depth {
 				return b, nil
@@ -320,37 +323,37 @@ func (s *scanner) content(b []byte) ([]byte, error) {
 	}
 }
 
-// copyChild appends the element whose start tag was read last. The prefixes that it uses
+// CopyChild appends the element whose start tag was read last. The prefixes that it uses
 // must be declared around it.
-func (s *scanner) copyChild(b []byte) ([]byte, error) {
-	return s.content(appendStart(b, &s.tag, s.tag.bindings, s.tag.attrs))
+func (s *Scanner) CopyChild(b []byte) ([]byte, error) {
+	return s.content(AppendStart(b, &s.Tag, s.Tag.Bindings, s.Tag.Attrs))
 }
 
-// copiedText returns the content, as it is escaped, of an element that was appended with
+// CopiedText returns the content, as it is escaped, of an element that was appended with
 // the start tag t.
-func copiedText(element []byte, t *tag) string {
+func CopiedText(element []byte, t *Tag) string {
 	start, end := bytes.IndexByte(element, '>'), bytes.LastIndex(element, []byte("</"))
-	if t.empty || end < 0 {
+	if t.Empty || end < 0 {
 		return ""
 	}
 	return strings.TrimSpace(string(element[start+1 : end]))
 }
 
-// copyElement appends the element whose start tag was read last, with the bindings
+// CopyElement appends the element whose start tag was read last, with the bindings
 // that it uses, so that it is valid anywhere.
-func (s *scanner) copyElement(b []byte) ([]byte, error) {
-	t, around := s.tag, len(s.bindings)-len(s.tag.bindings)
+func (s *Scanner) CopyElement(b []byte) ([]byte, error) {
+	t, around := s.Tag, len(s.bindings)-len(s.Tag.Bindings)
 	before := s.used
 	s.used = map[int]bool{}
 	defer func() { s.used = before }()
-	if t.prefix != "" || t.space != "" {
-		_, _ = s.resolve(t.prefix)
+	if t.Prefix != "" || t.Space != "" {
+		_, _ = s.resolve(t.Prefix)
 	} else {
 		s.used[noBinding] = true
 	}
-	for _, a := range t.attrs {
-		if a.prefix != "" {
-			_, _ = s.resolve(a.prefix)
+	for _, a := range t.Attrs {
+		if a.Prefix != "" {
+			_, _ = s.resolve(a.Prefix)
 		}
 	}
 	inner, err := s.content(nil)
@@ -358,7 +361,7 @@ func (s *scanner) copyElement(b []byte) ([]byte, error) {
 		return nil, err
 	}
 	// A default namespace around the copy must not become its own.
-	bindings, hasDefault := append([]binding{}, t.bindings...), false
+	bindings, hasDefault := append([]Binding{}, t.Bindings...), false
 	for _, own := range bindings {
 		hasDefault = hasDefault || own.prefix == ""
 	}
@@ -370,29 +373,29 @@ func (s *scanner) copyElement(b []byte) ([]byte, error) {
 		}
 	}
 	if !hasDefault && s.used[noBinding] {
-		bindings = append(bindings, binding{})
+		bindings = append(bindings, Binding{})
 	}
-	b = appendStart(b, &t, bindings, t.attrs)
+	b = AppendStart(b, &t, bindings, t.Attrs)
 	return append(b, inner...), nil
 }
 
-// innerContent returns the content of the element whose start tag was read last: its text, and
+// InnerContent returns the content of the element whose start tag was read last: its text, and
 // the same as HTML if there are elements in it.
-func (s *scanner) innerContent() (text, html string, err error) {
+func (s *Scanner) InnerContent() (text, html string, err error) {
 	var plain, markup []byte
 	elements := false
 	for depth := len(s.open); len(s.open) >= depth; {
-		kind, err := s.nextToken()
+		kind, err := s.NextToken()
 		if err != nil {
 			return "", "", errXML
 		}
 		switch kind {
-		case startToken:
+		case StartToken:
 			elements = true
-			markup = appendHTMLStart(markup, &s.tag)
-		case textToken:
-			plain, markup = append(plain, s.text...), appendText(markup, s.text)
-		case endToken:
+			markup = appendHTMLStart(markup, &s.Tag)
+		case TextToken:
+			plain, markup = append(plain, s.Text...), AppendText(markup, s.Text)
+		case EndToken:
 			if len(s.open) >= depth {
 				markup = appendHTMLEnd(markup, s.open[:len(s.open)+1][len(s.open)].local)
 			}
@@ -402,4 +405,19 @@ func (s *scanner) innerContent() (text, html string, err error) {
 		markup = nil
 	}
 	return string(plain), string(markup), nil
+}
+
+// Standalone returns an XML document as an element that is valid inside any other,
+// and its name. It reports false if the document is not well-formed.
+func Standalone(doc []byte) (el []byte, root xml.Name, ok bool) {
+	s, ok := Open(doc)
+	if !ok {
+		return nil, xml.Name{}, false
+	}
+	root = xml.Name{Space: s.Tag.Space, Local: s.Tag.Local}
+	el, err := s.CopyElement(make([]byte, 0, len(doc)+len(doc)/8))
+	if err != nil || !s.AtEnd() {
+		return nil, xml.Name{}, false
+	}
+	return el, root, true
 }

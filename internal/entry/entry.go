@@ -1,0 +1,457 @@
+// Package entry reads the fields of the entries of Atom and the items of RSS.
+package entry
+
+import (
+	"cmp"
+	"encoding/base64"
+	"html"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/feedbridge/feedbridge/internal/xmlcopy"
+)
+
+// The namespaces of feeds.
+const (
+	AtomSpace    = "http://www.w3.org/2005/Atom"
+	atom03Space  = "http://purl.org/atom/ns#"
+	rss1Space    = "http://purl.org/rss/1.0/"
+	rss090Space  = "http://my.netscape.com/rdf/simple/0.9/"
+	DCSpace      = "http://purl.org/dc/elements/1.1/"
+	dctermsSpace = "http://purl.org/dc/terms/"
+	ContentSpace = "http://purl.org/rss/1.0/modules/content/"
+	rdfSpace     = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+	xhtmlSpace   = "http://www.w3.org/1999/xhtml"
+)
+
+// noSpace is the key of elements without a namespace.
+const noSpace = "rss"
+
+// ExtraSpace is the namespace of attributes for the values that an element of RSS cannot hold:
+// the label of a category, and the mail address and URI of a person; and for an ID that is no IRI,
+// which an element of Atom cannot hold. Package feedxml reads that. Other readers ignore it.
+const ExtraSpace = "https://github.com/feedbridge/feedbridge/extra"
+
+// Entry is an entry of Atom 1.0 or 0.3 or an item of any RSS, as far as the other
+// format can say it too.
+type Entry struct {
+	ID                      string
+	Base                    string // of relative references in HTML; "" if it is not known
+	Title, Summary, Content *Prose
+	Links                   []Link
+	Authors, Contributors   []Person
+	Categories              []Category
+	Published, Updated      string // as written
+	Rights                  *Prose
+	Inherited               []Person // the authors of its source
+	// Others are the elements of other namespaces, such as those of Media RSS, which
+	// are valid anywhere.
+	Others []byte
+	// room is how many bytes resolved references and Others may take. Beyond it,
+	// references are not resolved and others are left out: a long base or namespace name
+	// could be repeated for each of many small elements.
+	room int
+}
+
+// resolve returns an absolute URL, if there is room for it.
+func (a *Entry) resolve(base, ref string) string {
+	if a.room <= 0 {
+		return ref
+	}
+	to := ResolveURL(base, ref)
+	a.room -= max(0, len(to)-len(ref))
+	return to
+}
+
+// Prose is text, or HTML.
+type Prose struct {
+	Text   string
+	IsHTML bool
+}
+
+// HTML returns the prose as HTML.
+func (p *Prose) HTML() string {
+	if p.IsHTML {
+		return p.Text
+	}
+	return html.EscapeString(p.Text)
+}
+
+func (p *Prose) IsBlank() bool { return p == nil || strings.TrimSpace(p.Text) == "" }
+
+// Link is a link of an entry.
+type Link struct{ Rel, Href, Type, Length, Title string }
+
+// Person is an author or a contributor.
+type Person struct{ Name, Email, URI string }
+
+// Category is a category of an entry.
+type Category struct{ Term, Scheme, Label string }
+
+// FindLink returns the first link of a relation.
+func (a *Entry) FindLink(rel string) (l Link, ok bool) {
+	i := slices.IndexFunc(a.Links, func(l Link) bool { return l.Rel == rel })
+	if i < 0 {
+		return Link{}, false
+	}
+	return a.Links[i], true
+}
+
+// isEntry and isItem report whether a root element is an article that can be read.
+func isEntry(t *xmlcopy.Tag) bool {
+	return t.Local == "entry" && (t.Space == AtomSpace || t.Space == atom03Space)
+}
+
+func isItem(t *xmlcopy.Tag) bool {
+	if t.Local != "item" {
+		return false
+	}
+	// Documents of RSS 2.0 may have any of several default namespaces.
+	return t.Space == "" || t.Space == rss1Space || t.Space == rss090Space ||
+		strings.Contains(t.Space, "userland.com/rss") || strings.Contains(t.Space, "netscape.com/rss") || strings.Contains(t.Space, "backend.userland")
+}
+
+// Read parses doc as an article, whose relative references start from base. It
+// reports false if doc has another root element or is not well-formed.
+func Read(doc []byte, base string) (*Entry, bool) {
+	s, ok := xmlcopy.Open(doc)
+	if !ok || !isEntry(&s.Tag) && !isItem(&s.Tag) {
+		return nil, false
+	}
+	own := cmp.Or(s.Tag.Space, noSpace)
+	a := &Entry{room: 2*len(doc) + 1<<10}
+	if own == rss1Space || own == rss090Space {
+		a.ID = s.Tag.AttrIn(rdfSpace, "about")
+	}
+	base = ResolveURL(base, s.Tag.AttrIn(xmlcopy.XMLSpace, "base"))
+	a.Base = base
+	for {
+		found, err := s.NextChild()
+		switch {
+		case err != nil:
+			return nil, false
+		case !found:
+			return a, s.AtEnd()
+		}
+		if err := a.readChild(s, own, base); err != nil {
+			return nil, false
+		}
+	}
+}
+
+// readChild reads a child whose start tag was read last. own is the namespace of the
+// article's own elements.
+func (a *Entry) readChild(s *xmlcopy.Scanner, own, base string) error {
+	t := s.Tag
+	if at := t.AttrIn(xmlcopy.XMLSpace, "base"); at != "" {
+		base = ResolveURL(base, at)
+	}
+	switch space := cmp.Or(t.Space, noSpace); space {
+	case AtomSpace, atom03Space:
+		return a.readAtom(s, &t, base)
+	case own:
+		return a.readRSS(s, &t, t.Local, base)
+	case DCSpace:
+		return a.readRSS(s, &t, "dc:"+t.Local, base)
+	case dctermsSpace:
+		return a.readRSS(s, &t, "dcterms:"+t.Local, base)
+	case ContentSpace:
+		return a.readRSS(s, &t, "content:"+t.Local, base)
+	}
+	return a.copyOther(s)
+}
+
+// copyOther copies an element of another namespace to a.others, if there is room for it.
+func (a *Entry) copyOther(s *xmlcopy.Scanner) (err error) {
+	if a.room <= 0 {
+		_, _, err = s.InnerContent()
+		return err
+	}
+	before := len(a.Others)
+	if a.Others, err = s.CopyElement(a.Others); err != nil {
+		return err
+	}
+	if a.room -= len(a.Others) - before; a.room < 0 {
+		a.Others = a.Others[:before]
+	}
+	return nil
+}
+
+// readRSS reads an element of RSS or of one of its modules. name is its local name, with
+// the usual prefix of its namespace if that is a module's.
+func (a *Entry) readRSS(s *xmlcopy.Scanner, t *xmlcopy.Tag, name, base string) error {
+	text, markup, err := s.InnerContent()
+	if err != nil {
+		return err
+	}
+	switch name {
+	case "title", "dc:title":
+		keepProse(&a.Title, text, markup, LooksLikeHTML(text))
+	case "description", "dc:description":
+		keepProse(&a.Summary, text, markup, true)
+	case "content:encoded":
+		keepProse(&a.Content, text, markup, true)
+	case "dc:rights":
+		keepProse(&a.Rights, text, markup, false)
+	case "enclosure":
+		if href := t.Attr("url"); href != "" {
+			a.Links = append(a.Links, Link{Rel: "enclosure", Href: a.resolve(base, href), Type: t.Attr("type"), Length: t.Attr("length")})
+		}
+	default:
+		if value := strings.TrimSpace(text); value != "" {
+			a.addRSSValue(t, name, value, base)
+		}
+	}
+	return nil
+}
+
+// keepProse sets an element of RSS that was not set before. markup is the content as
+// HTML if there are elements in it.
+func keepProse(at **Prose, text, markup string, isHTML bool) {
+	switch {
+	case *at != nil || strings.TrimSpace(text+markup) == "":
+	case markup != "":
+		*at = &Prose{markup, true}
+	default:
+		*at = &Prose{text, isHTML}
+	}
+}
+
+// addRSSValue adds an element of RSS that contains a short text.
+func (a *Entry) addRSSValue(t *xmlcopy.Tag, name, value, base string) {
+	switch name {
+	case "link":
+		a.Links = append(a.Links, Link{Rel: "alternate", Href: a.resolve(base, value)})
+	case "guid":
+		setIfEmpty(&a.ID, value)
+		if t.Attr("isPermaLink") != "false" && strings.Contains(value, "://") {
+			if _, ok := a.FindLink("alternate"); !ok {
+				a.Links = append(a.Links, Link{Rel: "alternate", Href: value})
+			}
+		}
+	case "comments":
+		a.Links = append(a.Links, Link{Rel: "replies", Href: a.resolve(base, value)})
+	case "author", "dc:creator":
+		a.Authors = append(a.Authors, ReadPerson(value).withExtra(t))
+	case "dc:contributor":
+		a.Contributors = append(a.Contributors, ReadPerson(value).withExtra(t))
+	case "category", "dc:subject":
+		a.Categories = append(a.Categories, Category{Term: value, Scheme: t.Attr("domain"), Label: t.AttrIn(ExtraSpace, "label")})
+	case "pubDate", "dcterms:issued", "dcterms:created":
+		setIfEmpty(&a.Published, value)
+	case "dc:date", "dcterms:modified":
+		setIfEmpty(&a.Updated, value)
+	}
+}
+
+// readAtom reads an element of Atom 1.0 or 0.3, which may be in an item of RSS.
+func (a *Entry) readAtom(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) error {
+	switch t.Local {
+	case "title", "summary", "content", "rights", "copyright":
+		return a.readAtomProse(s, t, base)
+	case "author":
+		return readAtomPersonInto(s, &a.Authors)
+	case "contributor":
+		return readAtomPersonInto(s, &a.Contributors)
+	case "source":
+		return a.readSource(s)
+	}
+	text, _, err := s.InnerContent()
+	if err != nil {
+		return err
+	}
+	value := strings.TrimSpace(text)
+	switch t.Local {
+	case "id":
+		setIfEmpty(&a.ID, value)
+	case "link":
+		l := Link{Rel: strings.ToLower(t.Attr("rel")), Href: a.resolve(base, t.Attr("href")), Type: t.Attr("type"), Length: t.Attr("length"), Title: t.Attr("title")}
+		if l.Rel == "" {
+			l.Rel = "alternate"
+		}
+		if t.Attr("href") != "" {
+			a.Links = append(a.Links, l)
+		}
+	case "category":
+		if term := t.Attr("term"); term != "" {
+			a.Categories = append(a.Categories, Category{term, t.Attr("scheme"), t.Attr("label")})
+		}
+	case "published", "issued", "created":
+		setIfEmpty(&a.Published, value)
+	case "updated", "modified":
+		setIfEmpty(&a.Updated, value)
+	}
+	return nil
+}
+
+// readAtomProse reads a child of an entry of Atom that has text, or content that is elsewhere.
+func (a *Entry) readAtomProse(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) error {
+	p, err := readProse(s, t)
+	if err != nil {
+		return err
+	}
+	at := map[string]**Prose{"title": &a.Title, "summary": &a.Summary, "content": &a.Content, "rights": &a.Rights, "copyright": &a.Rights}[t.Local]
+	if src := t.Attr("src"); src != "" && t.Local == "content" {
+		a.Links = append(a.Links, Link{Rel: "enclosure", Href: a.resolve(base, src), Type: t.Attr("type")})
+	} else if *at == nil && !p.IsBlank() {
+		*at = p
+	}
+	return nil
+}
+
+// readAtomPersonInto reads a person of an entry of Atom and appends it to people, unless it is empty.
+func readAtomPersonInto(s *xmlcopy.Scanner, people *[]Person) error {
+	p, err := readAtomPerson(s)
+	if err == nil && p != (Person{}) {
+		*people = append(*people, p)
+	}
+	return err
+}
+
+// readSource reads an atom:source, for the authors that the entry inherits.
+func (a *Entry) readSource(s *xmlcopy.Scanner) error {
+	for {
+		found, err := s.NextChild()
+		if err != nil || !found {
+			return err
+		}
+		if s.Tag.Space != AtomSpace || s.Tag.Local != "author" {
+			if _, _, err := s.InnerContent(); err != nil {
+				return err
+			}
+			continue
+		}
+		p, err := readAtomPerson(s)
+		if err != nil {
+			return err
+		}
+		a.Inherited = append(a.Inherited, p)
+	}
+}
+
+// readProse reads a text construct (RFC 4287, sections 3.1 and 4.1.3), or one of
+// Atom 0.3, which has modes.
+func readProse(s *xmlcopy.Scanner, t *xmlcopy.Tag) (*Prose, error) {
+	kind, mode := strings.ToLower(strings.TrimSpace(t.Attr("type"))), t.Attr("mode")
+	text, markup, err := s.InnerContent()
+	if err != nil {
+		return nil, err
+	}
+	if mode == "base64" {
+		decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
+		if err != nil {
+			return nil, nil
+		}
+		text = string(decoded)
+	}
+	media, _, _ := strings.Cut(kind, ";")
+	switch {
+	case kind == "xhtml":
+		return &Prose{withoutDiv(markup, text), true}, nil
+	case markup != "" && (mode == "xml" || t.Space == atom03Space || media == "application/xhtml+xml"):
+		return &Prose{markup, true}, nil
+	case kind == "html" || media == "text/html" || media == "application/xhtml+xml":
+		if markup != "" {
+			return &Prose{markup, true}, nil
+		}
+		return &Prose{text, true}, nil
+	case kind == "" || kind == "text" || strings.HasPrefix(media, "text/"):
+		return &Prose{Text: text}, nil
+	case strings.HasSuffix(media, "/xml") || strings.HasSuffix(media, "+xml"):
+		return &Prose{Text: text}, nil
+	case t.Local != "content":
+		return &Prose{Text: text}, nil
+	}
+	return nil, nil // base64 of something else
+}
+
+var divs = regexp.MustCompile(`(?s)^\s*<div(?:\s[^>]*)?>(.*)</div>\s*$`)
+
+// withoutDiv returns XHTML without the div that a text construct wraps it in.
+func withoutDiv(markup, text string) string {
+	if markup == "" {
+		return html.EscapeString(text)
+	}
+	if inside := divs.FindStringSubmatch(markup); inside != nil {
+		return inside[1]
+	}
+	return markup
+}
+
+func readAtomPerson(s *xmlcopy.Scanner) (p Person, err error) {
+	for {
+		found, err := s.NextChild()
+		if err != nil || !found {
+			return p, err
+		}
+		local := s.Tag.Local
+		text, _, err := s.InnerContent()
+		if err != nil {
+			return p, err
+		}
+		value := strings.TrimSpace(text)
+		switch local {
+		case "name":
+			setIfEmpty(&p.Name, value)
+		case "email":
+			setIfEmpty(&p.Email, value)
+		case "uri", "url":
+			setIfEmpty(&p.URI, value)
+		}
+	}
+}
+
+var (
+	withName  = regexp.MustCompile(`^(\S+@\S+)\s*\((.*)\)$`) // RSS: a@b.example (Name)
+	withEmail = regexp.MustCompile(`^(.+?)\s*[<(]([^\s<>()]+@[^\s<>()]+)[>)]$`)
+)
+
+// ReadPerson reads a person in the forms that RSS has.
+func ReadPerson(text string) Person {
+	if m := withName.FindStringSubmatch(text); m != nil {
+		return Person{Name: strings.TrimSpace(m[2]), Email: m[1]}
+	}
+	if m := withEmail.FindStringSubmatch(text); m != nil {
+		return Person{Name: m[1], Email: m[2]}
+	}
+	if strings.Contains(text, "@") && !strings.ContainsAny(text, " /") {
+		return Person{Name: text, Email: text}
+	}
+	return Person{Name: text}
+}
+
+// withExtra returns the person with the attributes in [ExtraSpace].
+func (p Person) withExtra(t *xmlcopy.Tag) Person {
+	setIfEmpty(&p.Email, t.AttrIn(ExtraSpace, "email"))
+	setIfEmpty(&p.URI, t.AttrIn(ExtraSpace, "uri"))
+	return p
+}
+
+// markup is what text has that is meant as HTML.
+var markup = regexp.MustCompile(`&(?:#\d+|#[xX][0-9a-fA-F]+|[a-zA-Z]+\d*);|</?[a-zA-Z][^>]*>`)
+
+// LooksLikeHTML reports whether a title of RSS, which may be text or HTML, is HTML.
+func LooksLikeHTML(text string) bool { return markup.MatchString(text) }
+
+// ResolveURL returns a reference relative to a base as an absolute URL; as it is if
+// that is not possible.
+func ResolveURL(base, ref string) string {
+	ref = strings.TrimSpace(ref)
+	to, err := url.Parse(ref)
+	if base == "" || err != nil || to.IsAbs() {
+		return ref
+	}
+	from, err := url.Parse(base)
+	if err != nil || !from.IsAbs() {
+		return ref
+	}
+	return from.ResolveReference(to).String()
+}
+
+func setIfEmpty(at *string, value string) {
+	if *at == "" {
+		*at = value
+	}
+}
