@@ -14,6 +14,7 @@ import (
 
 	"github.com/andybalholm/brotli"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -207,9 +208,7 @@ func TestCompressionBomb(t *testing.T) {
 			bomb := pack(encoding, strings.Repeat("\x00", 64<<20))
 			url := serve(t, func(w http.ResponseWriter, _ *http.Request) { sendPacked(w, encoding, bomb) })
 			res, err := newClient(t, url).Do(t.Context(), source.Request{Method: "GET", URL: url})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			n, err := io.Copy(io.Discard, res.Body)
 			wantError(t, err, true, "unpacks to more than 500 times its size")
 			if n > 32<<20 {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -51,9 +52,7 @@ func TestUnreadBodyIsClosed(t *testing.T) {
 				c := newClientWith(t, source.Options{Hosts: hosts}, feedURL)
 				defer c.CloseIdle()
 				res, err := c.Do(t.Context(), source.Request{Method: http.MethodGet, URL: feedURL})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				res.Body.Close()
 				if n := read.Load(); n > int64(test.most) {
 					t.Errorf("%d bytes of %d were read, want %d at most", n, test.size, test.most)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/limit"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // requestTimes records when requests are made.
@@ -85,9 +86,7 @@ func TestFeedsThatStartMakeAtMost200RequestsASecond(t *testing.T) {
 		last.requests.Store(startRequests)
 		asked := time.Now()
 		for range 1000 {
-			if err := pace.wait(t.Context(), &last); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, pace.wait(t.Context(), &last))
 			last.last.Store(0)
 		}
 		if waited := time.Since(asked); waited > 0 {

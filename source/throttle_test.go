@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // The feeds that a limit slows down log that once, and again after it slowed none of them down for
@@ -22,9 +24,7 @@ func TestThrottledFeedsAreLoggedOnce(t *testing.T) {
 			for range n {
 				shared := hosts.limiter(limiterKey{"shop.example:443", 10})
 				waited, err := shared.wait(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				limit.addWait("shop.example", shared, waited)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -362,9 +363,7 @@ func TestLongFeed(t *testing.T) {
 	calls, count, largest, heads := 0, 0, 0, 0
 	for more := true; more; calls++ {
 		b, err := src.Next(t.Context(), cursor, feed.Limits{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, e := range b.Entities {
 			if e.ID != strconv.Itoa(count) {
 				t.Fatalf("entity %d is %s", count, e.ID)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // The cursor of a long search has how many pages were searched, and the time that was
@@ -26,9 +27,7 @@ func TestSearchSaysHowFarItHasCome(t *testing.T) {
 		for range 3 {
 			// Each call is that of another process.
 			b, err := s.source(t, from(t, startAt(10))).Next(t.Context(), cursor, feed.Limits{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			cursor = b.Cursor
 			p := describeCursor(t, cursor)
 			got = append(got, fmt.Sprintf("%d %s", p.SearchedPages, p.Search()))

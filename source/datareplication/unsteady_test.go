@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // TestFeedMoves has the feed, and its url in the configuration, move to
@@ -39,9 +40,7 @@ func TestFeedMoves(t *testing.T) {
 			s.Add("HEAD", "/1", httpfault.Status(503))
 			src := s.source(t)
 			b, err := src.Next(t.Context(), nil, feed.Limits{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			s.edit(func() { s.base = "http://new.example" })
 			readOn(t, s.source(t, moved), b.Cursor).want(t, "a b c")
 		})

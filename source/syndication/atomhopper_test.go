@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -116,9 +117,7 @@ func TestAtomHopper(t *testing.T) {
 				t.Parallel()
 				h := newAtomHopper(6, tt.live, tt.archives)
 				r := h.u.read(t, func(c *syndication.Config) { c.Dialect = dialect })
-				if err := r.poll(); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, r.poll())
 				n := tt.live + 6*tt.archives
 				r.wantLast(all(1, n))
 				if dialect == "atomhopper" {
@@ -130,9 +129,7 @@ func TestAtomHopper(t *testing.T) {
 					h.add(n + k + 1)
 				}
 				r.restart()
-				if err := r.poll(); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, r.poll())
 				r.wantLast(all(n+1, n+20))
 				if log := h.u.requests(); strings.Contains(log, "/a0") && tt.archives > 1 {
 					t.Errorf("archives that are published were read again: %s", log)
@@ -155,9 +152,7 @@ func TestAtomHopper(t *testing.T) {
 		}
 		r := h.u.read(t, func(c *syndication.Config) { c.Dialect = "atomhopper" })
 		for range 4 {
-			if err := r.poll(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.poll())
 			r.wantViolations()
 		}
 		if got := texts(r.messages); got != all(1, n+10) {
@@ -206,15 +201,11 @@ func TestPossibleOverrun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newUpstream(tt.before...).read(t)
-			if err := r.poll(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.poll())
 			for i := 0; i < len(tt.after); i += 2 {
 				r.u.set(tt.after[i], tt.after[i+1])
 			}
-			if err := r.poll(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.poll())
 			r.wantViolations(tt.want...)
 		})
 	}

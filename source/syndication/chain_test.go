@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -428,9 +429,7 @@ func TestTail(t *testing.T) {
 		after := r.cursor
 		for range 3 {
 			b, err := r.src.Next(t.Context(), after, feed.Limits{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			after = b.Cursor
 		}
 		r.ids.Rollback()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -68,9 +69,7 @@ func TestHashesOfEarlierVersions(t *testing.T) {
 	t.Parallel()
 	for _, ignored := range [][]string{nil, {"published"}} {
 		r := newUpstream("/feed", videos(1, "T")).read(t, func(c *syndication.Config) { c.IgnoreChangesIn = ignored })
-		if err := r.poll(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.poll())
 		for i, e := range r.messages {
 			body := string(e.Body)
 			if start := strings.Index(body, "<published>"); ignored != nil {

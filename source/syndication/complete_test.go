@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/syndication"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
@@ -74,9 +75,7 @@ func TestComplete(t *testing.T) {
 				if i%2 == 1 {
 					r.restart()
 				}
-				if err := r.poll(); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, r.poll())
 				r.wantLast(s.messages)
 				if got := sorted(r.violations); got != sorted(strings.Fields(s.violations)) {
 					t.Errorf("violations %v, want %v", r.details, s.violations)

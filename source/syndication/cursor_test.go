@@ -18,6 +18,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
@@ -93,14 +94,10 @@ func TestCursorIsReadForEver(t *testing.T) {
 	t.Parallel()
 	full := fullCursor()
 	if *update {
-		if err := os.WriteFile(goldenCursor, full.encodeCursor(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(goldenCursor, full.encodeCursor(), 0o644))
 	}
 	golden, err := os.ReadFile(goldenCursor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff(string(golden), string(full.encodeCursor())); diff != "" {
 		t.Errorf("the stored form has changed: %s", diff)
 	}
@@ -144,9 +141,7 @@ func TestCursorIsBounded(t *testing.T) {
 // FuzzCursor reads stored bytes. A cursor that is stored and read again is the same cursor.
 func FuzzCursor(f *testing.F) {
 	golden, err := os.ReadFile(goldenCursor) // a seed from encodeCursor would lack the fields that encodeCursor loses
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	f.Add(golden)
 	f.Add([]byte(`{"v":1}`))
 	f.Add([]byte(`{"v":1,"archives":"AAAA"}`))
@@ -202,9 +197,7 @@ func FuzzCursorFields(f *testing.F) {
 func checkStoredCursor(t *testing.T, cur cursor) {
 	t.Helper()
 	whole, err := json.Marshal(cur)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	opts := cmp.Options{cmpopts.EquateEmpty(), sameCursor}
 	if len(whole) > maxCursor {
 		opts = append(opts, cmpopts.IgnoreFields(cursor{}, "Shared"), cmpopts.IgnoreFields(lastDocument{}, "TitleHashes"),

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/syndication"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
@@ -36,9 +37,7 @@ func TestFormatOfAFeed(t *testing.T) {
 			u := newUpstream("/feed", tt.before)
 			r := u.read(t, tt.edit)
 			if tt.before != "" {
-				if err := r.poll(); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, r.poll())
 			}
 			u.set("/feed", tt.doc)
 			published := len(r.messages)
@@ -87,9 +86,7 @@ func TestIgnoreChangesIn(t *testing.T) {
 			r := u.read(t, func(c *syndication.Config) { c.IgnoreChangesIn = []string{tt.ignored} })
 			for _, doc := range []string{doc("x", "1"), doc("x", "2"), doc("y", "2")} {
 				u.set("/feed", doc)
-				if err := r.poll(); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, r.poll())
 			}
 			if len(r.messages) != tt.published {
 				t.Errorf("%d messages, want %d", len(r.messages), tt.published)

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -212,9 +213,7 @@ func TestHistories(t *testing.T) {
 		p.u.mu.Unlock()
 		_ = r.poll()  // may report a fault that was injected before
 		for range 3 { // one may go on with an older document
-			if err := r.poll(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.poll())
 		}
 		if len(r.last) > 0 {
 			t.Errorf("a poll of what is known has published %s", texts(r.last))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -179,9 +180,7 @@ func TestManners(t *testing.T) {
 				code = 302
 			}
 			u.fault("/feed", status(code, "Location", "/new"))
-			if err := r.poll(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.poll())
 			time.Sleep(13 * time.Hour)
 		}
 		if p := r.place(); p.URL != "" {
@@ -276,9 +275,7 @@ func TestStart(t *testing.T) {
 		r.want(archivedMessages)
 		for position, want := range map[string]string{"beginning": "", "now": "", dawn.Format(time.RFC3339): "", string(r.cursor): ""} {
 			c, err := syndication.ParseCursor(position)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			r.cursor = c
 			r.restart()
 			r.want(want)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/syndication"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
@@ -160,9 +161,7 @@ func TestIdentity(t *testing.T) {
 		"auto": "g1:a", "guid": "g1:a", "link": "http://feed.example/1:a",
 	} {
 		r := newUpstream("/feed", articles("", 1)).read(t, identity(i))
-		if err := r.poll(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.poll())
 		r.wantLast(want)
 	}
 	r = newUpstream("/feed", articles("", 1)).read(t, identity("content"))

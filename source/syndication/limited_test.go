@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
@@ -30,9 +31,7 @@ func TestWhatIsBeforeAnUnfitEntityIsPublished(t *testing.T) {
 		},
 	} {
 		whole := open()
-		if err := whole.poll(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, whole.poll())
 		messages := strings.Fields(texts(whole.messages))
 		for i, e := range whole.messages {
 			t.Run(fmt.Sprintf("%s, %s is unfit", name, e.ID), func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
@@ -38,9 +39,7 @@ func (r *reader) nextOrPanic() (more, panicked bool) {
 		}
 	}()
 	more, err := r.next()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	return more, false
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -121,9 +122,7 @@ func TestMemory(t *testing.T) {
 func BenchmarkIdle(b *testing.B) {
 	u := newUpstream("/feed", atom("", "a@1"))
 	r := u.read(benchTester{b})
-	if err := r.poll(); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, r.poll())
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := r.poll(); err != nil || len(r.last) > 0 {
@@ -143,9 +142,7 @@ func BenchmarkLargeDocument(b *testing.B) {
 	for b.Loop() {
 		u.fault("/feed", largeDocument(entries, func() {}))
 		r.cursor = nil
-		if err := r.poll(); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, r.poll())
 	}
 	b.ReportMetric(entries*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
 }

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -174,9 +175,7 @@ func TestSharedIDs(t *testing.T) {
 				r := u.read(t)
 				for i, s := range tt {
 					u.set("/feed", s.doc)
-					if err := r.poll(); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, r.poll())
 					if got := short(r.last); got != s.want {
 						t.Errorf("step %d: published %q, want %q; %v", i, got, s.want, r.details)
 					}
@@ -244,9 +243,7 @@ func TestManySharedIDs(t *testing.T) {
 		}
 		r.restart()
 		r.u.set("/feed", doc(version))
-		if err := r.poll(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.poll())
 		if want := map[int]int{0: 1000, 1: 1000, 2: 0, 3: 1000}[i]; len(r.last) != want || len(distinct(r.messages)) != 1000 {
 			t.Errorf("poll %d published %d, and the topic has %d IDs", i, len(r.last), len(distinct(r.messages)))
 		}
@@ -308,9 +305,7 @@ func (f *sharing) poll(numbers []int) {
 		parts = append(parts, p)
 	}
 	f.r.u.set("/feed", partsRSS(parts...))
-	if err := f.r.poll(); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, f.r.poll())
 	var wanted []string
 	for _, p := range parts {
 		if !f.want[p.text] {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication"
@@ -211,9 +212,7 @@ func (u *upstream) client(t tester, cfg source.Config) *source.Client {
 		_ = server.Serve(u)
 	}()
 	client, err := source.NewClient(cfg, source.Options{Hosts: &source.Hosts{Dial: u.dial}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		client.CloseIdle()
 		_ = server.Close()
@@ -374,9 +373,7 @@ func (r *reader) wantRequests(paths string) {
 func (r *reader) place() syndication.CursorInfo {
 	r.t.Helper()
 	p, err := syndication.Describe(r.cursor)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	return p
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -29,9 +30,7 @@ func chain(n, size int, entries string) *upstream {
 func TestMemoryOfWalks(t *testing.T) {
 	t.Run("long URLs of archives", func(t *testing.T) {
 		r := chain(400, 7000, "e#@1:a").read(t, func(c *syndication.Config) { c.Bounds.Memory = 1 << 20 })
-		if err := r.poll(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.poll())
 		// 1 MiB of URLs, each kept twice.
 		if n := strings.Count(r.u.requests(), " "); n < 50 || n > 250 {
 			t.Errorf("%d documents were read", n)
@@ -60,9 +59,7 @@ func TestMemoryOfWalks(t *testing.T) {
 		r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory = 4 << 20 })
 		heap := newLiveHeap()
 		u.onRequest = heap.look
-		if err := r.poll(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.poll())
 		grown := heap.grown()
 		t.Logf("%d MB of heap", grown>>20)
 		if heap.most.Load() == 0 || grown > 16<<20 {

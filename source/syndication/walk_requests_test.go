@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/readahead"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -71,9 +72,7 @@ func TestArchivesAreRequestedOnce(t *testing.T) {
 	u, want := longArchive(archives, usualText)
 	// The entries take 2.7 MB.
 	r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory = 640 << 10 })
-	if err := r.poll(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.poll())
 	r.wantIDs(want)
 	if n := len(strings.Fields(u.requests())); n != archives+1 {
 		t.Errorf("%d requests for %d documents", n, archives+1)
@@ -87,9 +86,7 @@ func TestArchivesThatDoNotFit(t *testing.T) {
 	const archives = 150
 	u, want := longArchive(archives, randomText)
 	r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory = 1 << 20 })
-	if err := r.poll(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.poll())
 	r.wantIDs(want)
 	asked := strings.Fields(u.requests())
 	again := len(asked) - archives - 1
@@ -115,9 +112,7 @@ func TestAPartOfAnArchiveIsNotRequestedAgain(t *testing.T) {
 	t.Parallel()
 	u, want := longArchive(2, usualText)
 	r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory = 10 << 10 })
-	if err := r.poll(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.poll())
 	r.wantIDs(want)
 	r.wantRequests("/feed /a1 /a0")
 }
@@ -175,9 +170,7 @@ func TestDocumentsAhead(t *testing.T) {
 					c.Bounds.Memory, c.PagesAhead, c.Budget = 1<<20, cmp.Or(ahead, -1), budget
 				})
 				start := time.Now()
-				if err := r.poll(); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, r.poll())
 				r.wantIDs(want)
 				asked, most := slow.counts()
 				again := asked - archives - 1
@@ -225,9 +218,7 @@ func TestErrorOfADocumentAhead(t *testing.T) {
 			before, after := want[:broken*20], want[(broken+1)*20:]
 			err := r.poll()
 			if tt.gone {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				r.wantIDs(append(before[:len(before):len(before)], after...))
 				r.wantViolations(syndication.ArchiveGone)
 				return
@@ -237,9 +228,7 @@ func TestErrorOfADocumentAhead(t *testing.T) {
 			}
 			r.wantIDs(before)
 			u.serve(path, nil)
-			if err := r.poll(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.poll())
 			r.wantIDs(want)
 		})
 	}
@@ -269,9 +258,7 @@ func TestReleaseEndsRequestsAhead(t *testing.T) {
 			t.Errorf("%d requests are under way after Release", slow.now)
 		}
 		unused(t, budget, 1<<20)
-		if err := r.poll(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.poll())
 		r.wantIDs(want)
 		unused(t, budget, 1<<20)
 	})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source/syndication"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
@@ -24,9 +25,7 @@ func (list steps) run(t *testing.T, edits ...edit) {
 		if i%2 == 1 {
 			r.restart()
 		}
-		if err := r.poll(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.poll())
 		r.wantLast(s.messages)
 		if got := sorted(r.violations); got != sorted(strings.Fields(s.violations)) {
 			t.Errorf("step %d: violations %v, want %q", i, r.details, s.violations)
@@ -145,9 +144,7 @@ func TestLargeDocuments(t *testing.T) {
 		u.set("/feed", atom("", changed))
 		r.restart()
 		before := len(r.messages)
-		if err := r.poll(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.poll())
 		if got := texts(r.messages); strings.Count(got, "e03:") != 2 || len(r.messages) != 61 || before < 10 {
 			t.Errorf("%d messages, then %d", before, len(r.messages))
 		}
@@ -310,9 +307,7 @@ func TestEntities(t *testing.T) {
 				r := newUpstream("/feed", doc).read(t, func(c *syndication.Config) { c.Limits.Entity = 1000 })
 				r.wantError(true, "a", `entity "b"`, "bytes, which is more than limits.entity: raise that", "oversize: skip")
 				r.src.Oversize = oversize
-				if err := r.poll(); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, r.poll())
 				var got []string
 				for _, e := range r.messages {
 					got = append(got, e.ID)

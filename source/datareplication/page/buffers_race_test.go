@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
@@ -23,9 +24,7 @@ func TestFreeClearsTheParts(t *testing.T) {
 			r.Buffers = &after
 		}
 		p, err := r.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		parts = append(parts, p)
 	}
 	before.Free()

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // partOf returns a part with the given header lines and body, read from a page.
@@ -16,9 +17,7 @@ func partOf(t *testing.T, body string, lines ...string) Part {
 	t.Helper()
 	p := NewReader(strings.NewReader("--b\r\n"+strings.Join(lines, "\r\n")+"\r\n\r\n"+body+"\r\n--b--"), "b", "page", 1<<20)
 	got, err := p.Next()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return got
 }
 

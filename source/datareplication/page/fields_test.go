@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
@@ -43,9 +44,7 @@ func TestMemoryOfHeadersIsReserved(t *testing.T) {
 					if errors.Is(err, io.EOF) {
 						break
 					}
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					held = append(held, p)
 				}
 				used := heap() - before - int64(cap(held))*64

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 const (
@@ -19,9 +21,7 @@ const (
 func header(t *testing.T, lines string) http.Header {
 	t.Helper()
 	res, err := http.ReadResponse(bufio.NewReader(strings.NewReader("HTTP/1.1 200 OK\r\n"+lines+"\r\n")), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_ = res.Body.Close()
 	return res.Header
 }

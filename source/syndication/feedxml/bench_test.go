@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // benchDocument is an Atom document of about size bytes, with entries of 1 to
@@ -72,9 +74,7 @@ func benchReader(b *testing.B, doc []byte, entries int, opts Options) {
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			if e.ID == "" || e.Updated.Time.IsZero() {
 				b.Fatal(e.ID, e.Updated)
 			}

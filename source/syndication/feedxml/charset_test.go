@@ -11,6 +11,8 @@ import (
 	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/japanese"
 	"golang.org/x/text/encoding/unicode"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func TestEncodings(t *testing.T) {
@@ -64,9 +66,7 @@ func TestEncodings(t *testing.T) {
 			}
 			r := NewReader(strings.NewReader(doc), Options{ContentType: tt.contentType, Check: true})
 			entries, err := read(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			want := `<entry xmlns="http://www.w3.org/2005/Atom"><id>` + tt.id + `</id></entry>`
 			if len(entries) != 1 || entries[0].ID != tt.id || string(entries[0].Body) != want {
 				t.Errorf("got %q, %s", ids(entries), entries[0].Body)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // atomFeed is an Atom document with what feeds usually declare.
@@ -294,9 +295,7 @@ func TestAtomWithoutNamespace(t *testing.T) {
 		options.URL = docURL
 		r := NewReader(strings.NewReader(fmt.Sprintf(doc, "")), options)
 		got, err := read(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got[0].Offset -= int64(len(`<feed>`)); got[0].Offset != want[0].Offset-int64(len(`<feed xmlns="http://www.w3.org/2005/Atom">`)) {
 			t.Errorf("offset %d", got[0].Offset)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // seeds are documents of every format, with what makes splitting hard.
@@ -201,9 +202,7 @@ func readEveryWay(t *testing.T, doc string, opts Options) ([]Entry, error) {
 		// decoder is cut.
 		if again.detectCharset() == nil {
 			decoded, err := io.ReadAll(again.in.r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			again.in.r = arriving(bytes.NewReader(decoded))
 		} else {
 			again = NewReader(strings.NewReader(doc), opts)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // twoColons matches names that XML allows, and not together with namespaces.
@@ -236,9 +238,7 @@ func TestBrokenDocuments(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			entries, err := readEveryWay(t, tt.doc, Options{Lenient: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			r := NewReader(strings.NewReader(tt.doc), Options{Lenient: true})
 			if _, err := read(r); err != nil {
 				t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // found is an entry as encoding/xml reads it.
@@ -22,9 +24,7 @@ type found struct {
 func oracle(tb testing.TB, doc []byte) []found {
 	tb.Helper()
 	entries, err := oracleEntries(doc)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return entries
 }
 

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/text/encoding/unicode"
 	"pgregory.net/rapid"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // writer writes a random document.
@@ -170,9 +172,7 @@ func TestDocumentsAreReadBack(t *testing.T) {
 		compareWithOracle(t, doc, got)
 
 		wide, err := unicode.UTF16(unicode.LittleEndian, unicode.UseBOM).NewEncoder().String(doc)
-		if err != nil {
-			rt.Fatal(err)
-		}
+		must.Succeed(rt, err)
 		again, err := read(NewReader(strings.NewReader(wide), opts))
 		if err != nil {
 			rt.Fatalf("%s in UTF-16: %v", doc, err)

@@ -4,6 +4,8 @@ import (
 	"encoding/xml"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func TestStandaloneBody(t *testing.T) {
@@ -89,9 +91,7 @@ func TestHashWithout(t *testing.T) {
 	hash := func(content string, without ...xml.Name) [32]byte {
 		r := NewReader(strings.NewReader(atomFeed("<entry><id>1</id>"+content+"</entry>")), Options{HashWithout: without})
 		e, err := r.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return e.Hash
 	}
 	updated := xml.Name{Space: AtomNamespace, Local: "updated"}
