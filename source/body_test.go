@@ -15,6 +15,7 @@ import (
 	"github.com/andybalholm/brotli"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -203,8 +204,7 @@ func TestPageLimit(t *testing.T) {
 func TestCompressionBomb(t *testing.T) {
 	t.Parallel()
 	for _, encoding := range encodings {
-		t.Run(encoding, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, encoding, func(t *testing.T) {
 			bomb := pack(encoding, strings.Repeat("\x00", 64<<20))
 			url := serve(t, func(w http.ResponseWriter, _ *http.Request) { sendPacked(w, encoding, bomb) })
 			res, err := newClient(t, url).Do(t.Context(), source.Request{Method: "GET", URL: url})

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -35,8 +36,7 @@ func TestUnreadBodyIsClosed(t *testing.T) {
 		{64 << 10, 80 << 10, 1},
 		{1 << 20, 16 << 10, 2},
 	} {
-		t.Run(strconv.Itoa(test.size), func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, strconv.Itoa(test.size), func(t *testing.T) {
 			answer := func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Length", strconv.Itoa(test.size))
 				_, _ = w.Write(make([]byte, test.size)) // the client may have closed the connection

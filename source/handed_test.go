@@ -6,9 +6,9 @@ import (
 	"net"
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -40,25 +40,22 @@ func TestHandedOverResponse(t *testing.T) {
 		"another method":   {0, source.Request{Method: http.MethodHead, URL: page}, false},
 		"with a condition": {0, source.Request{Method: http.MethodGet, URL: page, IfNoneMatch: `"1"`}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				hosts := &source.Hosts{Dial: refuseDial}
-				c := newClientWith(t, source.Options{Hosts: hosts}, page)
-				rest := &closedBody{Reader: http.NoBody}
-				c.HandOver(source.Request{Method: http.MethodGet, URL: page}, &source.Response{Status: 200, Body: rest, Answered: time.Now()}, []byte("the page"))
-				time.Sleep(test.after)
-				_, body, err := do(t, c, test.request)
-				if got := err == nil && body == "the page"; got != test.want {
-					t.Errorf("read %q, %v", body, err)
-				}
-				if !rest.closed {
-					t.Error("the response is not closed")
-				}
-				if _, _, err := do(t, c, source.Request{Method: http.MethodGet, URL: page}); err == nil {
-					t.Error("the response answered two requests")
-				}
-			})
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			hosts := &source.Hosts{Dial: refuseDial}
+			c := newClientWith(t, source.Options{Hosts: hosts}, page)
+			rest := &closedBody{Reader: http.NoBody}
+			c.HandOver(source.Request{Method: http.MethodGet, URL: page}, &source.Response{Status: 200, Body: rest, Answered: time.Now()}, []byte("the page"))
+			time.Sleep(test.after)
+			_, body, err := do(t, c, test.request)
+			if got := err == nil && body == "the page"; got != test.want {
+				t.Errorf("read %q, %v", body, err)
+			}
+			if !rest.closed {
+				t.Error("the response is not closed")
+			}
+			if _, _, err := do(t, c, source.Request{Method: http.MethodGet, URL: page}); err == nil {
+				t.Error("the response answered two requests")
+			}
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -47,8 +48,7 @@ func TestRetryAfter(t *testing.T) {
 		"an exponent":                    {"1e3", 0},
 		"rubbish":                        {"soon", 0},
 	} {
-		t.Run("case 85: "+name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, "case 85: "+name, func(t *testing.T) {
 			url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Date", date)
 				if test.value != "" {
@@ -93,8 +93,7 @@ func TestUsedQuota(t *testing.T) {
 		"403 with only a reset":      {403, []string{"X-RateLimit-Reset", "50"}, 0, false},
 		"an error that is not about": {404, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "50"}, 0, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Date", "Thu, 05 Oct 2023 03:00:10 GMT")
 				for i := 0; i < len(test.headers); i += 2 {
@@ -190,8 +189,7 @@ func pollHost(t *testing.T, feeds int, every, long time.Duration, answer func(fe
 func TestFeedsThatAreAnsweredArePolledAtTheirInterval(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(15) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			feeds := 2 + random.IntN(29)
 			healthy := 1 + random.IntN(feeds-1)

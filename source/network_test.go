@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -66,8 +67,7 @@ func TestBrokenAnswers(t *testing.T) {
 		"case 86: cut between chunks":       {write(header + "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"), io.ErrUnexpectedEOF, "the body ended early"},
 		"shorter than its Content-Length":   {write(header + "Content-Length: 9\r\n\r\nx"), io.ErrUnexpectedEOF, "the body ended early"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			url := rawServer(t, test.answer)
 			_, _, err := get(t, newClient(t, url), url+"/feed")
 			wantError(t, err, false, "GET "+url+"/feed: ", test.text)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/readahead"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -35,8 +36,7 @@ func TestPanicOfARequestAhead(t *testing.T) {
 		"request": func(*http.Response) { panic("a defect of the request") },
 		"body":    func(r *http.Response) { r.Body = panicBody{r.Body} },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			url := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "page "+r.URL.Path) })
 			c := newClientWith(t, source.Options{Wrap: func(transport http.RoundTripper) http.RoundTripper {
 				return roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -80,8 +80,7 @@ func readAhead(t *testing.T, pages *source.PagesAhead, url string) (string, erro
 func TestPermanentErrorOfARequestAheadCountsOnce(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]string{404: "404", 410: "410", 403: "403", 503: "", 429: ""} {
-		t.Run(fmt.Sprint(status), func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, fmt.Sprint(status), func(t *testing.T) {
 			var requests atomic.Int32
 			url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				if requests.Add(1) == 1 {
@@ -115,8 +114,7 @@ func TestPermanentErrorOfARequestAheadCountsOnce(t *testing.T) {
 func TestPagesAheadOfAContextThatHasEnded(t *testing.T) {
 	t.Parallel()
 	for _, answered := range []bool{false, true} {
-		t.Run(fmt.Sprintf("answered %v", answered), func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, fmt.Sprintf("answered %v", answered), func(t *testing.T) {
 			var requests atomic.Int32
 			arrived := make(chan struct{})
 			url := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -339,8 +337,7 @@ func TestLongPagesAheadAreReadInLargePieces(t *testing.T) {
 		"little memory":     {2 << 20, false, large, large, small},
 		"of 1 MiB":          {1 << 20, false, 16 << 20, 1 << 20, small},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			body := strings.Repeat("0123456789abcdef", c.size/16)
 			url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 				if !c.unknown {

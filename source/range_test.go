@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -46,8 +47,7 @@ func TestRange(t *testing.T) {
 		}, false},
 		"without a Content-Range": {func(http.Header) string { return page[from:] }, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			chunked := false
 			url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				if got := fmt.Sprint(r.Header["Range"], r.Header["Accept-Encoding"]); got != "[bytes=4-] [identity]" {

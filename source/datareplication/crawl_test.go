@@ -14,6 +14,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // TestCrawl reads feeds from a configured start to their end. The cases are
@@ -227,29 +228,26 @@ func TestCrawl(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newSite(tt.pages...)
-				if tt.edit != nil {
-					tt.edit(s)
-				}
-				edits := []func(*options){from(t, tt.start)}
-				if tt.requests != nil {
-					edits = append(edits, ahead(0))
-				}
-				r := readSure(t, s.source(t, edits...), nil)
-				if tt.err == "" {
-					r.want(t, tt.want)
-				} else {
-					r.wantIDs(t, tt.want)
-					r.wantError(t, true, tt.err)
-				}
-				r.wantViolations(t, tt.violations...)
-				if tt.requests != nil {
-					s.wantRequests(t, tt.requests...)
-				}
-			})
+		parallel.RunVirtual(t, tt.name, func(t *testing.T) {
+			s := newSite(tt.pages...)
+			if tt.edit != nil {
+				tt.edit(s)
+			}
+			edits := []func(*options){from(t, tt.start)}
+			if tt.requests != nil {
+				edits = append(edits, ahead(0))
+			}
+			r := readSure(t, s.source(t, edits...), nil)
+			if tt.err == "" {
+				r.want(t, tt.want)
+			} else {
+				r.wantIDs(t, tt.want)
+				r.wantError(t, true, tt.err)
+			}
+			r.wantViolations(t, tt.violations...)
+			if tt.requests != nil {
+				s.wantRequests(t, tt.requests...)
+			}
 		})
 	}
 }
@@ -257,8 +255,7 @@ func TestCrawl(t *testing.T) {
 // TestPolls reads feeds that change between polls, and while they are read.
 func TestPolls(t *testing.T) {
 	t.Parallel()
-	t.Run("case 10: entities of the same second come later", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 10: entities of the same second come later", func(t *testing.T) {
 		s := newSite("a@1 b@2")
 		src := s.source(t)
 		r := readOn(t, src, nil)
@@ -267,8 +264,7 @@ func TestPolls(t *testing.T) {
 		readOn(t, src, r.cursor).want(t, "c d")
 		readOn(t, s.source(t), r.cursor).want(t, "c d")
 	})
-	t.Run("case 17: what comes after a start in the future", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 17: what comes after a start in the future", func(t *testing.T) {
 		s := newSite("a@1", "b@2")
 		src := s.source(t, from(t, startAt(5)))
 		r := readOn(t, src, nil)
@@ -277,8 +273,7 @@ func TestPolls(t *testing.T) {
 		s.publish("e@6")
 		readOn(t, src, r.cursor).want(t, "d e")
 	})
-	t.Run("case 21: the cursor has the page's own name", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 21: the cursor has the page's own name", func(t *testing.T) {
 		s := newSite("a@1")
 		r := readOn(t, s.source(t), nil)
 		if got := describeCursor(t, r.cursor).Page; got != "http://feed.example/0" {
@@ -288,8 +283,7 @@ func TestPolls(t *testing.T) {
 		s.publish("c@3")
 		readOn(t, s.source(t), r.cursor).want(t, "b c")
 	})
-	t.Run("case 21: a page that is served under another URL", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 21: a page that is served under another URL", func(t *testing.T) {
 		s := newSite("a@1", "b@2 c@3")
 		s.pages["/old"] = s.pages["/1"]
 		s.pages["/0"].next = "/old"
@@ -299,8 +293,7 @@ func TestPolls(t *testing.T) {
 			t.Errorf("the cursor is on page %s", got)
 		}
 	})
-	t.Run("case 22: the only page becomes the oldest", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 22: the only page becomes the oldest", func(t *testing.T) {
 		s := newSite("a@1")
 		src := s.source(t)
 		r := readOn(t, src, nil)
@@ -312,8 +305,7 @@ func TestPolls(t *testing.T) {
 		s.publish("b@2")
 		readOn(t, src, r.cursor).want(t, "b")
 	})
-	t.Run("case 24: a circle that is met again after a restart", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 24: a circle that is met again after a restart", func(t *testing.T) {
 		s := newSite("a@1", "b@2", "c@3")
 		s.pages["/2"].next = "/0"
 		r := readOn(t, s.source(t), nil)
@@ -323,8 +315,7 @@ func TestPolls(t *testing.T) {
 			r.wantError(t, true, Loop)
 		}
 	})
-	t.Run("case 24: a circle within one second", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 24: a circle within one second", func(t *testing.T) {
 		// The times decide nothing here, so one more round is read. The gate leaves it out.
 		s := newSite("a@1", "b@1", "c@1")
 		s.pages["/2"].next = "/0"
@@ -334,21 +325,18 @@ func TestPolls(t *testing.T) {
 			t.Errorf("read %v", r.ids)
 		}
 	})
-	t.Run("case 28: a page comes between the requests of both ways", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 28: a page comes between the requests of both ways", func(t *testing.T) {
 		s := newSite("a@1", "b@2")
 		s.Add("GET", "/latest", after(func() { s.write("/1", "c@2"); s.publish("d@4") }))
 		readOn(t, s.source(t), nil).want(t, "a b c d")
 	})
-	t.Run("case 29: the latest page gets a next link while older ones are read", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 29: the latest page gets a next link while older ones are read", func(t *testing.T) {
 		s := newSite("a@1", "b@2")
 		s.Add("GET", "/0", after(func() { s.publish("c@3") }))
 		s.Add("GET", "/1", after(func() { s.publish("d@4") }))
 		readOn(t, s.source(t), nil).want(t, "a b c d")
 	})
-	t.Run("case 32: no page is asked for before the one before it was read", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 32: no page is asked for before the one before it was read", func(t *testing.T) {
 		s := newSite("a1@1 a2@1 a3@1", "b@2")
 		src := s.source(t, batchesOf(1))
 		var r reading
@@ -365,16 +353,14 @@ func TestPolls(t *testing.T) {
 		}
 		readOn(t, src, r.cursor).want(t, "b")
 	})
-	t.Run("a page that the server hung up on between two calls", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a page that the server hung up on between two calls", func(t *testing.T) {
 		s := newSite("a@1 b@2 c@3 d@4")
 		page := s.pages["/0"].render(0)
 		s.Add("GET", "/latest", httpfault.Cut(bytes.Index(page, []byte("Content-Type: text/plain\r\nContent-ID: c"))))
 		readOn(t, s.source(t, batchesOf(2)), nil).want(t, "a b c d")
 		s.wantRequests(t, "GET /latest", "GET /0")
 	})
-	t.Run("a page whose request ended with the call before", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a page whose request ended with the call before", func(t *testing.T) {
 		var entities []string
 		for i := range 1000 { // too many to be at hand already
 			entities = append(entities, "e"+strconv.Itoa(i)+"@1")
@@ -390,8 +376,7 @@ func TestPolls(t *testing.T) {
 			t.Errorf("read %v, %v", r.ids, r.err)
 		}
 	})
-	t.Run("a batch is as large as it may be", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a batch is as large as it may be", func(t *testing.T) {
 		s := newSite("a@1 b@2 c@3 d@4 e@5", "f@6")
 		r := readOn(t, s.source(t, func(cfg *options) { cfg.batch.Bytes = 250 }), nil)
 		r.want(t, "a b c d e f")
@@ -399,8 +384,7 @@ func TestPolls(t *testing.T) {
 			t.Errorf("batches begin at %v, want %v", r.counts, want)
 		}
 	})
-	t.Run("now, on a feed that is empty", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "now, on a feed that is empty", func(t *testing.T) {
 		s := newSite()
 		src := s.source(t, from(t, "now"))
 		r := readOn(t, src, nil)
@@ -409,23 +393,20 @@ func TestPolls(t *testing.T) {
 		s.publish("b@2")
 		readOn(t, src, r.cursor).want(t, "a b")
 	})
-	t.Run("a start that is edited while it is looked for", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a start that is edited while it is looked for", func(t *testing.T) {
 		s := newSite("a@1", "b@2", "c@3")
 		r := readOn(t, s.source(t, from(t, startAt(9))), nil)
 		r.want(t, "")
 		readOn(t, s.source(t, from(t, startAt(9))), r.cursor).want(t, "")
 		readOn(t, s.source(t, from(t, startAt(2))), r.cursor).want(t, "b c")
 	})
-	t.Run("a start that is edited after it was found", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a start that is edited after it was found", func(t *testing.T) {
 		s := newSite("a@1", "b@2", "c@3")
 		r := readOn(t, s.source(t, from(t, startAt(3))), nil)
 		r.want(t, "c")
 		readOn(t, s.source(t), r.cursor).want(t, "")
 	})
-	t.Run("a place that a person has set outlives the configured start", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a place that a person has set outlives the configured start", func(t *testing.T) {
 		s := newSite("a@1", "b@2", "c@3")
 		for position, want := range map[string]string{
 			"beginning": "a b c", "now": "", startAt(2): "b c", startBehind("b", 2): "c", startBehind("<b>", 2): "c",
@@ -435,8 +416,7 @@ func TestPolls(t *testing.T) {
 			readOn(t, s.source(t, from(t, startAt(3))), cursor).want(t, want)
 		}
 	})
-	t.Run("case 2: a long way back goes on after a restart", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 2: a long way back goes on after a restart", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { // a call ends after two seconds, too
 			s := newSite(strings.Fields(strings.Repeat("x@1 ", 250))...)
 			for i := range 250 {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // emptyPages adds n empty pages to the site.
@@ -45,21 +47,18 @@ func TestManyEmptyPages(t *testing.T) {
 			t.Errorf("the empty pages were passed in %d calls", calls)
 		}
 	})
-	t.Run("one for each hour", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newSite("a@1")
-			src := s.source(t)
-			r := readOn(t, src, nil)
-			for range 3 * maxEmptyPages / 30 {
-				time.Sleep(time.Hour)
-				s.emptyPages(30)
-				r = readOn(t, src, r.cursor)
-				r.want(t, "")
-			}
-			s.publish("b@2")
-			readOn(t, src, r.cursor).want(t, "b")
-		})
+	parallel.RunVirtual(t, "one for each hour", func(t *testing.T) {
+		s := newSite("a@1")
+		src := s.source(t)
+		r := readOn(t, src, nil)
+		for range 3 * maxEmptyPages / 30 {
+			time.Sleep(time.Hour)
+			s.emptyPages(30)
+			r = readOn(t, src, r.cursor)
+			r.want(t, "")
+		}
+		s.publish("b@2")
+		readOn(t, src, r.cursor).want(t, "b")
 	})
 }
 
@@ -67,54 +66,51 @@ func TestManyEmptyPages(t *testing.T) {
 func TestEndlessEmptyPages(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []bool{false, true} {
-		t.Run(fmt.Sprintf("in the search for a position: %v", lost), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newSite("a@1", "b@2")
-				answer := s.Handler
-				s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					s.mu.Lock()
-					n, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/"))
-					if err == nil && n >= 2 && s.pages[r.URL.Path] == nil {
-						s.pages[r.URL.Path] = &sheet{self: r.URL.Path, prev: fmt.Sprintf("/%d", n-1), next: fmt.Sprintf("/%d", n+1), at: 2}
-					}
-					s.mu.Unlock()
-					answer.ServeHTTP(w, r)
-				})
-				src := s.source(t)
-				r := readOn(t, src, nil)
-				r.want(t, "a b")
-				if lost {
-					s.edit(func() {
-						s.pages["/1b"] = s.pages["/1"]
-						delete(s.pages, "/1")
-						s.pages["/0"].next, s.pages["/1b"].self, s.latest = "/1b", "/1b", "/1b"
-					})
+		parallel.RunVirtual(t, fmt.Sprintf("in the search for a position: %v", lost), func(t *testing.T) {
+			s := newSite("a@1", "b@2")
+			answer := s.Handler
+			s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				s.mu.Lock()
+				n, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/"))
+				if err == nil && n >= 2 && s.pages[r.URL.Path] == nil {
+					s.pages[r.URL.Path] = &sheet{self: r.URL.Path, prev: fmt.Sprintf("/%d", n-1), next: fmt.Sprintf("/%d", n+1), at: 2}
 				}
-				s.edit(func() { s.pages[s.latest].next = "/2" })
-				s.requests()
-				bad := readSure(t, src, r.cursor)
-				bad.wantIDs(t, "")
-				bad.wantError(t, true, TooManyEmptyPages, "http://feed.example/"+strconv.Itoa(maxEmptyPages+2), "checkpoint set")
-				if n := len(s.requests()); n < maxEmptyPages || n > maxEmptyPages+20 {
-					t.Errorf("%d requests were made", n)
-				}
-				if lost {
-					return // the cursor stays where it was until there is an entity
-				}
-				// Each further attempt is one request, also by another process.
-				for _, next := range []*limitedSource{src, s.source(t)} {
-					again := readOn(t, next, bad.cursor)
-					again.wantError(t, true, TooManyEmptyPages)
-					s.wantRequests(t, "GET /"+strconv.Itoa(maxEmptyPages+2))
-				}
-				last := "/" + strconv.Itoa(maxEmptyPages+2)
-				s.edit(func() { s.pages[last].next = "" }) // the provider mends it
-				r = readOn(t, src, bad.cursor)
-				r.want(t, "")
-				s.write(last, "c@3")
-				readOn(t, src, r.cursor).want(t, "c")
+				s.mu.Unlock()
+				answer.ServeHTTP(w, r)
 			})
+			src := s.source(t)
+			r := readOn(t, src, nil)
+			r.want(t, "a b")
+			if lost {
+				s.edit(func() {
+					s.pages["/1b"] = s.pages["/1"]
+					delete(s.pages, "/1")
+					s.pages["/0"].next, s.pages["/1b"].self, s.latest = "/1b", "/1b", "/1b"
+				})
+			}
+			s.edit(func() { s.pages[s.latest].next = "/2" })
+			s.requests()
+			bad := readSure(t, src, r.cursor)
+			bad.wantIDs(t, "")
+			bad.wantError(t, true, TooManyEmptyPages, "http://feed.example/"+strconv.Itoa(maxEmptyPages+2), "checkpoint set")
+			if n := len(s.requests()); n < maxEmptyPages || n > maxEmptyPages+20 {
+				t.Errorf("%d requests were made", n)
+			}
+			if lost {
+				return // the cursor stays where it was until there is an entity
+			}
+			// Each further attempt is one request, also by another process.
+			for _, next := range []*limitedSource{src, s.source(t)} {
+				again := readOn(t, next, bad.cursor)
+				again.wantError(t, true, TooManyEmptyPages)
+				s.wantRequests(t, "GET /"+strconv.Itoa(maxEmptyPages+2))
+			}
+			last := "/" + strconv.Itoa(maxEmptyPages+2)
+			s.edit(func() { s.pages[last].next = "" }) // the provider mends it
+			r = readOn(t, src, bad.cursor)
+			r.want(t, "")
+			s.write(last, "c@3")
+			readOn(t, src, r.cursor).want(t, "c")
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // TestLostPositions reads a feed of five entities to its third, changes the feed
@@ -92,32 +93,29 @@ func TestLostPositions(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newSite(tt.pages...)
-				src := s.source(t, batchesOf(1), ahead(0))
-				var cursor feed.Cursor
-				for read := 0; read < 4; {
-					b, err := src.Next(t.Context(), cursor, feed.Limits{})
-					must.Succeed(t, err)
-					cursor = b.Cursor
-					read += len(b.Entities)
+		parallel.RunVirtual(t, tt.name, func(t *testing.T) {
+			s := newSite(tt.pages...)
+			src := s.source(t, batchesOf(1), ahead(0))
+			var cursor feed.Cursor
+			for read := 0; read < 4; {
+				b, err := src.Next(t.Context(), cursor, feed.Limits{})
+				must.Succeed(t, err)
+				cursor = b.Cursor
+				read += len(b.Entities)
+			}
+			src.reader.closePage()
+			s.edit(func() { tt.change(s) })
+			s.requests()
+			for _, next := range []*limitedSource{src, s.source(t, ahead(0))} {
+				r := readSure(t, next, cursor)
+				r.want(t, "d e")
+				r.wantViolations(t, tt.violations...)
+				if requests := s.requests(); tt.requests != nil && !slices.Equal(requests, tt.requests) {
+					t.Errorf("requests %q\nwant     %q", requests, tt.requests)
 				}
-				src.reader.closePage()
-				s.edit(func() { tt.change(s) })
+				readOn(t, next, r.cursor).want(t, "")
 				s.requests()
-				for _, next := range []*limitedSource{src, s.source(t, ahead(0))} {
-					r := readSure(t, next, cursor)
-					r.want(t, "d e")
-					r.wantViolations(t, tt.violations...)
-					if requests := s.requests(); tt.requests != nil && !slices.Equal(requests, tt.requests) {
-						t.Errorf("requests %q\nwant     %q", requests, tt.requests)
-					}
-					readOn(t, next, r.cursor).want(t, "")
-					s.requests()
-				}
-			})
+			}
 		})
 	}
 }
@@ -140,21 +138,18 @@ func TestALostPositionStaysLost(t *testing.T) {
 		"with ETags":       func(*site) {},
 		"by time and size": func(s *site) { s.noETag = true },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newSite("a@1", "b@2")
-				setup(s)
-				src := s.source(t)
-				r := readOn(t, src, nil)
-				s.edit(func() { s.pages["/1"].entities[0] = "xx@2" })
-				for range 5 {
-					lost := readSure(t, src, r.cursor)
-					lost.wantIDs(t, "")
-					lost.wantError(t, true, IDNotFound)
-					time.Sleep(time.Minute)
-				}
-			})
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			s := newSite("a@1", "b@2")
+			setup(s)
+			src := s.source(t)
+			r := readOn(t, src, nil)
+			s.edit(func() { s.pages["/1"].entities[0] = "xx@2" })
+			for range 5 {
+				lost := readSure(t, src, r.cursor)
+				lost.wantIDs(t, "")
+				lost.wantError(t, true, IDNotFound)
+				time.Sleep(time.Minute)
+			}
 		})
 	}
 }
@@ -196,42 +191,32 @@ func TestPagesVanishOnTheWayBack(t *testing.T) {
 		{"one, and a link to it stays", func(s *site) { delete(s.pages, "/1") }, "", PageGone},
 	}
 	for _, tt := range tests {
-		t.Run("case 84: "+tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newSite("a@1", "b@2", "c@3", "d@4")
-				s.Add("HEAD", "/2", after(func() { s.edit(func() { tt.vanish(s) }) }))
-				src := s.source(t)
-				r := readSure(t, src, nil)
-				r.wantIDs(t, tt.want)
-				if tt.err == "" {
-					r.want(t, tt.want)
-					return
-				}
-				r.wantError(t, true, tt.err, "404 Not Found", "http://feed.example/1", "gap is set to")
-				s.edit(func() { s.pages["/2"].prev = "" }) // a person mends it
-				readOn(t, src, r.cursor).want(t, "c d")
-			})
+		parallel.RunVirtual(t, "case 84: "+tt.name, func(t *testing.T) {
+			s := newSite("a@1", "b@2", "c@3", "d@4")
+			s.Add("HEAD", "/2", after(func() { s.edit(func() { tt.vanish(s) }) }))
+			src := s.source(t)
+			r := readSure(t, src, nil)
+			r.wantIDs(t, tt.want)
+			if tt.err == "" {
+				r.want(t, tt.want)
+				return
+			}
+			r.wantError(t, true, tt.err, "404 Not Found", "http://feed.example/1", "gap is set to")
+			s.edit(func() { s.pages["/2"].prev = "" }) // a person mends it
+			readOn(t, src, r.cursor).want(t, "c d")
 		})
 	}
-	t.Run("the page to start at", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newSite("a@1", "b@2", "c@3")
-			s.Add("HEAD", "/0", after(func() { s.edit(func() { s.remove("/0") }) }))
-			readSure(t, s.source(t), nil).want(t, "b c")
-		})
+	parallel.RunVirtual(t, "the page to start at", func(t *testing.T) {
+		s := newSite("a@1", "b@2", "c@3")
+		s.Add("HEAD", "/0", after(func() { s.edit(func() { s.remove("/0") }) }))
+		readSure(t, s.source(t), nil).want(t, "b c")
 	})
-	t.Run("the page to start at, for a moment", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newSite("a@1", "b@2", "c@3")
-			s.Add("GET", "/2", httpfault.Status(404))
-			readSure(t, s.source(t, from(t, startAt(3))), nil).want(t, "c")
-		})
+	parallel.RunVirtual(t, "the page to start at, for a moment", func(t *testing.T) {
+		s := newSite("a@1", "b@2", "c@3")
+		s.Add("GET", "/2", httpfault.Status(404))
+		readSure(t, s.source(t, from(t, startAt(3))), nil).want(t, "c")
 	})
-	t.Run("with the gap taken", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "with the gap taken", func(t *testing.T) {
 		for _, gap := range []Gap{GapRestart, GapResume} {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSite("a@1", "b@2", "c@3", "d@4")
@@ -304,47 +289,43 @@ func TestGaps(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		t.Run(fmt.Sprintf("%s, %s", tt.name, tt.gap), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				if tt.pages == nil {
-					tt.pages = pages
+		parallel.RunVirtual(t, fmt.Sprintf("%s, %s", tt.name, tt.gap), func(t *testing.T) {
+			if tt.pages == nil {
+				tt.pages = pages
+			}
+			s := newSite(tt.pages...)
+			src := s.source(t, onGap(tt.gap), batchesOf(2))
+			var cursor feed.Cursor
+			for read := 0; read < 4; {
+				b, err := src.Next(t.Context(), cursor, feed.Limits{})
+				must.Succeed(t, err)
+				cursor = b.Cursor
+				read += len(b.Entities)
+				if read == 3 {
+					src.batch.Entities = 1
 				}
-				s := newSite(tt.pages...)
-				src := s.source(t, onGap(tt.gap), batchesOf(2))
-				var cursor feed.Cursor
-				for read := 0; read < 4; {
-					b, err := src.Next(t.Context(), cursor, feed.Limits{})
-					must.Succeed(t, err)
-					cursor = b.Cursor
-					read += len(b.Entities)
-					if read == 3 {
-						src.batch.Entities = 1
-					}
-				}
-				src.reader.closePage()
-				s.edit(func() { tt.lose(s) })
+			}
+			src.reader.closePage()
+			s.edit(func() { tt.lose(s) })
 
-				halted := readSure(t, s.source(t), cursor)
-				halted.wantIDs(t, "")
-				halted.wantError(t, true, tt.kind, "entities may be missing", "gap is set to", "checkpoint set")
+			halted := readSure(t, s.source(t), cursor)
+			halted.wantIDs(t, "")
+			halted.wantError(t, true, tt.kind, "entities may be missing", "gap is set to", "checkpoint set")
 
-				early := readSure(t, src, cursor)
-				early.wantIDs(t, "")
-				early.wantError(t, false, tt.kind)
-				time.Sleep(gapPatience)
-				r := readSure(t, src, cursor)
-				r.want(t, tt.want)
-				if !slices.Contains(r.violations, tt.kind) {
-					t.Errorf("violations %v lack %s", r.violations, tt.kind)
-				}
-				again := readSure(t, s.source(t, onGap(tt.gap)), r.cursor)
-				again.want(t, "")
-			})
+			early := readSure(t, src, cursor)
+			early.wantIDs(t, "")
+			early.wantError(t, false, tt.kind)
+			time.Sleep(gapPatience)
+			r := readSure(t, src, cursor)
+			r.want(t, tt.want)
+			if !slices.Contains(r.violations, tt.kind) {
+				t.Errorf("violations %v lack %s", r.violations, tt.kind)
+			}
+			again := readSure(t, s.source(t, onGap(tt.gap)), r.cursor)
+			again.want(t, "")
 		})
 	}
-	t.Run("the place comes back", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "the place comes back", func(t *testing.T) {
 		for _, gap := range []Gap{GapHalt, GapResume, GapRestart} {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSite(pages...)
@@ -362,8 +343,7 @@ func TestGaps(t *testing.T) {
 			})
 		}
 	})
-	t.Run("a server that does not know its pages for a while", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a server that does not know its pages for a while", func(t *testing.T) {
 		for _, gap := range []Gap{GapHalt, GapResume, GapRestart} {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSite(pages...)
@@ -389,8 +369,7 @@ func TestGaps(t *testing.T) {
 			})
 		}
 	})
-	t.Run("case 84: the next page is gone for good, and nothing leads around it", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 84: the next page is gone for good, and nothing leads around it", func(t *testing.T) {
 		for _, tt := range []struct {
 			gap  Gap
 			ties int // more than a cursor names, and fewer
@@ -419,8 +398,7 @@ func TestGaps(t *testing.T) {
 			})
 		}
 	})
-	t.Run("the configured ID is not there", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "the configured ID is not there", func(t *testing.T) {
 		for gap, want := range map[Gap]string{GapResume: "b c d e", GapRestart: "y a b c d e"} {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSite("y@1", "b@2", "c@3 d@4", "e@5")

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
@@ -54,8 +55,7 @@ func TestHeadIsNotGet(t *testing.T) {
 		{"another time", edit(func(h http.Header) { h.Set("Last-Modified", second(9).Format(http.TimeFormat)) }), 4, true, always},
 		{"no prev link", noPrev, 1, true, always},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			s := newSite("a@1", "b@2", "c@3", "d@4", "e@5")
 			s.pages["/4"].at = 9 // so that the time that HEAD has does not run back
 			s.pages["/4"].entities = []string{"e@9"}
@@ -74,8 +74,7 @@ func TestHeadIsNotGet(t *testing.T) {
 			}
 		})
 	}
-	t.Run("the page is at fault", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "the page is at fault", func(t *testing.T) {
 		s := newSite("a@1", "b@2", "c@3")
 		s.pages["/1"].self = ""
 		r := readOn(t, s.source(t), nil)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
@@ -56,92 +57,82 @@ func TestIdlePolls(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newSite("a@1", "b@2 c@3")
-				s.header = elapsed(4)
-				tt.setup(s)
-				src := s.source(t)
-				r := readOn(t, src, nil)
-				r.want(t, "a b c")
-				for _, poll := range []struct {
-					wait     time.Duration
-					requests []string
-					moves    bool // the cursor has the time of a full read
-				}{
-					{0, tt.soon, false},
-					{2 * time.Minute, nil, false}, // the page is read once more
-					{0, tt.later, false},
-					{trustETag + time.Second, tt.full, !s.noETag},
-					{0, tt.later, false},
-				} {
-					time.Sleep(poll.wait)
-					s.requests()
-					idle := readOn(t, src, r.cursor)
-					idle.want(t, "")
-					idle.wantViolations(t)
-					if moved := string(idle.cursor) != string(r.cursor); moved != poll.moves || !samePosition(t, r.cursor, idle.cursor) {
-						t.Errorf("an idle poll moved the cursor from %s\nto %s", r.cursor, idle.cursor)
-					}
-					r.cursor = idle.cursor
-					if poll.requests != nil {
-						s.wantRequests(t, poll.requests...)
-					}
-				}
-				// Entities added within the same second are found, with or without "not
-				// modified" before.
-				if s.noLength {
-					s.write("/1", "d@4") // the same second would take the hour
-				} else {
-					s.write("/1", "d@3")
-				}
-				r = readOn(t, src, r.cursor)
-				r.want(t, "d")
-				s.publish("e@4")
-				readOn(t, src, r.cursor).want(t, "e")
-			})
-		})
-	}
-	t.Run("case 97: what is added to a second that has not passed for long", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newSite("a@1 b@3")
-			s.noETag, s.noLength = true, true
-			s.header = elapsed(3)
+		parallel.RunVirtual(t, tt.name, func(t *testing.T) {
+			s := newSite("a@1", "b@2 c@3")
+			s.header = elapsed(4)
+			tt.setup(s)
 			src := s.source(t)
 			r := readOn(t, src, nil)
-			for _, id := range []string{"c", "d", "e"} {
-				time.Sleep(15 * time.Second)
-				s.write("/0", id+"@3")
-				r = readOn(t, src, r.cursor)
-				r.want(t, id)
-			}
-		})
-	})
-	t.Run("case 96: an ETag in the cursor serves a fresh source", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newSite("a@1", "b@2")
-			r := readOn(t, s.source(t), nil)
-			s.requests()
-			src := s.source(t)
-			for _, want := range []string{"GET /1 if", "GET /1 if", "GET /1", "GET /1 if"} {
-				if want == "GET /1" {
-					time.Sleep(trustETag + time.Second)
-				}
+			r.want(t, "a b c")
+			for _, poll := range []struct {
+				wait     time.Duration
+				requests []string
+				moves    bool // the cursor has the time of a full read
+			}{
+				{0, tt.soon, false},
+				{2 * time.Minute, nil, false}, // the page is read once more
+				{0, tt.later, false},
+				{trustETag + time.Second, tt.full, !s.noETag},
+				{0, tt.later, false},
+			} {
+				time.Sleep(poll.wait)
+				s.requests()
 				idle := readOn(t, src, r.cursor)
 				idle.want(t, "")
-				if moved := string(idle.cursor) != string(r.cursor); moved != (want == "GET /1") || !samePosition(t, r.cursor, idle.cursor) {
-					t.Errorf("the cursor moved to %s", idle.cursor)
+				idle.wantViolations(t)
+				if moved := string(idle.cursor) != string(r.cursor); moved != poll.moves || !samePosition(t, r.cursor, idle.cursor) {
+					t.Errorf("an idle poll moved the cursor from %s\nto %s", r.cursor, idle.cursor)
 				}
 				r.cursor = idle.cursor
-				s.wantRequests(t, want)
+				if poll.requests != nil {
+					s.wantRequests(t, poll.requests...)
+				}
 			}
+			// Entities added within the same second are found, with or without "not
+			// modified" before.
+			if s.noLength {
+				s.write("/1", "d@4") // the same second would take the hour
+			} else {
+				s.write("/1", "d@3")
+			}
+			r = readOn(t, src, r.cursor)
+			r.want(t, "d")
+			s.publish("e@4")
+			readOn(t, src, r.cursor).want(t, "e")
 		})
+	}
+	parallel.RunVirtual(t, "case 97: what is added to a second that has not passed for long", func(t *testing.T) {
+		s := newSite("a@1 b@3")
+		s.noETag, s.noLength = true, true
+		s.header = elapsed(3)
+		src := s.source(t)
+		r := readOn(t, src, nil)
+		for _, id := range []string{"c", "d", "e"} {
+			time.Sleep(15 * time.Second)
+			s.write("/0", id+"@3")
+			r = readOn(t, src, r.cursor)
+			r.want(t, id)
+		}
 	})
-	t.Run("an ETag that does not change with the page", func(t *testing.T) {
-		t.Parallel()
+	parallel.RunVirtual(t, "case 96: an ETag in the cursor serves a fresh source", func(t *testing.T) {
+		s := newSite("a@1", "b@2")
+		r := readOn(t, s.source(t), nil)
+		s.requests()
+		src := s.source(t)
+		for _, want := range []string{"GET /1 if", "GET /1 if", "GET /1", "GET /1 if"} {
+			if want == "GET /1" {
+				time.Sleep(trustETag + time.Second)
+			}
+			idle := readOn(t, src, r.cursor)
+			idle.want(t, "")
+			if moved := string(idle.cursor) != string(r.cursor); moved != (want == "GET /1") || !samePosition(t, r.cursor, idle.cursor) {
+				t.Errorf("the cursor moved to %s", idle.cursor)
+			}
+			r.cursor = idle.cursor
+			s.wantRequests(t, want)
+		}
+	})
+	parallel.Run(t, "an ETag that does not change with the page", func(t *testing.T) {
 		for _, fresh := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSite("a@1")
@@ -166,8 +157,7 @@ func TestIdlePolls(t *testing.T) {
 			})
 		}
 	})
-	t.Run("an ETag that does not change with the links", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "an ETag that does not change with the links", func(t *testing.T) {
 		s := newSite("a@1")
 		s.header = func(h http.Header) { h.Set("ETag", `"`+h.Get("Last-Modified")+`"`) }
 		src := s.source(t)
@@ -177,16 +167,14 @@ func TestIdlePolls(t *testing.T) {
 		readOn(t, src, r.cursor).want(t, "b")
 		s.wantRequests(t, "GET /0 if", "GET /0", "GET /1")
 	})
-	t.Run("a 304 with a link that cannot be read", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a 304 with a link that cannot be read", func(t *testing.T) {
 		s := newSite("a@1")
 		src := s.source(t)
 		r := readOn(t, src, nil)
 		s.header = func(h http.Header) { h.Add("Link", `<http://feed.example/1; rel=next`) }
 		readOn(t, src, r.cursor).wantError(t, true, page.BadLink)
 	})
-	t.Run("an empty page is reported once", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "an empty page is reported once", func(t *testing.T) {
 		s := newSite("a@1", "")
 		s.pages["/1"].at = 2
 		s.pages["/1"].prev = "/x"
@@ -286,84 +274,75 @@ func TestTrustOutlivesRestarts(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for name, restarts := range map[string]bool{"one process": false, "a process for each poll": true} {
-			t.Run(tt.name+", "+name, func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					s := newSite("a@1", "b@2")
-					tt.setup(s)
-					src := s.source(t)
-					r := readOn(t, src, nil)
-					r.want(t, "a b")
-					moves := 0
-					for range polls {
-						time.Sleep(every)
-						if restarts {
-							src = s.source(t)
-						}
-						idle := readOn(t, src, r.cursor)
-						idle.want(t, "")
-						if string(idle.cursor) != string(r.cursor) {
-							moves++
-						}
-						r.cursor = idle.cursor
+			parallel.RunVirtual(t, tt.name+", "+name, func(t *testing.T) {
+				s := newSite("a@1", "b@2")
+				tt.setup(s)
+				src := s.source(t)
+				r := readOn(t, src, nil)
+				r.want(t, "a b")
+				moves := 0
+				for range polls {
+					time.Sleep(every)
+					if restarts {
+						src = s.source(t)
 					}
-					if most := int(polls * every / (trustETag - trustETag/6)); moves > most {
-						t.Errorf("the cursor moved %d times in %v, want at most %d", moves, polls*every, most)
+					idle := readOn(t, src, r.cursor)
+					idle.want(t, "")
+					if string(idle.cursor) != string(r.cursor) {
+						moves++
 					}
-					tt.add(s)
-					for range trustETag/every + 1 {
-						if restarts {
-							src = s.source(t)
-						}
-						if r = readOn(t, src, r.cursor); len(r.ids) > 0 {
-							break
-						}
-						time.Sleep(every)
+					r.cursor = idle.cursor
+				}
+				if most := int(polls * every / (trustETag - trustETag/6)); moves > most {
+					t.Errorf("the cursor moved %d times in %v, want at most %d", moves, polls*every, most)
+				}
+				tt.add(s)
+				for range trustETag/every + 1 {
+					if restarts {
+						src = s.source(t)
 					}
-					r.want(t, "c")
-				})
+					if r = readOn(t, src, r.cursor); len(r.ids) > 0 {
+						break
+					}
+					time.Sleep(every)
+				}
+				r.want(t, "c")
 			})
 		}
 	}
-	t.Run("a time that is of no use", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newSite("a@1")
-			r := readOn(t, s.source(t), nil)
-			cur, err := decodeCursor(r.cursor)
-			must.Succeed(t, err)
-			for want, full := range map[string]time.Time{
-				"GET /0":    time.Now().Add(2 * trustETag), // of a clock that was wrong
-				"GET /0 if": time.Now().Add(time.Minute),   // of a clock that is ahead
-			} {
-				cur.Full = full.Unix()
-				s.requests()
-				readOn(t, s.source(t), cur.encodeCursor()).want(t, "")
-				s.wantRequests(t, want)
-			}
-			cur.Full = 0 // of a version that did not store it
+	parallel.RunVirtual(t, "a time that is of no use", func(t *testing.T) {
+		s := newSite("a@1")
+		r := readOn(t, s.source(t), nil)
+		cur, err := decodeCursor(r.cursor)
+		must.Succeed(t, err)
+		for want, full := range map[string]time.Time{
+			"GET /0":    time.Now().Add(2 * trustETag), // of a clock that was wrong
+			"GET /0 if": time.Now().Add(time.Minute),   // of a clock that is ahead
+		} {
+			cur.Full = full.Unix()
 			s.requests()
 			readOn(t, s.source(t), cur.encodeCursor()).want(t, "")
-			s.wantRequests(t, "GET /0")
-		})
+			s.wantRequests(t, want)
+		}
+		cur.Full = 0 // of a version that did not store it
+		s.requests()
+		readOn(t, s.source(t), cur.encodeCursor()).want(t, "")
+		s.wantRequests(t, "GET /0")
 	})
-	t.Run("an ETag that is another each time", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newSite("a@1")
-			n := 0
-			s.header = func(h http.Header) { n++; h.Set("ETag", fmt.Sprintf(`"%d"`, n)) }
-			src := s.source(t)
-			r := readOn(t, src, nil)
-			for range 10 {
-				time.Sleep(time.Minute)
-				idle := readOn(t, src, r.cursor)
-				idle.want(t, "")
-				if string(idle.cursor) != string(r.cursor) {
-					t.Errorf("the cursor moved to %s", idle.cursor)
-				}
+	parallel.RunVirtual(t, "an ETag that is another each time", func(t *testing.T) {
+		s := newSite("a@1")
+		n := 0
+		s.header = func(h http.Header) { n++; h.Set("ETag", fmt.Sprintf(`"%d"`, n)) }
+		src := s.source(t)
+		r := readOn(t, src, nil)
+		for range 10 {
+			time.Sleep(time.Minute)
+			idle := readOn(t, src, r.cursor)
+			idle.want(t, "")
+			if string(idle.cursor) != string(r.cursor) {
+				t.Errorf("the cursor moved to %s", idle.cursor)
 			}
-		})
+		}
 	})
 }
 

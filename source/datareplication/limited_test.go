@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
@@ -34,8 +35,7 @@ func TestWhatIsBeforeAnUnfitEntityIsPublished(t *testing.T) {
 	} {
 		ids := strings.Fields(test.ids)
 		for i, unfit := range ids {
-			t.Run(fmt.Sprintf("%s, %s is unfit", name, unfit), func(t *testing.T) {
-				t.Parallel()
+			parallel.Run(t, fmt.Sprintf("%s, %s is unfit", name, unfit), func(t *testing.T) {
 				errUnfit := errors.New("it has no key")
 				g := gated(test.site().source(t, test.edits...))
 				g.Fits = func(entities []feed.Entity) (int, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // atPageStart returns the cursor at the start of the page with that path, and
@@ -47,32 +48,29 @@ func TestFeedIsReplaced(t *testing.T) {
 		newPages, newIDs := feedOf("new", at)
 		for _, restart := range []bool{false, true} {
 			for _, path := range []string{"/1", "/2"} {
-				t.Run(fmt.Sprintf("%s, at %s, restart %v", name, path, restart), func(t *testing.T) {
-					t.Parallel()
-					synctest.Test(t, func(t *testing.T) {
-						s := newSite(oldPages...)
-						src := s.source(t)
-						r := readOn(t, src, nil)
-						r.want(t, strings.Join(oldIDs, " "))
-						cursor, _ := atPageStart(t, r, path)
-						if restart {
-							src = s.source(t)
-						} else {
-							time.Sleep(provenFor)
+				parallel.RunVirtual(t, fmt.Sprintf("%s, at %s, restart %v", name, path, restart), func(t *testing.T) {
+					s := newSite(oldPages...)
+					src := s.source(t)
+					r := readOn(t, src, nil)
+					r.want(t, strings.Join(oldIDs, " "))
+					cursor, _ := atPageStart(t, r, path)
+					if restart {
+						src = s.source(t)
+					} else {
+						time.Sleep(provenFor)
+					}
+					again := newSite(newPages...)
+					s.edit(func() { s.pages, s.latest = again.pages, again.latest })
+					for range 2 {
+						lost := readSure(t, src, cursor)
+						lost.wantIDs(t, "")
+						if lost.err == nil || !strings.Contains(lost.err.Error(), "entities may be missing") {
+							t.Errorf("error %v", lost.err)
 						}
-						again := newSite(newPages...)
-						s.edit(func() { s.pages, s.latest = again.pages, again.latest })
-						for range 2 {
-							lost := readSure(t, src, cursor)
-							lost.wantIDs(t, "")
-							if lost.err == nil || !strings.Contains(lost.err.Error(), "entities may be missing") {
-								t.Errorf("error %v", lost.err)
-							}
-							time.Sleep(time.Minute)
-						}
-						src.reader.cfg.Gap = GapRestart
-						readOn(t, src, cursor).want(t, strings.Join(newIDs, " "))
-					})
+						time.Sleep(time.Minute)
+					}
+					src.reader.cfg.Gap = GapRestart
+					readOn(t, src, cursor).want(t, strings.Join(newIDs, " "))
 				})
 			}
 		}
@@ -105,25 +103,22 @@ func TestFeedIsReplacedDuringAnOutage(t *testing.T) {
 func TestFeedIsReplacedBetweenPolls(t *testing.T) {
 	t.Parallel()
 	for _, polls := range []int{1, 5} {
-		t.Run(fmt.Sprintf("after %d polls", polls), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newSite("a@1", "")
-				s.pages["/1"].at = 1
-				src := s.source(t)
-				r := readOn(t, src, nil)
-				r.want(t, "a")
-				for range polls {
-					time.Sleep(5 * time.Second)
-					readOn(t, src, r.cursor).want(t, "")
-				}
-				again := newSite("x@1", "y@2")
-				s.edit(func() { s.pages, s.latest = again.pages, again.latest })
+		parallel.RunVirtual(t, fmt.Sprintf("after %d polls", polls), func(t *testing.T) {
+			s := newSite("a@1", "")
+			s.pages["/1"].at = 1
+			src := s.source(t)
+			r := readOn(t, src, nil)
+			r.want(t, "a")
+			for range polls {
 				time.Sleep(5 * time.Second)
-				lost := readSure(t, src, r.cursor)
-				lost.wantIDs(t, "")
-				lost.wantError(t, true, NotOldEnough, "entities may be missing")
-			})
+				readOn(t, src, r.cursor).want(t, "")
+			}
+			again := newSite("x@1", "y@2")
+			s.edit(func() { s.pages, s.latest = again.pages, again.latest })
+			time.Sleep(5 * time.Second)
+			lost := readSure(t, src, r.cursor)
+			lost.wantIDs(t, "")
+			lost.wantError(t, true, NotOldEnough, "entities may be missing")
 		})
 	}
 }
@@ -185,76 +180,67 @@ func TestPageBefore(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newSite(tt.pages...)
-				for i := range tt.pages {
-					page := s.pages[fmt.Sprintf("/%d", i)]
-					if len(page.entities) == 0 {
-						page.at = s.pages[page.prev].at
-					}
+		parallel.RunVirtual(t, tt.name, func(t *testing.T) {
+			s := newSite(tt.pages...)
+			for i := range tt.pages {
+				page := s.pages[fmt.Sprintf("/%d", i)]
+				if len(page.entities) == 0 {
+					page.at = s.pages[page.prev].at
 				}
-				stored := cursorAt(t, s, tt.at)
-				if tt.change != nil {
-					tt.change(s)
-				}
-				if tt.cursor != nil {
-					cur, err := decodeCursor(stored)
-					must.Succeed(t, err)
-					tt.cursor(&cur)
-					stored = cur.encodeCursor()
-				}
-				s.requests()
-				r := readSure(t, s.source(t, ahead(0)), stored)
-				r.want(t, tt.want)
-				r.wantViolations(t, tt.violations...)
-				if !tt.lost {
-					s.wantRequests(t, tt.requests...)
-				}
-			})
+			}
+			stored := cursorAt(t, s, tt.at)
+			if tt.change != nil {
+				tt.change(s)
+			}
+			if tt.cursor != nil {
+				cur, err := decodeCursor(stored)
+				must.Succeed(t, err)
+				tt.cursor(&cur)
+				stored = cur.encodeCursor()
+			}
+			s.requests()
+			r := readSure(t, s.source(t, ahead(0)), stored)
+			r.want(t, tt.want)
+			r.wantViolations(t, tt.violations...)
+			if !tt.lost {
+				s.wantRequests(t, tt.requests...)
+			}
 		})
 	}
-	t.Run("a pause is no reason to read a page again while it is short", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			for _, pause := range []time.Duration{provenFor - time.Second, provenFor} {
-				s := newSite("a@1", "b@2")
-				src := s.source(t, ahead(0))
-				b, err := src.Next(t.Context(), nil, feed.Limits{})
-				must.Succeed(t, err)
-				s.requests()
-				time.Sleep(pause)
-				readOn(t, src, b.Cursor).want(t, "b")
-				want := []string{"HEAD /latest", "GET /1"}
-				if pause >= provenFor {
-					want = append(want, "GET /0")
-				}
-				if got := s.requests(); !slices.Equal(slices.DeleteFunc(got, func(r string) bool { return r == "HEAD /latest" }), want[1:]) {
-					t.Errorf("after %v: requests %q", pause, got)
-				}
-			}
-		})
-	})
-	t.Run("an idle poll of an empty page is one conditional request", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newSite("a@1", "")
-			s.pages["/1"].at = 1
-			r := readOn(t, s.source(t), nil)
-			r.want(t, "a")
-			src := s.source(t)
-			for range 3 {
-				s.requests()
-				readOn(t, src, r.cursor).want(t, "")
-				s.wantRequests(t, "GET /1 if")
-				time.Sleep(2 * provenFor)
-			}
-			s.write("/1", "b@2")
+	parallel.RunVirtual(t, "a pause is no reason to read a page again while it is short", func(t *testing.T) {
+		for _, pause := range []time.Duration{provenFor - time.Second, provenFor} {
+			s := newSite("a@1", "b@2")
+			src := s.source(t, ahead(0))
+			b, err := src.Next(t.Context(), nil, feed.Limits{})
+			must.Succeed(t, err)
 			s.requests()
-			readOn(t, src, r.cursor).want(t, "b")
-			s.wantRequests(t, "GET /1 if", "GET /0")
-		})
+			time.Sleep(pause)
+			readOn(t, src, b.Cursor).want(t, "b")
+			want := []string{"HEAD /latest", "GET /1"}
+			if pause >= provenFor {
+				want = append(want, "GET /0")
+			}
+			if got := s.requests(); !slices.Equal(slices.DeleteFunc(got, func(r string) bool { return r == "HEAD /latest" }), want[1:]) {
+				t.Errorf("after %v: requests %q", pause, got)
+			}
+		}
+	})
+	parallel.RunVirtual(t, "an idle poll of an empty page is one conditional request", func(t *testing.T) {
+		s := newSite("a@1", "")
+		s.pages["/1"].at = 1
+		r := readOn(t, s.source(t), nil)
+		r.want(t, "a")
+		src := s.source(t)
+		for range 3 {
+			s.requests()
+			readOn(t, src, r.cursor).want(t, "")
+			s.wantRequests(t, "GET /1 if")
+			time.Sleep(2 * provenFor)
+		}
+		s.write("/1", "b@2")
+		s.requests()
+		readOn(t, src, r.cursor).want(t, "b")
+		s.wantRequests(t, "GET /1 if", "GET /0")
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/readahead"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // farSite is a site 50 ms away. It counts the GET requests that it answers at a time.
@@ -126,41 +127,38 @@ func TestErrorsOfPagesAhead(t *testing.T) {
 		"503": httpfault.Status(503), "404": httpfault.Status(404), "cut": httpfault.Cut(250),
 	} {
 		for _, times := range []int{1, 2} {
-			t.Run(fmt.Sprintf("%s, %d times", name, times), func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					s, ids := newFarSite(8)
-					for range times {
-						s.Add("GET", "/3", fault)
-					}
-					if name == "cut" && times == 2 {
-						s.Add("GET", "/3", fault) // the entity before the cut is delivered first
-					}
-					src := s.source(t, ahead(4))
-					r := readOn(t, src, nil)
-					before, met := 9, times == 2 || name == "404"
-					if name == "cut" {
-						before++ // the first entity of the page is complete
-					}
-					switch {
-					case !met && r.err != nil:
-						t.Errorf("an error of a request ahead was reported: %v", r.err)
-					case met && r.err == nil:
-						t.Error("there was no error")
-					case met && !slices.Equal(r.ids, ids[:before]):
-						t.Errorf("read %v before the error, want %v", r.ids, ids[:before])
-					}
-					rest := readSure(t, src, r.cursor)
-					got := append(slices.Clone(r.ids), rest.ids...)
-					if rest.err != nil && name == "cut" && times == 2 {
-						// The page was read before its request ahead had failed, so one fault was left.
-						rest = readSure(t, src, rest.cursor)
-						got = append(got, rest.ids...)
-					}
-					if !slices.Equal(got, ids) || rest.err != nil {
-						t.Errorf("read %v, %v", got, rest.err)
-					}
-				})
+			parallel.RunVirtual(t, fmt.Sprintf("%s, %d times", name, times), func(t *testing.T) {
+				s, ids := newFarSite(8)
+				for range times {
+					s.Add("GET", "/3", fault)
+				}
+				if name == "cut" && times == 2 {
+					s.Add("GET", "/3", fault) // the entity before the cut is delivered first
+				}
+				src := s.source(t, ahead(4))
+				r := readOn(t, src, nil)
+				before, met := 9, times == 2 || name == "404"
+				if name == "cut" {
+					before++ // the first entity of the page is complete
+				}
+				switch {
+				case !met && r.err != nil:
+					t.Errorf("an error of a request ahead was reported: %v", r.err)
+				case met && r.err == nil:
+					t.Error("there was no error")
+				case met && !slices.Equal(r.ids, ids[:before]):
+					t.Errorf("read %v before the error, want %v", r.ids, ids[:before])
+				}
+				rest := readSure(t, src, r.cursor)
+				got := append(slices.Clone(r.ids), rest.ids...)
+				if rest.err != nil && name == "cut" && times == 2 {
+					// The page was read before its request ahead had failed, so one fault was left.
+					rest = readSure(t, src, rest.cursor)
+					got = append(got, rest.ids...)
+				}
+				if !slices.Equal(got, ids) || rest.err != nil {
+					t.Errorf("read %v, %v", got, rest.err)
+				}
 			})
 		}
 	}
@@ -221,47 +219,44 @@ func TestPagesAheadEnd(t *testing.T) {
 	t.Parallel()
 	for _, stalled := range []bool{false, true} {
 		for _, end := range []string{"release", "cancel"} {
-			t.Run(fmt.Sprintf("%s, stalled %v", end, stalled), func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					const total = 1 << 20
-					s, _ := newFarSite(20)
-					if stalled {
-						s.Add("GET", "/2", httpfault.Stall(200))
-					}
-					budget := readahead.NewBudget(total)
-					s.pageBudget = budget
-					src := s.source(t, ahead(4))
-					ctx, cancel := context.WithCancel(t.Context())
-					defer cancel()
-					b, err := src.Next(ctx, nil, feed.Limits{})
-					must.Succeed(t, err)
-					if !stalled {
-						synctest.Wait()
-						time.Sleep(time.Second) // all answers are there
-					}
-					if budget.TryAcquire(total) {
-						t.Fatal("no page was requested ahead")
-					}
-					switch end {
-					case "release":
-						src.Release()
-					case "cancel":
-						cancel()
-					}
+			parallel.RunVirtual(t, fmt.Sprintf("%s, stalled %v", end, stalled), func(t *testing.T) {
+				const total = 1 << 20
+				s, _ := newFarSite(20)
+				if stalled {
+					s.Add("GET", "/2", httpfault.Stall(200))
+				}
+				budget := readahead.NewBudget(total)
+				s.pageBudget = budget
+				src := s.source(t, ahead(4))
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				b, err := src.Next(ctx, nil, feed.Limits{})
+				must.Succeed(t, err)
+				if !stalled {
 					synctest.Wait()
-					if s.getting.Load() != 0 && !stalled {
-						t.Errorf("%d requests are under way", s.getting.Load())
+					time.Sleep(time.Second) // all answers are there
+				}
+				if budget.TryAcquire(total) {
+					t.Fatal("no page was requested ahead")
+				}
+				switch end {
+				case "release":
+					src.Release()
+				case "cancel":
+					cancel()
+				}
+				synctest.Wait()
+				if s.getting.Load() != 0 && !stalled {
+					t.Errorf("%d requests are under way", s.getting.Load())
+				}
+				unused(t, budget, total)
+				if end == "cancel" {
+					// Another session goes on.
+					r := readOn(t, src, b.Cursor)
+					if r.err != nil || len(r.ids) != 57 {
+						t.Errorf("read %d entities, %v", len(r.ids), r.err)
 					}
-					unused(t, budget, total)
-					if end == "cancel" {
-						// Another session goes on.
-						r := readOn(t, src, b.Cursor)
-						if r.err != nil || len(r.ids) != 57 {
-							t.Errorf("read %d entities, %v", len(r.ids), r.err)
-						}
-					}
-				})
+				}
 			})
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -47,8 +48,7 @@ func TestBadSnapshotIndexes(t *testing.T) {
 		"case 130: an array":        {`[]`, "not the index"},
 		"case 130: the pages alone": {`[` + page + `]`, "check that the URL after snapshot:"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			s := newStill()
 			spoil := httpfault.Edit(func(h http.Header, _ []byte) []byte {
 				if name == "HTML" {

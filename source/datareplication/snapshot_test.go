@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
@@ -36,8 +36,7 @@ func newStill() *site {
 
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
-	t.Run("case 129: the index, its pages, and the feed from its creation on", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 129: the index, its pages, and the feed from its creation on", func(t *testing.T) {
 		s := newStill()
 		src := s.source(t, fromSnapshot(t))
 		r := readOn(t, src, nil)
@@ -49,8 +48,7 @@ func TestSnapshot(t *testing.T) {
 		s.publish("h@500")
 		readOn(t, src, r.cursor).want(t, "h")
 	})
-	t.Run("it goes on from every cursor", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "it goes on from every cursor", func(t *testing.T) {
 		for _, size := range []int{1, 2, 0} {
 			s := newStill()
 			s.offer("s1", startAt(290), "a@0", "c@200 e@250", "", "e2@220 e3@10 e4@20 e5@20")
@@ -61,8 +59,7 @@ func TestSnapshot(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a position that a person names", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a position that a person names", func(t *testing.T) {
 		cursor, err := ParseCursor("snapshot:" + snapshotIndex)
 		must.Succeed(t, err)
 		if got := describeCursor(t, cursor); got != (CursorInfo{Snapshot: "the snapshot " + snapshotIndex}) {
@@ -75,24 +72,21 @@ func TestSnapshot(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})
-	t.Run("another start in the configuration changes nothing any more", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "another start in the configuration changes nothing any more", func(t *testing.T) {
 		s := newStill()
 		r := readOn(t, s.source(t, fromSnapshot(t), batchesOf(1)), nil)
 		for i, cursor := range r.cursors[1:] {
 			readOn(t, s.source(t), cursor).want(t, strings.Join(r.ids[r.counts[i+1]:], " "))
 		}
 	})
-	t.Run("case 131: forms of createdAt", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 131: forms of createdAt", func(t *testing.T) {
 		for _, created := range []string{"2023-10-05T03:04:50Z", "2023-10-05T03:04:50.999Z", "2023-10-05T05:04:50+02:00", "2023-10-05T03:04:50.123456789Z"} {
 			s := newStill()
 			s.stills["s1"].created = created
 			readOn(t, s.source(t, fromSnapshot(t)), nil).want(t, "a c e f g")
 		}
 	})
-	t.Run("case 132: an empty snapshot", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 132: an empty snapshot", func(t *testing.T) {
 		s := newStill()
 		s.offer("s1", startAt(290))
 		readOn(t, s.source(t, fromSnapshot(t)), nil).want(t, "e f g")
@@ -100,8 +94,7 @@ func TestSnapshot(t *testing.T) {
 	// They are read, and it is counted. There is no mode that refuses them: their meaning
 	// is clear, and an alert on violations can report them.
 	for name, relative := range map[string]string{"case 133: relative URLs of pages": "s1/", "case 133: URLs without a host": "/snapshot/s1/", "case 133: URLs without a scheme": "//feed.example/snapshot/s1/"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			s := newStill()
 			s.named = true // they are relative to where the index was found
 			s.Add("GET", "/snapshot/s1", httpfault.Edit(func(_ http.Header, body []byte) []byte {
@@ -114,8 +107,7 @@ func TestSnapshot(t *testing.T) {
 	}
 	// Its order is that of the index, as with one request at a time: more would need a
 	// place on each of several pages, and let versions of a thing change their order.
-	t.Run("case 134: all entities of all pages, in the order of the index, with every header", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 134: all entities of all pages, in the order of the index, with every header", func(t *testing.T) {
 		s := newStill()
 		s.offer("s1", startAt(290), "a@0 c@200", "k@50 l@10", "m@20")
 		for k := range 3 {
@@ -156,27 +148,23 @@ func TestSnapshot(t *testing.T) {
 	// The pages after it are not read meanwhile: they would come before it in the topic,
 	// and a position in the snapshot would be one on each of its pages. Reading continues
 	// when the page is there.
-	t.Run("case 135: a page that is missing", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			for _, status := range []int{404, 410} {
-				s := newStill()
-				s.offer("s1", startAt(290), "a@0", "c@200", "k@50")
-				s.Add("GET", "/snapshot/s1/1", slices.Repeat([]httpfault.Fault{httpfault.Status(status)}, confirmLooks+1)...)
-				src := s.source(t, fromSnapshot(t), ahead(0))
-				r := readSure(t, src, nil)
-				r.wantIDs(t, "a")
-				r.wantError(t, true, "", "page 2 of 3 of the snapshot s1", fmt.Sprint(status))
-				readSure(t, src, r.cursor).wantError(t, true, "", fmt.Sprint(status))
-				if slices.Contains(s.requests(), "GET /snapshot/s1/2") {
-					t.Error("the page behind it was asked for")
-				}
-				readOn(t, src, r.cursor).want(t, "c k e f g")
+	parallel.RunVirtual(t, "case 135: a page that is missing", func(t *testing.T) {
+		for _, status := range []int{404, 410} {
+			s := newStill()
+			s.offer("s1", startAt(290), "a@0", "c@200", "k@50")
+			s.Add("GET", "/snapshot/s1/1", slices.Repeat([]httpfault.Fault{httpfault.Status(status)}, confirmLooks+1)...)
+			src := s.source(t, fromSnapshot(t), ahead(0))
+			r := readSure(t, src, nil)
+			r.wantIDs(t, "a")
+			r.wantError(t, true, "", "page 2 of 3 of the snapshot s1", fmt.Sprint(status))
+			readSure(t, src, r.cursor).wantError(t, true, "", fmt.Sprint(status))
+			if slices.Contains(s.requests(), "GET /snapshot/s1/2") {
+				t.Error("the page behind it was asked for")
 			}
-		})
+			readOn(t, src, r.cursor).want(t, "c k e f g")
+		}
 	})
-	t.Run("case 136: what entities of feeds have and those of snapshots need not", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 136: what entities of feeds have and those of snapshots need not", func(t *testing.T) {
 		for range 2 { // generated values are the same each time
 			s := newStill()
 			spoil := httpfault.Edit(func(_ http.Header, body []byte) []byte {
@@ -212,8 +200,7 @@ func TestSnapshotFails(t *testing.T) {
 		}),
 	} {
 		for _, path := range []string{"/snapshot", "/snapshot/s1/0", "/snapshot/s1/1", "/2"} {
-			t.Run(name+" at "+path, func(t *testing.T) {
-				t.Parallel()
+			parallel.Run(t, name+" at "+path, func(t *testing.T) {
 				s := newStill()
 				for range 8 {
 					s.Add("GET", path, fault)
@@ -231,8 +218,7 @@ func TestSnapshotFails(t *testing.T) {
 			})
 		}
 	}
-	t.Run("pages of the feed vanish while the place is looked for", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "pages of the feed vanish while the place is looked for", func(t *testing.T) {
 		s := newStill()
 		s.Add("", "/2", httpfault.Status(404), httpfault.Status(404))
 		s.Add("", "/3", httpfault.Status(404), httpfault.Status(404))
@@ -242,8 +228,7 @@ func TestSnapshotFails(t *testing.T) {
 		r.wantError(t, false, PageGone, "two neighbouring pages")
 		readOn(t, src, nil).want(t, "a c e f g")
 	})
-	t.Run("another host", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "another host", func(t *testing.T) {
 		s := newStill()
 		r := readOn(t, s.source(t, from(t, "snapshot:http://other.example/snapshot")), nil)
 		r.wantError(t, true, "", "the index of the snapshot", "other.example", "allow_hosts")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // A feed of one page is started with one request. The next poll is as cheap as after any other
@@ -22,29 +23,26 @@ func TestFirstStartRequestsAPageOnce(t *testing.T) {
 		}{
 			"with an ETag": {false, "GET /0 if"}, "by time and length": {true, "HEAD /0"},
 		} {
-			t.Run(name+" "+validator, func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					s := newSite("a@1 b@2")
-					s.noETag = test.noETag
-					want := map[string]string{"beginning": "a b", "a time": "b", "an ID": "b"}[name]
-					src := s.source(t, from(t, start))
-					r := readOn(t, src, nil)
-					r.want(t, want)
-					s.wantRequests(t, "GET /latest")
-					time.Sleep(time.Minute)
-					readOn(t, src, r.cursor).want(t, "")
+			parallel.RunVirtual(t, name+" "+validator, func(t *testing.T) {
+				s := newSite("a@1 b@2")
+				s.noETag = test.noETag
+				want := map[string]string{"beginning": "a b", "a time": "b", "an ID": "b"}[name]
+				src := s.source(t, from(t, start))
+				r := readOn(t, src, nil)
+				r.want(t, want)
+				s.wantRequests(t, "GET /latest")
+				time.Sleep(time.Minute)
+				readOn(t, src, r.cursor).want(t, "")
+				s.wantRequests(t, test.poll)
+				if !test.noETag {
+					readOn(t, s.source(t, from(t, start)), r.cursor).want(t, "")
 					s.wantRequests(t, test.poll)
-					if !test.noETag {
-						readOn(t, s.source(t, from(t, start)), r.cursor).want(t, "")
-						s.wantRequests(t, test.poll)
-					}
-					s.write("/0", "c@10")
-					r = readOn(t, src, r.cursor)
-					r.want(t, "c")
-					s.publish("d@11")
-					readOn(t, src, r.cursor).want(t, "d")
-				})
+				}
+				s.write("/0", "c@10")
+				r = readOn(t, src, r.cursor)
+				r.want(t, "c")
+				s.publish("d@11")
+				readOn(t, src, r.cursor).want(t, "d")
 			})
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // manyEntities returns n entities, a second apart: "e1@1 e2@2".
@@ -141,37 +142,34 @@ func TestAnswersToARange(t *testing.T) {
 		"400":                                {as(400, func(h http.Header) {}), nil, nil},
 		"404":                                {as(404, func(h http.Header) {}), nil, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newSite("a@1 b@2 c@3")
-				s.asSent = true
-				s.ranges = test.ranges
-				src := s.source(t)
-				r := readOn(t, src, nil)
-				r.want(t, "a b c")
-				if test.first == nil {
-					test.first, test.second = []string{"GET /0 if", "GET /0"}, []string{"GET /0 if"}
-				}
-				s.requests()
-				for n, want := range [][]string{test.first, test.second} {
-					time.Sleep(time.Minute)
-					s.write("/0", fmt.Sprintf("d%d@%d", n, n+4))
-					r = readOn(t, src, r.cursor)
-					r.want(t, fmt.Sprintf("d%d", n))
-					r.wantViolations(t)
-					s.wantRequests(t, want...)
-				}
-				asked := len(s.ranged)
-				time.Sleep(trustETag)
-				r = readOn(t, src, r.cursor) // reads the whole page
-				s.write("/0", "e@9")
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			s := newSite("a@1 b@2 c@3")
+			s.asSent = true
+			s.ranges = test.ranges
+			src := s.source(t)
+			r := readOn(t, src, nil)
+			r.want(t, "a b c")
+			if test.first == nil {
+				test.first, test.second = []string{"GET /0 if", "GET /0"}, []string{"GET /0 if"}
+			}
+			s.requests()
+			for n, want := range [][]string{test.first, test.second} {
+				time.Sleep(time.Minute)
+				s.write("/0", fmt.Sprintf("d%d@%d", n, n+4))
 				r = readOn(t, src, r.cursor)
-				r.want(t, "e")
-				if len(s.ranged) != asked+1 {
-					t.Errorf("requested the ranges %q", s.ranged)
-				}
-			})
+				r.want(t, fmt.Sprintf("d%d", n))
+				r.wantViolations(t)
+				s.wantRequests(t, want...)
+			}
+			asked := len(s.ranged)
+			time.Sleep(trustETag)
+			r = readOn(t, src, r.cursor) // reads the whole page
+			s.write("/0", "e@9")
+			r = readOn(t, src, r.cursor)
+			r.want(t, "e")
+			if len(s.ranged) != asked+1 {
+				t.Errorf("requested the ranges %q", s.ranged)
+			}
 		})
 	}
 }
@@ -228,33 +226,30 @@ func TestRangesOfACompressedPageWithoutAUsableETag(t *testing.T) {
 		"none":                  func(h http.Header, _ int) { h.Del("ETag") },
 		"another one each time": func(h http.Header, n int) { h.Set("ETag", fmt.Sprintf(`"%d"`, n)) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newSite("a@1 b@2 c@3")
-				s.asSent = true
-				s.packs = true
-				asked := 0
-				s.ranges = func(h http.Header, whole []byte, from int) (int, []byte) {
-					asked++
-					edit(h, asked)
-					return sendRange(h, whole, from)
-				}
-				src := s.source(t)
-				r := readOn(t, src, nil)
-				for range 5 {
-					time.Sleep(time.Minute)
-					readOn(t, src, r.cursor).want(t, "")
-				}
-				s.requests()
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			s := newSite("a@1 b@2 c@3")
+			s.asSent = true
+			s.packs = true
+			asked := 0
+			s.ranges = func(h http.Header, whole []byte, from int) (int, []byte) {
+				asked++
+				edit(h, asked)
+				return sendRange(h, whole, from)
+			}
+			src := s.source(t)
+			r := readOn(t, src, nil)
+			for range 5 {
 				time.Sleep(time.Minute)
 				readOn(t, src, r.cursor).want(t, "")
-				if s.wantRequests(t, "GET /0 if"); asked > 2 {
-					t.Errorf("requested the ranges %q", s.ranged)
-				}
-				s.write("/0", "d@4")
-				readOn(t, src, r.cursor).want(t, "d")
-			})
+			}
+			s.requests()
+			time.Sleep(time.Minute)
+			readOn(t, src, r.cursor).want(t, "")
+			if s.wantRequests(t, "GET /0 if"); asked > 2 {
+				t.Errorf("requested the ranges %q", s.ranged)
+			}
+			s.write("/0", "d@4")
+			readOn(t, src, r.cursor).want(t, "d")
 		})
 	}
 }
@@ -321,20 +316,17 @@ func TestPagesWithoutRanges(t *testing.T) {
 		"Accept-Ranges: none": func(h http.Header) { h.Set("Accept-Ranges", "none") },
 		"without an ETag":     func(h http.Header) { h.Del("ETag") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newSite("a@1 b@2 c@3")
-				s.asSent = true
-				s.header = header
-				src := s.source(t)
-				r := readOn(t, src, nil)
-				s.write("/0", "d@4")
-				readOn(t, src, r.cursor).want(t, "d")
-				if len(s.ranged) > 0 {
-					t.Errorf("requested the ranges %q", s.ranged)
-				}
-			})
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			s := newSite("a@1 b@2 c@3")
+			s.asSent = true
+			s.header = header
+			src := s.source(t)
+			r := readOn(t, src, nil)
+			s.write("/0", "d@4")
+			readOn(t, src, r.cursor).want(t, "d")
+			if len(s.ranged) > 0 {
+				t.Errorf("requested the ranges %q", s.ranged)
+			}
 		})
 	}
 }
@@ -366,8 +358,7 @@ func TestChangedPagesOfARange(t *testing.T) {
 		"gone":                     func(s *site) { s.edit(func() { s.remove("/0") }) },
 		"503":                      func(s *site) { s.Add("GET", "/0", httpfault.Status(503)) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			read := func(least int64) (result string, ranged int) {
 				synctest.Test(t, func(t *testing.T) {
 					s := newSite("a@1 b@2 c@3")
@@ -424,28 +415,25 @@ func TestChangeBeforeARangeIsReportedLater(t *testing.T) {
 func TestBrokenRange(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]int{"in the first entity": 20, "in the second": 220, "in the third": 390} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newSite("a@1 b@2 c@3")
-				s.asSent = true
-				s.ranges = func(h http.Header, whole []byte, from int) (int, []byte) {
-					status, body := sendRange(h, whole, from)
-					body = bytes.Clone(body)
-					for i := cut; i < len(body); i++ {
-						body[i] = '.'
-					}
-					return status, body
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			s := newSite("a@1 b@2 c@3")
+			s.asSent = true
+			s.ranges = func(h http.Header, whole []byte, from int) (int, []byte) {
+				status, body := sendRange(h, whole, from)
+				body = bytes.Clone(body)
+				for i := cut; i < len(body); i++ {
+					body[i] = '.'
 				}
-				src := s.source(t)
-				r := readOn(t, src, nil)
-				s.write("/0", "d@4 e@5")
-				got := readOn(t, src, r.cursor)
-				got.want(t, "d e")
-				if len(s.ranged) != 1 {
-					t.Errorf("requested the ranges %q", s.ranged)
-				}
-			})
+				return status, body
+			}
+			src := s.source(t)
+			r := readOn(t, src, nil)
+			s.write("/0", "d@4 e@5")
+			got := readOn(t, src, r.cursor)
+			got.want(t, "d e")
+			if len(s.ranged) != 1 {
+				t.Errorf("requested the ranges %q", s.ranged)
+			}
 		})
 	}
 }

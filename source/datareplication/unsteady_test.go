@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // TestFeedMoves has the feed, and its url in the configuration, move to
@@ -20,8 +20,7 @@ import (
 func TestFeedMoves(t *testing.T) {
 	t.Parallel()
 	moved := func(cfg *options) { cfg.URL = "http://new.example/latest" }
-	t.Run("in the middle of a page", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "in the middle of a page", func(t *testing.T) {
 		s := newSite("y@1", "a@2 b@2 c@3", "d@4")
 		r := readOn(t, s.source(t, batchesOf(2)), nil)
 		for i, cursor := range r.cursors[1:] {
@@ -33,20 +32,16 @@ func TestFeedMoves(t *testing.T) {
 			}
 		}
 	})
-	t.Run("on the way back", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newSite("a@1", "b@2", "c@3")
-			s.Add("HEAD", "/1", httpfault.Status(503))
-			src := s.source(t)
-			b, err := src.Next(t.Context(), nil, feed.Limits{})
-			must.Succeed(t, err)
-			s.edit(func() { s.base = "http://new.example" })
-			readOn(t, s.source(t, moved), b.Cursor).want(t, "a b c")
-		})
+	parallel.RunVirtual(t, "on the way back", func(t *testing.T) {
+		s := newSite("a@1", "b@2", "c@3")
+		s.Add("HEAD", "/1", httpfault.Status(503))
+		src := s.source(t)
+		b, err := src.Next(t.Context(), nil, feed.Limits{})
+		must.Succeed(t, err)
+		s.edit(func() { s.base = "http://new.example" })
+		readOn(t, s.source(t, moved), b.Cursor).want(t, "a b c")
 	})
-	t.Run("and its links do not", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "and its links do not", func(t *testing.T) {
 		s := newSite("a@1", "b@2", "c@3")
 		r := readOn(t, s.source(t), nil)
 		for range 3 {
@@ -63,11 +58,9 @@ func TestFeedMoves(t *testing.T) {
 // source may fail then, but not move its cursor for ever.
 func TestNothingSpins(t *testing.T) {
 	t.Parallel()
-	t.Run("a self link that is another each time", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a self link that is another each time", func(t *testing.T) {
 		for name, entities := range map[string]string{"a page with entities": "b@2", "an empty page": ""} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
+			parallel.Run(t, name, func(t *testing.T) {
 				s := newSite("a@1", entities)
 				s.pages["/1"].at = 2
 				n := 0
@@ -97,40 +90,34 @@ func TestNothingSpins(t *testing.T) {
 			})
 		}
 	})
-	t.Run("a page that comes and goes", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newSite("a@1", "b@2")
-			// HEAD has it, and GET does not.
-			for range 100 {
-				s.Add("GET", "/0", httpfault.Status(404))
-			}
-			src := s.source(t)
-			r := readSure(t, src, nil)
-			r.wantError(t, true, PageGone)
-			if n := len(s.requests()); n > 10*(2*confirmLooks-1) { // the calls of Next
-				t.Errorf("%d requests were made", n)
-			}
-		})
+	parallel.RunVirtual(t, "a page that comes and goes", func(t *testing.T) {
+		s := newSite("a@1", "b@2")
+		// HEAD has it, and GET does not.
+		for range 100 {
+			s.Add("GET", "/0", httpfault.Status(404))
+		}
+		src := s.source(t)
+		r := readSure(t, src, nil)
+		r.wantError(t, true, PageGone)
+		if n := len(s.requests()); n > 10*(2*confirmLooks-1) { // the calls of Next
+			t.Errorf("%d requests were made", n)
+		}
 	})
-	t.Run("an empty page that GET does not find", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newSite("")
-			s.noETag = true
-			src := s.source(t, from(t, "now"))
-			r := readOn(t, src, nil)
-			r.want(t, "")
-			for range 100 {
-				s.Add("GET", "/0", httpfault.Status(404))
-			}
-			s.Add("HEAD", "/0", slices.Repeat([]httpfault.Fault{httpfault.Status(404)}, confirmLooks)...)
-			bad := readSure(t, src, r.cursor)
-			bad.wantError(t, true, PageGone)
-			if n := len(s.requests()); n > 20 {
-				t.Errorf("%d requests were made", n)
-			}
-		})
+	parallel.RunVirtual(t, "an empty page that GET does not find", func(t *testing.T) {
+		s := newSite("")
+		s.noETag = true
+		src := s.source(t, from(t, "now"))
+		r := readOn(t, src, nil)
+		r.want(t, "")
+		for range 100 {
+			s.Add("GET", "/0", httpfault.Status(404))
+		}
+		s.Add("HEAD", "/0", slices.Repeat([]httpfault.Fault{httpfault.Status(404)}, confirmLooks)...)
+		bad := readSure(t, src, r.cursor)
+		bad.wantError(t, true, PageGone)
+		if n := len(s.requests()); n > 20 {
+			t.Errorf("%d requests were made", n)
+		}
 	})
 }
 
@@ -147,34 +134,31 @@ func TestLossIsReportedAfterTenSeconds(t *testing.T) {
 		"the page is shorter":         func(s *site) { s.pages["/2"].entities = []string{"c@3"} },
 		"the page has other entities": func(s *site) { s.pages["/2"].entities = []string{"x@3", "y@3"} },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newSite("a@1", "b@2", "c@3 d@3")
-				src := s.source(t)
-				r := readOn(t, src, nil)
-				r.want(t, "a b c d")
-				s.edit(func() {
-					s.noETag = true
-					change(s)
-				})
-				began := time.Now()
-				for {
-					bad := readOn(t, src, r.cursor)
-					bad.wantIDs(t, "")
-					after := time.Since(began)
-					if !unsure(bad.err) {
-						if !errors.Is(bad.err, feed.ErrPermanent) || after < 10*time.Second {
-							t.Errorf("after %v the error is %v, want a permanent one after ten seconds", after, bad.err)
-						}
-						return
-					}
-					if after > time.Minute {
-						t.Fatalf("the loss is not reported after %v: %v", after, bad.err)
-					}
-					time.Sleep(time.Second)
-				}
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			s := newSite("a@1", "b@2", "c@3 d@3")
+			src := s.source(t)
+			r := readOn(t, src, nil)
+			r.want(t, "a b c d")
+			s.edit(func() {
+				s.noETag = true
+				change(s)
 			})
+			began := time.Now()
+			for {
+				bad := readOn(t, src, r.cursor)
+				bad.wantIDs(t, "")
+				after := time.Since(began)
+				if !unsure(bad.err) {
+					if !errors.Is(bad.err, feed.ErrPermanent) || after < 10*time.Second {
+						t.Errorf("after %v the error is %v, want a permanent one after ten seconds", after, bad.err)
+					}
+					return
+				}
+				if after > time.Minute {
+					t.Fatalf("the loss is not reported after %v: %v", after, bad.err)
+				}
+				time.Sleep(time.Second)
+			}
 		})
 	}
 }

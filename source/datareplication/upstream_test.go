@@ -14,13 +14,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication/page"
@@ -42,8 +42,7 @@ func gated(src *limitedSource) *sink.Gate {
 
 func TestRepeatedIDs(t *testing.T) {
 	t.Parallel()
-	t.Run("case 67: an ID that the feed has twice", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 67: an ID that the feed has twice", func(t *testing.T) {
 		pages := []string{"a@1 b@1 a@1", "b@2 c@2"}
 		// The source returns the entities of the feed.
 		readOn(t, newSite(pages...).source(t), nil).want(t, "a b a b c")
@@ -51,23 +50,20 @@ func TestRepeatedIDs(t *testing.T) {
 		r.want(t, "a b c")
 		r.wantViolations(t, RepeatedID, RepeatedID)
 	})
-	t.Run("case 98: a restart between publishing and the checkpoint", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newSite("a@1 b@1", "c@2")
-			g := gated(s.source(t))
-			b, err := g.Next(t.Context(), nil, feed.Limits{})
-			must.Succeed(t, err)
-			if len(b.Entities) != 2 {
-				t.Fatalf("got %d entities", len(b.Entities))
-			}
-			// The topic holds them and the checkpoint knows nothing of them.
-			g.IDs.Commit(b.Entities)
-			g.Source = s.source(t)
-			r := readOn(t, g, nil)
-			r.want(t, "c")
-			r.wantViolations(t, RepeatedID, RepeatedID)
-		})
+	parallel.RunVirtual(t, "case 98: a restart between publishing and the checkpoint", func(t *testing.T) {
+		s := newSite("a@1 b@1", "c@2")
+		g := gated(s.source(t))
+		b, err := g.Next(t.Context(), nil, feed.Limits{})
+		must.Succeed(t, err)
+		if len(b.Entities) != 2 {
+			t.Fatalf("got %d entities", len(b.Entities))
+		}
+		// The topic holds them and the checkpoint knows nothing of them.
+		g.IDs.Commit(b.Entities)
+		g.Source = s.source(t)
+		r := readOn(t, g, nil)
+		r.want(t, "c")
+		r.wantViolations(t, RepeatedID, RepeatedID)
 	})
 }
 
@@ -97,8 +93,7 @@ func TestBrokenPages(t *testing.T) {
 	}
 	for where, n := range cuts {
 		for how, fault := range breaks {
-			t.Run("case 77: "+where+", "+how, func(t *testing.T) {
-				t.Parallel()
+			parallel.Run(t, "case 77: "+where+", "+how, func(t *testing.T) {
 				s := newSite("a@1", "b@2 c@3 d@3", "e@4")
 				whole := min(strings.Count(intact[:n], "body of"), strings.Count(intact[:n], "--b\r\n")-1)
 				if strings.HasSuffix(intact[:n], "--b-") || where == "before the closing delimiter" {
@@ -124,8 +119,7 @@ func TestBrokenPages(t *testing.T) {
 			})
 		}
 	}
-	t.Run("case 81: entities, and then what is none", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 81: entities, and then what is none", func(t *testing.T) {
 		s := newSite("a@1 b@2 c@3")
 		spoil := httpfault.Edit(func(_ http.Header, body []byte) []byte {
 			return bytes.Replace(body, []byte("Content-ID: c\r\n"), nil, 1)
@@ -166,47 +160,43 @@ func TestUpstreamFails(t *testing.T) {
 	requests := []string{"GET /latest", "HEAD /0", "GET /0", "GET /1"}
 	for _, tt := range faults {
 		for _, request := range requests {
-			t.Run(tt.name+" at "+request, func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					s := newSite("a@1 b@2", "c@3 d@4")
-					method, path, _ := strings.Cut(request, " ")
-					if method == "HEAD" {
-						method = "" // GET has the fault, too
+			parallel.RunVirtual(t, tt.name+" at "+request, func(t *testing.T) {
+				s := newSite("a@1 b@2", "c@3 d@4")
+				method, path, _ := strings.Cut(request, " ")
+				if method == "HEAD" {
+					method = "" // GET has the fault, too
+				}
+				for range 12 {
+					s.Add(method, path, tt.fault)
+				}
+				src := s.source(t)
+				r := readOn(t, src, nil)
+				if r.err == nil {
+					t.Fatalf("there was no error; read %v", r.ids)
+				}
+				if got := errors.Is(r.err, feed.ErrPermanent); got != tt.permanent {
+					t.Errorf("error %v is permanent: %v, want %v", r.err, got, tt.permanent)
+				}
+				for _, word := range []string{tt.words, "http://feed.example/"} {
+					if !strings.Contains(r.err.Error(), word) {
+						t.Errorf("error %v lacks %q", r.err, word)
 					}
-					for range 12 {
-						s.Add(method, path, tt.fault)
-					}
-					src := s.source(t)
-					r := readOn(t, src, nil)
-					if r.err == nil {
-						t.Fatalf("there was no error; read %v", r.ids)
-					}
-					if got := errors.Is(r.err, feed.ErrPermanent); got != tt.permanent {
-						t.Errorf("error %v is permanent: %v, want %v", r.err, got, tt.permanent)
-					}
-					for _, word := range []string{tt.words, "http://feed.example/"} {
-						if !strings.Contains(r.err.Error(), word) {
-							t.Errorf("error %v lacks %q", r.err, word)
-						}
-					}
-					var all []string
-					for all = r.ids; r.err != nil && s.Left() > 0; all = append(all, r.ids...) {
-						r = readOn(t, src, r.cursor)
-					}
-					if r.err != nil {
-						r = readOn(t, src, r.cursor)
-						all = append(all, r.ids...)
-					}
-					if got := strings.Join(all, " "); got != "a b c d" || r.err != nil {
-						t.Errorf("read %q, %v", got, r.err)
-					}
-				})
+				}
+				var all []string
+				for all = r.ids; r.err != nil && s.Left() > 0; all = append(all, r.ids...) {
+					r = readOn(t, src, r.cursor)
+				}
+				if r.err != nil {
+					r = readOn(t, src, r.cursor)
+					all = append(all, r.ids...)
+				}
+				if got := strings.Join(all, " "); got != "a b c d" || r.err != nil {
+					t.Errorf("read %q, %v", got, r.err)
+				}
 			})
 		}
 	}
-	t.Run("case 84: 404 on the entry point", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 84: 404 on the entry point", func(t *testing.T) {
 		s := newSite("a@1")
 		src := s.source(t)
 		s.Add("", "/latest", httpfault.Status(404), httpfault.Status(410))
@@ -215,52 +205,43 @@ func TestUpstreamFails(t *testing.T) {
 		}
 		readOn(t, src, nil).want(t, "a")
 	})
-	t.Run("case 85: Retry-After is kept to", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newSite("a@1", "b@2")
-			s.Add("GET", "/1", httpfault.Status(503, "Retry-After", "40"))
-			src := s.source(t)
-			r := readOn(t, src, nil)
-			r.wantIDs(t, "a")
-			r.wantError(t, false, "")
-			s.requests()
-			time.Sleep(39 * time.Second)
-			early := readOn(t, src, r.cursor)
-			early.wantError(t, false, "", "Retry-After")
-			if feed.RetryDelay(early.err) != time.Second {
-				t.Errorf("error %v does not say when to try again", early.err)
-			}
-			s.wantRequests(t)
-			time.Sleep(time.Second)
-			readOn(t, src, r.cursor).want(t, "b")
-		})
+	parallel.RunVirtual(t, "case 85: Retry-After is kept to", func(t *testing.T) {
+		s := newSite("a@1", "b@2")
+		s.Add("GET", "/1", httpfault.Status(503, "Retry-After", "40"))
+		src := s.source(t)
+		r := readOn(t, src, nil)
+		r.wantIDs(t, "a")
+		r.wantError(t, false, "")
+		s.requests()
+		time.Sleep(39 * time.Second)
+		early := readOn(t, src, r.cursor)
+		early.wantError(t, false, "", "Retry-After")
+		if feed.RetryDelay(early.err) != time.Second {
+			t.Errorf("error %v does not say when to try again", early.err)
+		}
+		s.wantRequests(t)
+		time.Sleep(time.Second)
+		readOn(t, src, r.cursor).want(t, "b")
 	})
-	t.Run("case 86: no bytes come in the middle of a body", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newSite("a@1 b@2 c@3")
-			s.Add("GET", "/latest", httpfault.Stall(200))
-			s.Add("GET", "/0", httpfault.Stall(200))
-			src := s.source(t)
-			r := readOn(t, src, nil)
-			r.wantIDs(t, "a")
-			r.wantError(t, false, "", "http://feed.example/0", "timeouts.read")
-			readOn(t, src, r.cursor).want(t, "b c")
-		})
+	parallel.RunVirtual(t, "case 86: no bytes come in the middle of a body", func(t *testing.T) {
+		s := newSite("a@1 b@2 c@3")
+		s.Add("GET", "/latest", httpfault.Stall(200))
+		s.Add("GET", "/0", httpfault.Stall(200))
+		src := s.source(t)
+		r := readOn(t, src, nil)
+		r.wantIDs(t, "a")
+		r.wantError(t, false, "", "http://feed.example/0", "timeouts.read")
+		readOn(t, src, r.cursor).want(t, "b c")
 	})
-	t.Run("a long way back is not lost to errors on it", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newSite("a@1", "b@2", "c@3", "d@4")
-			src := s.source(t, ahead(0))
-			s.Add("HEAD", "", httpfault.Pass, httpfault.Status(503), httpfault.Status(503))
-			r := readOn(t, src, nil)
-			r.wantError(t, false, "")
-			r = readOn(t, src, r.cursor)
-			r.want(t, "a b c d")
-			s.wantRequests(t, "GET /latest", "HEAD /2", "HEAD /1", "HEAD /1", "HEAD /1", "HEAD /0", "GET /0", "GET /1", "GET /2", "GET /3")
-		})
+	parallel.RunVirtual(t, "a long way back is not lost to errors on it", func(t *testing.T) {
+		s := newSite("a@1", "b@2", "c@3", "d@4")
+		src := s.source(t, ahead(0))
+		s.Add("HEAD", "", httpfault.Pass, httpfault.Status(503), httpfault.Status(503))
+		r := readOn(t, src, nil)
+		r.wantError(t, false, "")
+		r = readOn(t, src, r.cursor)
+		r.want(t, "a b c d")
+		s.wantRequests(t, "GET /latest", "HEAD /2", "HEAD /1", "HEAD /1", "HEAD /1", "HEAD /0", "GET /0", "GET /1", "GET /2", "GET /3")
 	})
 }
 
@@ -281,8 +262,7 @@ func loop(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 func TestUpstreamVaries(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusMethodNotAllowed, http.StatusNotImplemented} {
-		t.Run("case 88: a server that does not know HEAD", func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, "case 88: a server that does not know HEAD", func(t *testing.T) {
 			s := newSite("a@1", "b@2")
 			s.noETag, s.noLength = true, true
 			for range 2 {
@@ -296,8 +276,7 @@ func TestUpstreamVaries(t *testing.T) {
 			s.wantRequests(t, "GET /1")
 		})
 	}
-	t.Run("case 89: 204 is a feed that is empty still", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 89: 204 is a feed that is empty still", func(t *testing.T) {
 		s := newSite()
 		src := s.source(t)
 		for range 3 {
@@ -310,8 +289,7 @@ func TestUpstreamVaries(t *testing.T) {
 		s.publish("a@1")
 		readOn(t, src, nil).want(t, "a")
 	})
-	t.Run("case 91: the entry point is a redirect, with relative links behind it", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 91: the entry point is a redirect, with relative links behind it", func(t *testing.T) {
 		s := newSite("a@1", "b@2", "c@3")
 		s.base = "../x"
 		for path, p := range s.pages {
@@ -324,8 +302,7 @@ func TestUpstreamVaries(t *testing.T) {
 		s.wantRequests(t, "GET /latest", "GET /x/2", "HEAD /x/1", "HEAD /x/0", "GET /x/0", "GET /x/1", "GET /x/2")
 	})
 	for name, allowed := range map[string][]string{"refused": nil, "allowed, without the headers": {"other.example"}} {
-		t.Run("case 92: a link to another origin, "+name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, "case 92: a link to another origin, "+name, func(t *testing.T) {
 			s := newSite("a@1", "b@2", "c@3")
 			s.pages["/1"].next = "http://other.example/2"
 			var seen []string
@@ -353,8 +330,7 @@ func TestUpstreamVaries(t *testing.T) {
 			}
 		})
 	}
-	t.Run("case 87: a link that is no http URL", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 87: a link that is no http URL", func(t *testing.T) {
 		s := newSite("a@1", "b@2")
 		src := s.source(t, from(t, startAt(2)))
 		r := readOn(t, src, nil)
@@ -365,8 +341,7 @@ func TestUpstreamVaries(t *testing.T) {
 		r.wantError(t, true, page.BadLink, "ftp://feed.example/2")
 		s.wantRequests(t, "GET /1 if", "GET /1") // a range, and then the whole page
 	})
-	t.Run("case 94: a page that is compressed, whole and cut", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 94: a page that is compressed, whole and cut", func(t *testing.T) {
 		pack := func(n int) httpfault.Fault {
 			return httpfault.Edit(func(h http.Header, body []byte) []byte {
 				var b bytes.Buffer
@@ -390,8 +365,7 @@ func TestUpstreamVaries(t *testing.T) {
 			t.Errorf("read %q, %v", got, rest.err)
 		}
 	})
-	t.Run("case 95: the headers are on every request", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 95: the headers are on every request", func(t *testing.T) {
 		s := newSite("a@1", "b@2")
 		asked := 0
 		look := func(w http.ResponseWriter, r *http.Request, next http.Handler) {

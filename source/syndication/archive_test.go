@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -299,78 +300,68 @@ func TestGaps(t *testing.T) {
 		"case 31: 403": {status(403), syndication.ArchiveRefused, time.Hour},
 		"case 32: 410": {status(410), syndication.ArchiveGone, 24 * time.Hour},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := archived().read(t)
-				r.u.fault("/a1", tt.fault)
-				r.want(rest, tt.kind)
-				r.u.requests()
-				time.Sleep(tt.retry - time.Minute)
-				r.restart()
-				r.u.set("/feed", atom("@7"+prev("/a2"), "e7@7:a e6@6:a e5@5:a"))
-				r.want("e7:a")
-				if got := r.u.requests(); strings.Contains(got, "/a1") {
-					t.Errorf("requests %s", got)
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			r := archived().read(t)
+			r.u.fault("/a1", tt.fault)
+			r.want(rest, tt.kind)
+			r.u.requests()
+			time.Sleep(tt.retry - time.Minute)
+			r.restart()
+			r.u.set("/feed", atom("@7"+prev("/a2"), "e7@7:a e6@6:a e5@5:a"))
+			r.want("e7:a")
+			if got := r.u.requests(); strings.Contains(got, "/a1") {
+				t.Errorf("requests %s", got)
+			}
+			time.Sleep(2 * time.Minute)
+			r.restart()
+			r.want("e1:a e2:a")
+			for _, e := range r.last {
+				if late, _ := e.Header.Get("Late"); late != "true" {
+					t.Errorf("case 53: %s is late, and does not say so: %v", e.ID, e.Header)
 				}
-				time.Sleep(2 * time.Minute)
-				r.restart()
-				r.want("e1:a e2:a")
-				for _, e := range r.last {
-					if late, _ := e.Header.Get("Late"); late != "true" {
-						t.Errorf("case 53: %s is late, and does not say so: %v", e.ID, e.Header)
-					}
-				}
-				if p := r.place(); len(p.Gaps) > 0 {
-					t.Errorf("the gaps are %v", p.Gaps)
-				}
-				r.want("")
-			})
+			}
+			if p := r.place(); len(p.Gaps) > 0 {
+				t.Errorf("the gaps are %v", p.Gaps)
+			}
+			r.want("")
 		})
 	}
-	t.Run("case 53: a gap that stays", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			r := archived().read(t)
-			delete(r.u.docs, "/a1")
-			r.want(rest, syndication.ArchiveGone)
-			asked := 0
-			for range 24 * 7 {
-				time.Sleep(time.Hour)
-				r.u.requests()
-				r.want("")
-				asked += strings.Count(r.u.requests(), "/a1")
-			}
-			if asked < 5 || asked > 14 {
-				t.Errorf("asked %d times in a week", asked)
-			}
-		})
-	})
-	t.Run("case 33: 503 with Retry-After holds everything back", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			r := archived().read(t)
-			r.u.fault("/a1", status(503, "Retry-After", "60"))
-			r.wantError(false, "", "503")
-			if p := r.place(); p.Archives != 0 || len(p.Gaps) != 0 {
-				t.Errorf("the place is %+v", p)
-			}
+	parallel.RunVirtual(t, "case 53: a gap that stays", func(t *testing.T) {
+		r := archived().read(t)
+		delete(r.u.docs, "/a1")
+		r.want(rest, syndication.ArchiveGone)
+		asked := 0
+		for range 24 * 7 {
+			time.Sleep(time.Hour)
 			r.u.requests()
-			time.Sleep(59 * time.Second)
-			r.wantError(false, "", "Retry-After")
-			r.wantRequests("")
-			time.Sleep(time.Second)
-			r.want(archivedMessages)
-			r.wantRequests("/a1") // the walk goes on where it was
-			r = archived().read(t)
-			r.u.fault("/a1", status(503))
-			r.wantError(false, "")
-			r.restart()
-			r.want(archivedMessages)
-		})
+			r.want("")
+			asked += strings.Count(r.u.requests(), "/a1")
+		}
+		if asked < 5 || asked > 14 {
+			t.Errorf("asked %d times in a week", asked)
+		}
 	})
-	t.Run("an archive that nobody can read", func(t *testing.T) {
-		t.Parallel()
+	parallel.RunVirtual(t, "case 33: 503 with Retry-After holds everything back", func(t *testing.T) {
+		r := archived().read(t)
+		r.u.fault("/a1", status(503, "Retry-After", "60"))
+		r.wantError(false, "", "503")
+		if p := r.place(); p.Archives != 0 || len(p.Gaps) != 0 {
+			t.Errorf("the place is %+v", p)
+		}
+		r.u.requests()
+		time.Sleep(59 * time.Second)
+		r.wantError(false, "", "Retry-After")
+		r.wantRequests("")
+		time.Sleep(time.Second)
+		r.want(archivedMessages)
+		r.wantRequests("/a1") // the walk goes on where it was
+		r = archived().read(t)
+		r.u.fault("/a1", status(503))
+		r.wantError(false, "")
+		r.restart()
+		r.want(archivedMessages)
+	})
+	parallel.Run(t, "an archive that nobody can read", func(t *testing.T) {
 		for name, broken := range map[string]http.HandlerFunc{
 			"malformed":    body(200, "application/xml", `<feed xmlns="http://www.w3.org/2005/Atom"><entry><id>x</id></entri></feed>`),
 			"charset":      body(200, "application/xml", `<?xml version="1.0" encoding="klingon"?><feed/>`),
@@ -379,118 +370,105 @@ func TestGaps(t *testing.T) {
 			"no document":  status(204),
 			"breaking off": body(200, "application/xml", `<feed xmlns="http://www.w3.org/2005/Atom">`),
 		} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					r := archived().read(t, func(c *syndication.Config) { c.Limits.Entity = 1 << 12 })
-					down := false
-					always := func(w http.ResponseWriter, req *http.Request) {
-						if down {
-							status(502)(w, req)
-							return
-						}
-						broken(w, req)
+			parallel.RunVirtual(t, name, func(t *testing.T) {
+				r := archived().read(t, func(c *syndication.Config) { c.Limits.Entity = 1 << 12 })
+				down := false
+				always := func(w http.ResponseWriter, req *http.Request) {
+					if down {
+						status(502)(w, req)
+						return
 					}
-					r.u.serve("/a1", always)
-					began := time.Now()
-					for time.Since(began) < 6*time.Hour-time.Minute {
-						if err := r.poll(); err == nil || !strings.Contains(err.Error(), "awaited until 2000-01-01T06:00:00Z") {
-							t.Fatalf("after %v: %v", time.Since(began), err)
-						}
-						r.wantLast("")
-						time.Sleep(30 * time.Minute)
-						if time.Since(began)%(2*time.Hour) == time.Hour {
-							r.restart()
-						}
+					broken(w, req)
+				}
+				r.u.serve("/a1", always)
+				began := time.Now()
+				for time.Since(began) < 6*time.Hour-time.Minute {
+					if err := r.poll(); err == nil || !strings.Contains(err.Error(), "awaited until 2000-01-01T06:00:00Z") {
+						t.Fatalf("after %v: %v", time.Since(began), err)
 					}
-					// While all documents are down, nothing shows that the archive is the cause.
-					down = true
-					r.u.serve("/feed", status(502))
-					for range 20 {
-						time.Sleep(30 * time.Minute)
-						r.wantError(false, "", "502")
+					r.wantLast("")
+					time.Sleep(30 * time.Minute)
+					if time.Since(began)%(2*time.Hour) == time.Hour {
+						r.restart()
 					}
-					down = false
-					r.u.serve("/feed", nil)
-					r.want(rest, syndication.ArchiveUnreadable)
-					if p := r.place(); len(p.Gaps) != 1 || p.Gaps[0] != host+"/a1" {
-						t.Errorf("the gaps are %v", p.Gaps)
-					}
-					if gaps, deletes := r.place().Lacks(); gaps != 1 || deletes != 0 {
-						t.Errorf("%d gaps, %d deletes held", gaps, deletes)
-					}
-					r.u.requests()
-					r.restart()
-					r.want("")
-					r.wantRequests("/feed?if")
-					r.u.serve("/a1", nil)
-					time.Sleep(time.Hour)
-					r.want("e1:a e2:a")
-					if p := r.place(); len(p.Gaps) != 0 {
-						t.Errorf("the gaps are %v", p.Gaps)
-					}
-				})
+				}
+				// While all documents are down, nothing shows that the archive is the cause.
+				down = true
+				r.u.serve("/feed", status(502))
+				for range 20 {
+					time.Sleep(30 * time.Minute)
+					r.wantError(false, "", "502")
+				}
+				down = false
+				r.u.serve("/feed", nil)
+				r.want(rest, syndication.ArchiveUnreadable)
+				if p := r.place(); len(p.Gaps) != 1 || p.Gaps[0] != host+"/a1" {
+					t.Errorf("the gaps are %v", p.Gaps)
+				}
+				if gaps, deletes := r.place().Lacks(); gaps != 1 || deletes != 0 {
+					t.Errorf("%d gaps, %d deletes held", gaps, deletes)
+				}
+				r.u.requests()
+				r.restart()
+				r.want("")
+				r.wantRequests("/feed?if")
+				r.u.serve("/a1", nil)
+				time.Sleep(time.Hour)
+				r.want("e1:a e2:a")
+				if p := r.place(); len(p.Gaps) != 0 {
+					t.Errorf("the gaps are %v", p.Gaps)
+				}
 			})
 		}
 	})
-	t.Run("an archive that is down now and then", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			r := archived().read(t)
-			r.u.fault("/a1", status(500))
-			r.wantError(false, "", "500")
-			r.want(archivedMessages)
-			time.Sleep(24 * time.Hour)
-			r.u.set("/a3", atom("@7"+archive+prev("/a2"), "e7@7:a"))
-			r.u.set("/feed", atom("@8"+prev("/a3"), "e8@8:a"))
-			r.u.fault("/a3", status(500))
-			r.wantError(false, "", "500")
-			r.u.set("/feed", atom("@9"+prev("/a2"), "e9@9:a")) // it was a mistake
-			r.restart()
-			r.want("e9:a")
-			time.Sleep(24 * time.Hour)
-			r.u.set("/feed", atom("@10"+prev("/a3"), "e8@8:a"))
-			r.u.fault("/a3", status(500))
-			r.wantError(false, "", "500")
-			r.want("e7:a e8:a")
-		})
+	parallel.RunVirtual(t, "an archive that is down now and then", func(t *testing.T) {
+		r := archived().read(t)
+		r.u.fault("/a1", status(500))
+		r.wantError(false, "", "500")
+		r.want(archivedMessages)
+		time.Sleep(24 * time.Hour)
+		r.u.set("/a3", atom("@7"+archive+prev("/a2"), "e7@7:a"))
+		r.u.set("/feed", atom("@8"+prev("/a3"), "e8@8:a"))
+		r.u.fault("/a3", status(500))
+		r.wantError(false, "", "500")
+		r.u.set("/feed", atom("@9"+prev("/a2"), "e9@9:a")) // it was a mistake
+		r.restart()
+		r.want("e9:a")
+		time.Sleep(24 * time.Hour)
+		r.u.set("/feed", atom("@10"+prev("/a3"), "e8@8:a"))
+		r.u.fault("/a3", status(500))
+		r.wantError(false, "", "500")
+		r.want("e7:a e8:a")
 	})
-	t.Run("each archive is waited for", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			r := archived().read(t)
-			r.u.serve("/a1", status(500))
-			r.wantError(false, "", "/a1: 500")
-			time.Sleep(7 * time.Hour)
-			r.restart()
-			r.u.fault("/a2", status(500))
-			r.wantError(false, "", "/a2: 500")
-		})
+	parallel.RunVirtual(t, "each archive is waited for", func(t *testing.T) {
+		r := archived().read(t)
+		r.u.serve("/a1", status(500))
+		r.wantError(false, "", "/a1: 500")
+		time.Sleep(7 * time.Hour)
+		r.restart()
+		r.u.fault("/a2", status(500))
+		r.wantError(false, "", "/a2: 500")
 	})
-	t.Run("a page that nobody can read", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			r := newUpstream("/feed", atom(link("next", "/p2"), "e2@2:a")).read(t)
-			r.u.serve("/p2", status(500))
-			r.wantError(false, "", "500")
-			r.wantViolations(syndication.PagedLossy)
-			time.Sleep(6 * time.Hour)
-			r.restart()
-			r.want("e2:a", syndication.Incomplete)
-			// It is not waited for again each time that all pages are read.
-			time.Sleep(25 * time.Hour)
-			r.want("", syndication.Incomplete)
-			r.u.set("/p2", atom("", "e1@1:a"))
-			r.u.serve("/p2", nil)
-			time.Sleep(25 * time.Hour)
-			r.want("e1:a")
-			time.Sleep(25 * time.Hour)
-			r.u.fault("/p2", status(500))
-			r.wantError(false, "", "500")
-		})
+	parallel.RunVirtual(t, "a page that nobody can read", func(t *testing.T) {
+		r := newUpstream("/feed", atom(link("next", "/p2"), "e2@2:a")).read(t)
+		r.u.serve("/p2", status(500))
+		r.wantError(false, "", "500")
+		r.wantViolations(syndication.PagedLossy)
+		time.Sleep(6 * time.Hour)
+		r.restart()
+		r.want("e2:a", syndication.Incomplete)
+		// It is not waited for again each time that all pages are read.
+		time.Sleep(25 * time.Hour)
+		r.want("", syndication.Incomplete)
+		r.u.set("/p2", atom("", "e1@1:a"))
+		r.u.serve("/p2", nil)
+		time.Sleep(25 * time.Hour)
+		r.want("e1:a")
+		time.Sleep(25 * time.Hour)
+		r.u.fault("/p2", status(500))
+		r.wantError(false, "", "500")
 	})
-	t.Run("a stop is no fault of an archive", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a stop is no fault of an archive", func(t *testing.T) {
 		r := archived().read(t)
 		ctx, stop := context.WithCancel(t.Context())
 		r.u.fault("/a1", func(_ http.ResponseWriter, req *http.Request) {
@@ -501,8 +479,7 @@ func TestGaps(t *testing.T) {
 			t.Errorf("batch %+v, error %v", b, err)
 		}
 	})
-	t.Run("a stop within a broken document is no fault of it", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a stop within a broken document is no fault of it", func(t *testing.T) {
 		r := archived().read(t)
 		ctx, stop := context.WithCancel(t.Context())
 		r.u.fault("/a1", func(w http.ResponseWriter, req *http.Request) {
@@ -515,16 +492,14 @@ func TestGaps(t *testing.T) {
 			t.Errorf("batch %+v, error %v", b, err)
 		}
 	})
-	t.Run("case 34: an error page with status 200", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 34: an error page with status 200", func(t *testing.T) {
 		r := archived().read(t)
 		r.u.fault("/a1", htmlPage, htmlPage, htmlPage)
 		r.wantError(false, "")
 		r.wantError(false, "")
 		r.want(rest, syndication.ArchiveGone)
 	})
-	t.Run("case 34b: around a gap from its older side", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 34b: around a gap from its older side", func(t *testing.T) {
 		u := newUpstream("/a1", atom("@1"+archive, "e1@1:a"), "/feed", atom("@2"+prev("/a1"), "e2@2:a"))
 		r := u.read(t)
 		r.want("e1:a e2:a")
@@ -537,19 +512,15 @@ func TestGaps(t *testing.T) {
 			t.Errorf("the gaps are %v", p.Gaps)
 		}
 	})
-	t.Run("what comes late does not go before what is published", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			r := rssArchived("", "", "").read(t)
-			r.u.fault("/a1", status(404))
-			r.want("g2:a g1:new g3:a", syndication.ArchiveGone)
-			time.Sleep(2 * time.Hour)
-			r.u.set("/a1", rss(archive, "g1:old g0:a"))
-			r.want("g0:a", syndication.StaleDropped)
-		})
+	parallel.RunVirtual(t, "what comes late does not go before what is published", func(t *testing.T) {
+		r := rssArchived("", "", "").read(t)
+		r.u.fault("/a1", status(404))
+		r.want("g2:a g1:new g3:a", syndication.ArchiveGone)
+		time.Sleep(2 * time.Hour)
+		r.u.set("/a1", rss(archive, "g1:old g0:a"))
+		r.want("g0:a", syndication.StaleDropped)
 	})
-	t.Run("an archive goes away between the walk and its turn", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "an archive goes away between the walk and its turn", func(t *testing.T) {
 		r := archived().read(t, func(c *syndication.Config) { c.Bounds.Memory = 1 })
 		r.u.fault("/a2", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(r.u.docs["/a2"]))

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -113,8 +114,7 @@ func TestAtomHopper(t *testing.T) {
 		"with one page":                     {4, 0},
 	} {
 		for _, dialect := range []syndication.DialectName{"atomhopper", "auto", "paged"} {
-			t.Run(name+", "+string(dialect), func(t *testing.T) {
-				t.Parallel()
+			parallel.Run(t, name+", "+string(dialect), func(t *testing.T) {
 				h := newAtomHopper(6, tt.live, tt.archives)
 				r := h.u.read(t, func(c *syndication.Config) { c.Dialect = dialect })
 				must.Succeed(t, r.poll())
@@ -137,8 +137,7 @@ func TestAtomHopper(t *testing.T) {
 			})
 		}
 	}
-	t.Run("while it grows", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "while it grows", func(t *testing.T) {
 		h := newAtomHopper(6, 40, 2)
 		n, grown := 52, 0
 		h.onRequest = func() {
@@ -159,8 +158,7 @@ func TestAtomHopper(t *testing.T) {
 			t.Errorf("published %s", got)
 		}
 	})
-	t.Run("a live page is missing", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a live page is missing", func(t *testing.T) {
 		h := newAtomHopper(6, 20, 2)
 		h.u.serve("/feed?marker=21", status(404))
 		r := h.u.read(t, func(c *syndication.Config) { c.Dialect, c.FullEvery = "atomhopper", 1 })
@@ -168,8 +166,7 @@ func TestAtomHopper(t *testing.T) {
 		h.u.serve("/feed?marker=21", h.ServeHTTP)
 		r.want(all(1, 20))
 	})
-	t.Run("an archive is missing", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "an archive is missing", func(t *testing.T) {
 		h := newAtomHopper(6, 5, 3)
 		h.u.serve("/a1", status(404))
 		r := h.u.read(t, func(c *syndication.Config) { c.Dialect, c.FullEvery = "atomhopper", 1 })
@@ -198,8 +195,7 @@ func TestPossibleOverrun(t *testing.T) {
 		"snapshots":                           {[]string{"/feed", atom(link("this", "/s1"), "a")}, []string{"/feed", atom(link("this", "/s2"), "b")}, []string{overrun}},
 		"snapshots, bridged":                  {[]string{"/feed", atom(link("this", "/s1"), "a")}, []string{"/feed", atom(link("this", "/s2")+link("prev", "/s1"), "b")}, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			r := newUpstream(tt.before...).read(t)
 			must.Succeed(t, r.poll())
 			for i := 0; i < len(tt.after); i += 2 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -71,8 +72,7 @@ func paged() *upstream {
 func TestPaged(t *testing.T) {
 	t.Parallel()
 	run := func(name string, f func(t *testing.T)) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			synctest.Test(t, f)
 		})
 	}
@@ -292,8 +292,7 @@ func TestTail(t *testing.T) {
 		)
 	}
 	kurrent := func(c *syndication.Config) { c.Dialect = "kurrent" }
-	t.Run("case 76: KurrentDB", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 76: KurrentDB", func(t *testing.T) {
 		r := events().read(t, kurrent)
 		r.want("a b c d")
 		r.wantRequests("/feed /0 /2 /4")
@@ -312,15 +311,13 @@ func TestTail(t *testing.T) {
 		r.want("e")
 		r.wantRequests("/4?if /5")
 	})
-	t.Run("from now", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "from now", func(t *testing.T) {
 		r := events().read(t, kurrent, func(c *syndication.Config) { c.Start = syndication.Start{Now: true} })
 		r.want("")
 		r.u.set("/4", atom(link("next", "/2"), "e@5"))
 		r.want("e")
 	})
-	t.Run("the page is gone", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "the page is gone", func(t *testing.T) {
 		r := events().read(t, kurrent)
 		r.want("a b c d")
 		delete(r.u.docs, "/4")
@@ -328,32 +325,28 @@ func TestTail(t *testing.T) {
 		r.u.set("/2", atom(link("previous", "/5"), "d@4 c@3"))
 		r.want("e", syndication.PageGone)
 	})
-	t.Run("the next newer page is not there yet", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			u := events()
-			u.set("/4", atom(link("next", "/2")+link("previous", "/5"), ""))
-			r := u.read(t, kurrent)
-			r.want("a b c d", syndication.Incomplete)
-			r.wantRequests("/feed /0 /2 /4 /5")
-			before := string(r.cursor)
-			for range 3 {
-				time.Sleep(time.Minute)
-				r.restart()
-				r.want("")
-				r.wantRequests("/4 /5")
-			}
-			if string(r.cursor) != before {
-				t.Errorf("a poll that finds nothing has moved the cursor to %s", r.cursor)
-			}
-			u.set("/5", atom(link("next", "/4"), "e@5"))
-			r.want("e")
+	parallel.RunVirtual(t, "the next newer page is not there yet", func(t *testing.T) {
+		u := events()
+		u.set("/4", atom(link("next", "/2")+link("previous", "/5"), ""))
+		r := u.read(t, kurrent)
+		r.want("a b c d", syndication.Incomplete)
+		r.wantRequests("/feed /0 /2 /4 /5")
+		before := string(r.cursor)
+		for range 3 {
+			time.Sleep(time.Minute)
+			r.restart()
 			r.want("")
-			r.wantRequests("/4 /5 /5?if")
-		})
+			r.wantRequests("/4 /5")
+		}
+		if string(r.cursor) != before {
+			t.Errorf("a poll that finds nothing has moved the cursor to %s", r.cursor)
+		}
+		u.set("/5", atom(link("next", "/4"), "e@5"))
+		r.want("e")
+		r.want("")
+		r.wantRequests("/4 /5 /5?if")
 	})
-	t.Run("the page is gone, and the one before it leads to it", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "the page is gone, and the one before it leads to it", func(t *testing.T) {
 		r := events().read(t, kurrent)
 		r.want("a b c d")
 		delete(r.u.docs, "/4")
@@ -363,8 +356,7 @@ func TestTail(t *testing.T) {
 		r.want("")
 		r.wantRequests("/2 /4")
 	})
-	t.Run("the page to begin with is gone", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "the page to begin with is gone", func(t *testing.T) {
 		u := events()
 		delete(u.docs, "/0")
 		r := u.read(t, kurrent)
@@ -373,8 +365,7 @@ func TestTail(t *testing.T) {
 		r.wantError(true, "", "/0: 404")
 		r.wantRequests("/0 /feed")
 	})
-	t.Run("pages that take turns in being gone", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "pages that take turns in being gone", func(t *testing.T) {
 		u := events()
 		for _, last := range []string{"/x", "/y", "/x", "/y"} {
 			u.fault("/feed", body(200, "", atom(link("last", last), "")))
@@ -384,8 +375,7 @@ func TestTail(t *testing.T) {
 		r.wantRequests("/feed /x /feed /y /feed")
 	})
 	for name, first := range map[string]string{"to itself": "/4", "in a ring": "/0"} {
-		t.Run("the last page leads "+name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, "the last page leads "+name, func(t *testing.T) {
 			u := events()
 			u.noETag = true
 			u.set("/4", atom(link("previous", first), "e@5"))
@@ -400,8 +390,7 @@ func TestTail(t *testing.T) {
 			r.want("f", syndication.Loop)
 		})
 	}
-	t.Run("a chain without an end", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a chain without an end", func(t *testing.T) {
 		u := newUpstream("/feed", atom(link("previous", "/1"), ""))
 		for i := range 9 {
 			u.set(fmt.Sprintf("/%d", i+1), atom(link("previous", fmt.Sprintf("/%d", i+2)), ""))
@@ -412,8 +401,7 @@ func TestTail(t *testing.T) {
 		r.want("")
 		r.wantRequests("/4 /5 /6")
 	})
-	t.Run("a page that is read before the one in front of it is published", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a page that is read before the one in front of it is published", func(t *testing.T) {
 		u := newUpstream("/feed", rss("", "e:old"))
 		r := u.read(t, func(c *syndication.Config) {
 			c.Dialect, c.Mode, c.Bounds.Memory = "ict4h", "tail", 2000
@@ -423,8 +411,7 @@ func TestTail(t *testing.T) {
 		u.set("/2", rss("", "e:old f g h i j k l m n"))
 		r.want("e:new e:old f g h i j k l m n")
 	})
-	t.Run("what was read is never committed", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "what was read is never committed", func(t *testing.T) {
 		r := events().read(t, kurrent)
 		after := r.cursor
 		for range 3 {
@@ -435,8 +422,7 @@ func TestTail(t *testing.T) {
 		r.ids.Rollback()
 		r.want("a b c d")
 	})
-	t.Run("ICT4H, from the oldest page", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "ICT4H, from the oldest page", func(t *testing.T) {
 		u := newUpstream(
 			"/1", atom(link("next-archive", "/2"), "a b"), "/2", atom(prev("/1")+link("next-archive", "/3"), "c d"),
 			"/3", atom(prev("/2"), "e"), "/feed", atom(prev("/2")+link("via", "/3"), "e"),
@@ -449,8 +435,7 @@ func TestTail(t *testing.T) {
 		r.restart()
 		r.want("")
 	})
-	t.Run("crashes", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "crashes", func(t *testing.T) {
 		r := events().read(t, kurrent).inBatches(feed.Limits{Entities: 1})
 		for more := true; more; {
 			var err error

@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -95,15 +96,13 @@ func TestIgnoredElements(t *testing.T) {
 		return strings.ReplaceAll(rss("", "c:x b:x a:x"), "</item>", fmt.Sprintf(`<y><n at="%d"/><m>%[1]d</m></y>%s</item>`, n, counter))
 	}
 	ignore := func(names ...string) edit { return func(c *syndication.Config) { c.IgnoreChangesIn = names } }
-	t.Run("at any depth", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "at any depth", func(t *testing.T) {
 		r := newUpstream("/feed", doc(1)).read(t, ignore("n", "m"))
 		r.want("a:x b:x c:x")
 		r.u.set("/feed", doc(2))
 		r.want("")
 	})
-	t.Run("a name that no element has", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a name that no element has", func(t *testing.T) {
 		r := newUpstream("/feed", doc(1)).read(t, ignore("n", "{urn:x}m", "y"))
 		r.want("a:x b:x c:x", syndication.IgnoredNothing)
 		if !strings.Contains(r.details[0].Detail, "no entry has had an element {urn:x}m (") {
@@ -114,16 +113,14 @@ func TestIgnoredElements(t *testing.T) {
 		r.u.set("/feed", doc(2)) // without one, and it is known
 		r.want("")
 	})
-	t.Run("a name that no element of several documents has", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a name that no element of several documents has", func(t *testing.T) {
 		r := newUpstream("/feed", atom("", "")).read(t, ignore("m"))
 		r.want("")
 		r.u.set("/feed", atom(prev("/1"), "b:x"))
 		r.u.set("/1", atom(archive, "a:x"))
 		r.want("a:x b:x", syndication.DialectChanged, syndication.IgnoredNothing)
 	})
-	t.Run("changes at every poll", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "changes at every poll", func(t *testing.T) {
 		r := newUpstream("/feed", doc(0)).read(t, ignore("m"))
 		r.want("a:x b:x c:x")
 		for poll := 1; poll < 3; poll++ {
@@ -143,8 +140,7 @@ func TestIgnoredElements(t *testing.T) {
 		r.u.set("/feed", doc(5))
 		r.want("")
 	})
-	t.Run("changes of some entries", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "changes of some entries", func(t *testing.T) {
 		r := newUpstream().read(t)
 		for poll := range 8 {
 			r.u.set("/feed", rss("", fmt.Sprintf("c:x b:x a:%d", poll)))
@@ -153,8 +149,7 @@ func TestIgnoredElements(t *testing.T) {
 			}
 		}
 	})
-	t.Run("changes of entries of an older page", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "changes of entries of an older page", func(t *testing.T) {
 		r := newUpstream().read(t)
 		for poll := range 8 {
 			r.u.set("/feed", atom(link("next", "/2"), fmt.Sprintf("f:x e:x d:%d", poll)))
@@ -164,8 +159,7 @@ func TestIgnoredElements(t *testing.T) {
 			}
 		}
 	})
-	t.Run("changes of most entries, in parts", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "changes of most entries, in parts", func(t *testing.T) {
 		r := newUpstream().read(t, func(c *syndication.Config) { c.Bounds.Memory = 1 }).inBatches(feed.Limits{Entities: 1})
 		for poll := range 4 {
 			r.u.set("/feed", rss("", fmt.Sprintf("d:x c:%d b:%[1]d a:%[1]d", poll)))

@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/syndication"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
@@ -26,8 +26,7 @@ func TestComplete(t *testing.T) {
 	first := step{doc("e1@1:a e2@1:a e3@1:a"), "e3:a e2:a e1:a", ""}
 	rels := []string{"next", "previous", "first", "last", "prev-archive", "next-archive"}
 	for _, rel := range rels {
-		t.Run("case 14: complete, with a link "+rel, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, "case 14: complete, with a link "+rel, func(t *testing.T) {
 			u := newUpstream("/feed", first.doc)
 			r := u.read(t)
 			r.want(first.messages)
@@ -66,8 +65,7 @@ func TestComplete(t *testing.T) {
 		"case 124c: an undeclared prefix is no flag": {first, {atom("<x:complete/>", "e1@1:a"), "", "undeclared_prefix dialect_changed"}},
 	}
 	for name, steps := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			u := newUpstream()
 			r := u.read(t)
 			for i, s := range steps {
@@ -102,8 +100,7 @@ func TestCompletePolls(t *testing.T) {
 		"case 114: 404 keeps being tried": {status(404), "404", true},
 	}
 	run := func(name string, f func(t *testing.T, u *upstream, r *reader)) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			u := newUpstream("/feed", doc)
 			r := u.read(t)
 			r.want("e3:a e2:a e1:a")
@@ -175,19 +172,16 @@ func TestHeldDeletes(t *testing.T) {
 	whole, one, none := atom(complete, strings.Join(all, " ")), atom(complete, all[0]), atom(complete, "")
 	const wait = 15 * time.Minute
 	run := func(name string, f func(t *testing.T, u *upstream, r *reader), edits ...edit) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream("/feed", whole)
-				r := u.read(t, edits...)
-				if err := r.poll(); err != nil || len(r.last) != 500 {
-					t.Fatalf("%d entries, %v", len(r.last), err)
-				}
-				u.requests()
-				u.set("/feed", none)
-				r.want("", syndication.DeletesHeld)
-				f(t, u, r)
-			})
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			u := newUpstream("/feed", whole)
+			r := u.read(t, edits...)
+			if err := r.poll(); err != nil || len(r.last) != 500 {
+				t.Fatalf("%d entries, %v", len(r.last), err)
+			}
+			u.requests()
+			u.set("/feed", none)
+			r.want("", syndication.DeletesHeld)
+			f(t, u, r)
 		})
 	}
 	deletes := func(r *reader, n int) {
@@ -291,19 +285,16 @@ func TestHeldDeletes(t *testing.T) {
 		field string
 		wait  time.Duration
 	}{"a cache": {"max-age=1800", 30 * time.Minute}, "a cache of a year": {"max-age=31536000", time.Hour}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream("/feed", whole)
-				u.field("/feed", "Cache-Control", tt.field)
-				r := u.read(t)
-				_ = r.poll()
-				u.set("/feed", none)
-				r.want("", syndication.DeletesHeld)
-				if p := r.place(); p.HeldUntil.Sub(p.HeldSince) != tt.wait {
-					t.Errorf("held from %v until %v", p.HeldSince, p.HeldUntil)
-				}
-			})
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			u := newUpstream("/feed", whole)
+			u.field("/feed", "Cache-Control", tt.field)
+			r := u.read(t)
+			_ = r.poll()
+			u.set("/feed", none)
+			r.want("", syndication.DeletesHeld)
+			if p := r.place(); p.HeldUntil.Sub(p.HeldSince) != tt.wait {
+				t.Errorf("held from %v until %v", p.HeldSince, p.HeldUntil)
+			}
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
@@ -56,8 +57,7 @@ func TestDialects(t *testing.T) {
 		{"two links of a kind", link("next") + `<link rel="next" href="http://ex/b"/>`, Paged, false, []string{RepeatedLink}},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			r := feedxml.NewReader(strings.NewReader(`<feed xmlns="http://www.w3.org/2005/Atom" xmlns:fh="http://purl.org/syndication/history/1.0">`+tt.content+`</feed>`), feedxml.Options{URL: "http://ex/feed"})
 			if _, err := r.Next(); !errors.Is(err, io.EOF) {
 				t.Fatal(err)

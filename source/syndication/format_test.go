@@ -7,6 +7,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/syndication"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
@@ -32,8 +33,7 @@ func TestFormatOfAFeed(t *testing.T) {
 		"another version of RSS":       {rss("", "a"), rdfDocument, as(""), "the document is rdf, and the feed was rss until now"},
 		"another than before, in tail": {"", rss("", "a"), func(c *syndication.Config) { c.Format, c.Dialect = feedxml.Atom, "kurrent" }, "the feed is configured as atom"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			u := newUpstream("/feed", tt.before)
 			r := u.read(t, tt.edit)
 			if tt.before != "" {
@@ -80,8 +80,7 @@ func TestIgnoreChangesIn(t *testing.T) {
 		"a name of a namespace":   {"{urn:slash}comments", 2},
 		"a name of another one":   {"{urn:other}comments", 3},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			u := newUpstream()
 			r := u.read(t, func(c *syndication.Config) { c.IgnoreChangesIn = []string{tt.ignored} })
 			for _, doc := range []string{doc("x", "1"), doc("x", "2"), doc("y", "2")} {

@@ -11,14 +11,14 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
 func TestManners(t *testing.T) {
 	t.Parallel()
 	run := func(name string, f func(t *testing.T)) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			synctest.Test(t, f)
 		})
 	}

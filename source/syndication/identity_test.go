@@ -8,6 +8,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/syndication"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
@@ -31,8 +32,7 @@ func TestIdentitiesChanged(t *testing.T) {
 	t.Parallel()
 	const five = "g1:a g2:a g3:a g4:a g5:a"
 	run := func(name string, f func(t *testing.T, r *reader)) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			r := newUpstream("/feed", articles("", 5, 4, 3, 2, 1)).read(t)
 			r.want(five)
 			f(t, r)
@@ -86,8 +86,7 @@ func TestIdentitiesChanged(t *testing.T) {
 		r.u.set("/feed", strings.ReplaceAll(articles("", 5, 4, 3, 2, 1), ">a<", ">b<"))
 		r.want("g1:b g2:b g3:b g4:b g5:b")
 	})
-	t.Run("of entries that look alike", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "of entries that look alike", func(t *testing.T) {
 		alike := func(ids string) string {
 			return strings.ReplaceAll(rss("", ids), "<guid>", "<title>T</title><link>http://x/</link><guid>")
 		}
@@ -96,8 +95,7 @@ func TestIdentitiesChanged(t *testing.T) {
 		r.u.set("/feed", alike("j i h g f"))
 		r.want("f g h i j", syndication.PossibleOverrun)
 	})
-	t.Run("of pairs that look alike", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "of pairs that look alike", func(t *testing.T) {
 		doc := articles("", 4, 3, 2, 1)
 		pairs := func(a, b string) string {
 			first, second := strings.ReplaceAll(doc, "</guid>", a+"</guid>"), strings.ReplaceAll(doc, "</guid>", b+"</guid>")
@@ -110,8 +108,7 @@ func TestIdentitiesChanged(t *testing.T) {
 	})
 	// Readings of sensors: all is the same but the id and the date, or there is no date.
 	for name, date := range map[string]string{"updated": "<updated>2026-01-01T00:00:0%dZ</updated>", "published": "<published>2026-01-01T00:00:0%dZ</published>", "none": "<rights>r%d</rights>"} {
-		t.Run("of entries that look alike but for their date: "+name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, "of entries that look alike but for their date: "+name, func(t *testing.T) {
 			readings := func(round int) string {
 				var b strings.Builder
 				b.WriteString(`<feed xmlns="http://www.w3.org/2005/Atom">`)
@@ -130,8 +127,7 @@ func TestIdentitiesChanged(t *testing.T) {
 			}
 		})
 	}
-	t.Run("after start: now", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "after start: now", func(t *testing.T) {
 		r := newUpstream("/feed", articles("", 5, 4, 3, 2, 1)).read(t, func(c *syndication.Config) { c.Start.Now = true })
 		r.want("")
 		r.u.set("/feed", articles("x", 6, 5, 4, 3, 2))

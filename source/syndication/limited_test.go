@@ -9,6 +9,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
@@ -34,8 +35,7 @@ func TestWhatIsBeforeAnUnfitEntityIsPublished(t *testing.T) {
 		must.Succeed(t, whole.poll())
 		messages := strings.Fields(texts(whole.messages))
 		for i, e := range whole.messages {
-			t.Run(fmt.Sprintf("%s, %s is unfit", name, e.ID), func(t *testing.T) {
-				t.Parallel()
+			parallel.Run(t, fmt.Sprintf("%s, %s is unfit", name, e.ID), func(t *testing.T) {
 				errUnfit := errors.New("it has no key")
 				r := open()
 				fits := r.src.Fits

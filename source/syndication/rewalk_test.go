@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -41,8 +42,7 @@ func TestRewalk(t *testing.T) {
 				tt.edit(c)
 				c.Bounds.Memory = 1
 			}} {
-				t.Run(name+": "+what+size, func(t *testing.T) {
-					t.Parallel()
+				parallel.Run(t, name+": "+what+size, func(t *testing.T) {
 					u := newUpstream()
 					publish(u, "/", "b:1 a:1", "c:1 a:2", "d:1 c:2 a:3")
 					r := u.read(t, edit)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -78,8 +79,7 @@ func TestItemsThatShareAnID(t *testing.T) {
 		"Singapore MOE: by the title":        {many(4, func(i int) part { return part{link: "http://show/", title: number("T", i)} }), []string{"shared_ids", "weak_identity"}},
 		"Scripting News: two guids of fifty": {many(50, func(i int) part { return part{guid: number("g", max(i, 3)), date: number("", i)} }), []string{"shared_ids"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			r := newUpstream("/feed", partsRSS(tt.parts...)).read(t)
 			if err := r.poll(); err != nil || len(r.last) != len(tt.parts) || len(distinct(r.last)) != len(tt.parts) {
 				t.Errorf("published %d of %d: %s, %v", len(distinct(r.last)), len(tt.parts), texts(r.last), err)
@@ -99,8 +99,7 @@ func TestItemsThatShareAnID(t *testing.T) {
 			}
 		})
 	}
-	t.Run("case 67b: two parties of a filing", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 67b: two parties of a filing", func(t *testing.T) {
 		filing := func(i int) int { return max((i-1)/2, i-5) } // four with two parties, and five with one
 		parts := many(13, func(i int) part {
 			return part{guid: fmt.Sprintf("urn:%d", filing(i)), date: fmt.Sprint(filing(i)), link: link(i), title: number("party ", i)}
@@ -169,8 +168,7 @@ func TestSharedIDs(t *testing.T) {
 		"a complete feed":                            {{completeWith(b, a), "g#link:a g:b"}, {completeWith(c, b, a), "g#link:c"}, {completeWith(c, a), "-g:"}, {completeWith(c, a, b), "g:b"}, {completeWith(b), "-g#link: -g#link:"}},
 	} {
 		for _, reset := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, reset %v", name, reset), func(t *testing.T) {
-				t.Parallel()
+			parallel.Run(t, fmt.Sprintf("%s, reset %v", name, reset), func(t *testing.T) {
 				u := newUpstream()
 				r := u.read(t)
 				for i, s := range tt {
@@ -202,8 +200,7 @@ func TestSharedIDsInOlderDocuments(t *testing.T) {
 	}
 	for _, rel := range []string{"prev-archive", "next"} {
 		for crash, memory := range []int64{8 << 20, 8 << 20, 1} {
-			t.Run(fmt.Sprint(rel, memory, crash), func(t *testing.T) {
-				t.Parallel()
+			parallel.Run(t, fmt.Sprint(rel, memory, crash), func(t *testing.T) {
 				u := newUpstream("/feed", head(partsRSS(item("d")), atomLink(rel, "/1")), "/1", head(partsRSS(item("c"), item("b")), atomLink(rel, "/2")), "/2", partsRSS(item("a")))
 				r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory = memory }).inBatches(feed.Limits{Entities: 1})
 				for more := true; more; {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/readahead"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -158,35 +159,32 @@ func TestDocumentsAhead(t *testing.T) {
 	t.Parallel()
 	const archives = 60
 	for _, ahead := range []int{0, 1, 2, 4} {
-		t.Run(fmt.Sprint(ahead), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				u, want := longArchive(archives, randomText)
-				var slow slowUpstream
-				slow.serve(u, archives+1)
-				// There is budget for 48 documents or so.
-				budget := readahead.NewBudget(64 << 10)
-				r := u.read(t, func(c *syndication.Config) {
-					c.Bounds.Memory, c.PagesAhead, c.Budget = 1<<20, cmp.Or(ahead, -1), budget
-				})
-				start := time.Now()
-				must.Succeed(t, r.poll())
-				r.wantIDs(want)
-				asked, most := slow.counts()
-				again := asked - archives - 1
-				if again < 8 {
-					t.Fatalf("%d documents were requested twice", again)
-				}
-				if most != max(1, ahead) {
-					t.Errorf("%d requests at the same time", most)
-				}
-				took := time.Since(start) - (archives+1)*time.Second
-				// The first one is requested by itself.
-				if want := time.Duration(1+(again-1)/max(1, ahead)+1) * time.Second; took > want {
-					t.Errorf("%d documents were requested again in %v, want %v", again, took, want)
-				}
-				unused(t, budget, 64<<10)
+		parallel.RunVirtual(t, fmt.Sprint(ahead), func(t *testing.T) {
+			u, want := longArchive(archives, randomText)
+			var slow slowUpstream
+			slow.serve(u, archives+1)
+			// There is budget for 48 documents or so.
+			budget := readahead.NewBudget(64 << 10)
+			r := u.read(t, func(c *syndication.Config) {
+				c.Bounds.Memory, c.PagesAhead, c.Budget = 1<<20, cmp.Or(ahead, -1), budget
 			})
+			start := time.Now()
+			must.Succeed(t, r.poll())
+			r.wantIDs(want)
+			asked, most := slow.counts()
+			again := asked - archives - 1
+			if again < 8 {
+				t.Fatalf("%d documents were requested twice", again)
+			}
+			if most != max(1, ahead) {
+				t.Errorf("%d requests at the same time", most)
+			}
+			took := time.Since(start) - (archives+1)*time.Second
+			// The first one is requested by itself.
+			if want := time.Duration(1+(again-1)/max(1, ahead)+1) * time.Second; took > want {
+				t.Errorf("%d documents were requested again in %v, want %v", again, took, want)
+			}
+			unused(t, budget, 64<<10)
 		})
 	}
 }
@@ -205,8 +203,7 @@ func TestErrorOfADocumentAhead(t *testing.T) {
 		}, false},
 		"410": {status(410), true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			const archives = 40
 			u, want := longArchive(archives, randomText)
 			r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory = 150 << 10 })

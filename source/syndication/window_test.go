@@ -8,6 +8,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source/syndication"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
@@ -76,8 +77,7 @@ func TestWindow(t *testing.T) {
 		"sorted":                                           {steps{{atom("", "a@2 b@1 c@3"), "b a c", ""}}, nil},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			tt.steps.run(t, tt.edits...)
 		})
 	}
@@ -103,8 +103,7 @@ func TestLargeDocuments(t *testing.T) {
 	for name, entries := range orders {
 		for _, crash := range []bool{false, true} {
 			for _, head := range []string{"", complete, "RSS"} {
-				t.Run(fmt.Sprintf("%s, crashes: %v, %s", name, crash, head), func(t *testing.T) {
-					t.Parallel()
+				parallel.Run(t, fmt.Sprintf("%s, crashes: %v, %s", name, crash, head), func(t *testing.T) {
 					doc := atom(head, entries)
 					if head == "RSS" {
 						if doc = rss("", entries); name == "mixed" {
@@ -131,8 +130,7 @@ func TestLargeDocuments(t *testing.T) {
 			}
 		}
 	}
-	t.Run("the document changes half way", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "the document changes half way", func(t *testing.T) {
 		u := newUpstream("/feed", atom("", orders["newest first"]))
 		r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory = 5000 }).inBatches(feed.Limits{Entities: 4})
 		for range 5 {
@@ -149,8 +147,7 @@ func TestLargeDocuments(t *testing.T) {
 			t.Errorf("%d messages, then %d", before, len(r.messages))
 		}
 	})
-	t.Run("the order changes half way", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "the order changes half way", func(t *testing.T) {
 		r := newUpstream("/feed", rss("", "a@1 b@2 c@3 d@4")).read(t, func(c *syndication.Config) { c.EntryOrder = "newest_first" }).inBatches(feed.Limits{Entities: 2})
 		if _, err := r.next(); err != nil {
 			t.Fatal(err)
@@ -160,8 +157,7 @@ func TestLargeDocuments(t *testing.T) {
 		r.restart()
 		r.want("b a")
 	})
-	t.Run("an entry that the bus does not take", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "an entry that the bus does not take", func(t *testing.T) {
 		r := newUpstream("/feed", atom("", "a b c d")).read(t, func(c *syndication.Config) { c.Bounds.Memory = 1 }).inBatches(feed.Limits{Entities: 1})
 		r.src.Oversize = sink.Skip
 		r.src.Fits = func(entities []feed.Entity) (int, error) {
@@ -173,8 +169,7 @@ func TestLargeDocuments(t *testing.T) {
 		r.want("d b a")
 		r.want("")
 	})
-	t.Run("more deletes than a batch has room for", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "more deletes than a batch has room for", func(t *testing.T) {
 		u := newUpstream("/feed", atom(complete, "a b c d e f g h i"))
 		r := u.read(t).inBatches(feed.Limits{Entities: 2})
 		r.want("i h g f e d c b a")
@@ -184,8 +179,7 @@ func TestLargeDocuments(t *testing.T) {
 			t.Errorf("%d batches", r.batches)
 		}
 	})
-	t.Run("the document changes between two parts of it", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "the document changes between two parts of it", func(t *testing.T) {
 		u := newUpstream("/feed", rss("", "f e d c b a"))
 		r := u.read(t).inBatches(feed.Limits{Entities: 2})
 		if _, err := r.next(); err != nil {
@@ -243,8 +237,7 @@ func TestEntities(t *testing.T) {
 		},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			u := newUpstream("/feed", tt.doc)
 			r := u.read(t)
 			if err := r.poll(); err != nil || len(r.last) != 1 {
@@ -260,8 +253,7 @@ func TestEntities(t *testing.T) {
 			r.want("")
 		})
 	}
-	t.Run("deletes", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "deletes", func(t *testing.T) {
 		u := newUpstream("/feed", atom("@1", "a@1 b@1"))
 		r := u.read(t)
 		r.want("b a")
@@ -276,8 +268,7 @@ func TestEntities(t *testing.T) {
 			t.Error(got)
 		}
 	})
-	t.Run("case 90: nothing is merged", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 90: nothing is merged", func(t *testing.T) {
 		u := newUpstream("/feed", strings.Replace(atom("", "a@1:x"), "<content>", "<summary>s</summary><content>", 1))
 		r := u.read(t)
 		r.want("a:x")
@@ -287,8 +278,7 @@ func TestEntities(t *testing.T) {
 			t.Errorf("body %s", r.last[0].Body)
 		}
 	})
-	t.Run("case 115: encodings", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 115: encodings", func(t *testing.T) {
 		u := newUpstream("/feed", strings.Replace(atom("", "ä@1:ö"), "?>", ` encoding="utf-8"?>`, 1))
 		r := u.read(t)
 		r.want("ä:ö")
@@ -299,8 +289,7 @@ func TestEntities(t *testing.T) {
 		u.set("/feed", strings.NewReplacer("ISO-8859-1", "utf-8", "\xf6", "\xf6\xf6").Replace(latin))
 		r.want("ä:öö", feedxml.CharsetMismatch)
 	})
-	t.Run("case 123: an entry larger than limits.entity", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 123: an entry larger than limits.entity", func(t *testing.T) {
 		text := strings.Repeat("x", 2000)
 		for oversize, want := range map[sink.Oversize]string{sink.Skip: "a c", sink.DeadLetter: "a b c"} {
 			for _, doc := range []string{atom("", "c@3 b@2:"+text+" a@1"), atom(complete, "c@3 b@2:"+text+" a@1"), atom("", "c@3 b@2:&"+text+" a@1"), atom("", "c@3 b@2:&nbsp;<m:x/><!--"+text+"--> a@1")} {
@@ -325,8 +314,7 @@ func TestEntities(t *testing.T) {
 			}
 		}
 	})
-	t.Run("case 124: a declaration of XML 1.1, and a byte order mark", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 124: a declaration of XML 1.1, and a byte order mark", func(t *testing.T) {
 		newUpstream("/feed", "\ufeff"+strings.Replace(atom("", "a@1"), "1.0", "1.1", 1)).read(t).want("a")
 	})
 }

@@ -3,6 +3,8 @@ package page
 import (
 	"testing"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 func TestParseDate(t *testing.T) {
@@ -52,8 +54,7 @@ func TestParseDate(t *testing.T) {
 		{"a word", "yesterday", time.Time{}, false},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			got, ok, weekdayWrong := parseDate(tt.in)
 			if ok != !tt.want.IsZero() || !got.Equal(tt.want) || weekdayWrong != tt.weekdayWrong {
 				t.Errorf("parseDate(%q) = %v, %v, %v", tt.in, got, ok, weekdayWrong)

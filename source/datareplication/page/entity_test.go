@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // partOf returns a part with the given header lines and body, read from a page.
@@ -81,8 +82,7 @@ func TestNewEntityRefuses(t *testing.T) {
 		{"case 61: no Operation-Type", "Operation-Type:", MissingOperation},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			_, _, err := NewEntity(partOf(t, "{}", lines(tt.change)...), "https://x.example/2", 7)
 			if kindOf(err) != tt.kind {
 				t.Fatalf("got %v", err)
@@ -116,8 +116,7 @@ func TestNewEntityAccepts(t *testing.T) {
 		{"case 62: lower case", "Operation-Type: patch", "", feed.Patch},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			got, violations, err := NewEntity(partOf(t, "{}", lines(tt.change)...), "page", 0)
 			if err != nil || violations != nil || got.Op != tt.op || tt.id != "" && got.ID != tt.id {
 				t.Errorf("got %q, %q, %v, %v", got.ID, got.Op, err, violations)
@@ -132,8 +131,7 @@ func TestNewEntityAccepts(t *testing.T) {
 
 func TestNewEntityKeepsHeaders(t *testing.T) {
 	t.Parallel()
-	t.Run("case 63: names in any case", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 63: names in any case", func(t *testing.T) {
 		p := partOf(t, "{}", "cONTenT-tYpE: text/plain", "LAST-MODIFIED: Thu, 5 Oct 2023 03:00:13 GMT", "content-id: 1", "operation-type: PUT")
 		got, _, err := NewEntity(p, "page", 0)
 		if err != nil || got.ID != "1" || got.Op != feed.Put {
@@ -143,8 +141,7 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 			t.Errorf("got name %q", got.Header[0].Name)
 		}
 	})
-	t.Run("case 64: headers that mean nothing to the bridge", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 64: headers that mean nothing to the bridge", func(t *testing.T) {
 		extra := []string{"Content-Disposition: attachment; filename=\"a, b\"", "ETag: W/\"1\"", "x-weird:  a:b ", "X-Empty:"}
 		got, violations, err := NewEntity(partOf(t, "{}", append(lines(), extra...)...), "page", 0)
 		if err != nil || violations != nil {
@@ -160,8 +157,7 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 			t.Error(diff)
 		}
 	})
-	t.Run("case 65: repeated headers", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 65: repeated headers", func(t *testing.T) {
 		p := partOf(t, "hello", append(lines(), "Content-Length: 123", "Content-Length: 5", "Content-ID: second")...)
 		got, violations, err := NewEntity(p, "page", 0)
 		if err != nil || string(got.Body) != "hello" || got.ID != "<1-B@random-content-id>" {
@@ -175,23 +171,20 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 			t.Error(diff)
 		}
 	})
-	t.Run("case 65: an empty Content-ID before another one", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 65: an empty Content-ID before another one", func(t *testing.T) {
 		got, _, err := NewEntity(partOf(t, "hello", append([]string{"Content-ID: "}, lines()...)...), "page", 0)
 		if err != nil || got.ID != "<1-B@random-content-id>" {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})
-	t.Run("case 66: Content-Length missing or right", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 66: Content-Length missing or right", func(t *testing.T) {
 		for _, with := range [][]string{lines(), append(lines(), "Content-Length: 5")} {
 			if _, violations, err := NewEntity(partOf(t, "hello", with...), "page", 0); err != nil || violations != nil {
 				t.Errorf("%q: got %v, %v", with, err, violations)
 			}
 		}
 	})
-	t.Run("case 65: Content-Length that is no length", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 65: Content-Length that is no length", func(t *testing.T) {
 		for _, length := range []string{"6", "-5", "five", "", "18446744073709551621"} {
 			_, violations, err := NewEntity(partOf(t, "hello", append(lines(), "Content-Length: "+length)...), "page", 0)
 			if kinds := kindsOf(violations); err != nil || !slices.Equal(kinds, []string{LengthMismatch}) {
@@ -199,23 +192,20 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 			}
 		}
 	})
-	t.Run("case 47: the wrong weekday", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 47: the wrong weekday", func(t *testing.T) {
 		_, violations, err := NewEntity(partOf(t, "{}", lines("Last-Modified: Mon, 05 Oct 2023 03:00:13 GMT")...), "page", 0)
 		if kinds := kindsOf(violations); err != nil || !slices.Equal(kinds, []string{WrongWeekday}) {
 			t.Errorf("got %v, %v", err, violations)
 		}
 	})
-	t.Run("case 83: a multipart entity", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 83: a multipart entity", func(t *testing.T) {
 		body := "--inner\r\nContent-Type: text/plain\r\n\r\nhello\r\n--inner--\r\n"
 		got, violations, err := NewEntity(partOf(t, body, lines("Content-Type: multipart/mixed; boundary=inner")...), "page", 0)
 		if err != nil || violations != nil || string(got.Body) != body {
 			t.Errorf("got %q, %v, %v", got.Body, err, violations)
 		}
 	})
-	t.Run("case 83: a transfer encoding is not undone", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 83: a transfer encoding is not undone", func(t *testing.T) {
 		for _, encoding := range []string{"base64", "Quoted-Printable"} {
 			got, violations, err := NewEntity(partOf(t, "aGk=", append(lines(), "Content-Transfer-Encoding: "+encoding)...), "page", 0)
 			if kinds := kindsOf(violations); err != nil || !slices.Equal(kinds, []string{TransferEncoding}) {
@@ -226,8 +216,7 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 			}
 		}
 	})
-	t.Run("case 83: transfer encodings that change nothing", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 83: transfer encodings that change nothing", func(t *testing.T) {
 		for _, encoding := range []string{"7bit", "8bit", "binary"} {
 			if _, violations, err := NewEntity(partOf(t, "hi", append(lines(), "Content-Transfer-Encoding: "+encoding)...), "page", 0); err != nil || violations != nil {
 				t.Errorf("%s: got %v, %v", encoding, err, violations)

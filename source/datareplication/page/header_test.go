@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 const (
@@ -49,8 +50,7 @@ func TestParsePageHeader(t *testing.T) {
 		{name: "an unreadable link", lines: selfLine + "Link: <https://x.example/feed/3; rel=next\r\n" + modifiedLine + typeLine, kind: BadLink},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			got, violations, err := ParseHeader(header(t, tt.lines), mustURL(t, "https://x.example/feed/latest"), !tt.head)
 			if kindOf(err) != tt.kind || !slices.Equal(kindsOf(violations), tt.violations) {
 				t.Fatalf("got %v and violations %v", err, violations)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 func mustURL(tb testing.TB, s string) *url.URL {
@@ -65,8 +66,7 @@ func TestParseLinks(t *testing.T) {
 		{"no links", nil, Links{}},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			got, violations, err := ParseLinks(tt.fields, mustURL(t, "https://me:secret@x.example/feed/latest"))
 			must.Succeed(t, err)
 			if got != tt.want {
@@ -78,8 +78,7 @@ func TestParseLinks(t *testing.T) {
 		})
 	}
 
-	t.Run("case 43: two self links", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 43: two self links", func(t *testing.T) {
 		got, violations, err := ParseLinks([]string{"<" + p2 + ">; rel=self, <" + p1 + ">; rel=self", "<" + p3 + ">; rel=self"}, mustURL(t, p2))
 		if err != nil || got.Self != p2 {
 			t.Errorf("got %+v, %v", got, err)
@@ -124,8 +123,7 @@ func TestParseLinksLosesNone(t *testing.T) {
 		{"the link of another page", "<" + p3 + `>; rel=next; anchor="` + p1 + `"`},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			got, _, err := ParseLinks([]string{"<" + p2 + ">; rel=self", tt.field}, mustURL(t, p2))
 			if kindOf(err) != BadLink {
 				t.Errorf("got %+v, %v", got, err)

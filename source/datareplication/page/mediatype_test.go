@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 func TestParseBoundary(t *testing.T) {
@@ -37,8 +38,7 @@ func TestParseBoundary(t *testing.T) {
 		{"a line end in the boundary", "multipart/mixed; boundary=\"a\nb\"", "", BadContentType},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			got, err := ParseBoundary(tt.in, "page")
 			if got != tt.want || kindOf(err) != tt.kind {
 				t.Errorf("ParseBoundary(%q) = %q, %v", tt.in, got, err)

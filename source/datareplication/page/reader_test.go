@@ -13,6 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // readParts reads a page to its end, or to its error, which is nil at the
@@ -117,8 +118,7 @@ func TestPartReader(t *testing.T) {
 		{"case 83: a nested multipart", "--b\nA: 1\n\n--inner\nA: 2\n\nbody\n--inner--\n\n--b--", []string{"A: 1\n\n--inner\nA: 2\n\nbody\n--inner--\n"}},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			for how, r := range readers(tt.page, "b", 1<<20) {
 				t.Run("case 80: read "+how, func(t *testing.T) {
 					got, err := readParts(r)
@@ -161,8 +161,7 @@ func TestPartReaderRefuses(t *testing.T) {
 		{"case 82: a header above the limit that never ends", "--b\r\n" + strings.Repeat("A: x\r\n", largestHeader/6+1), EntityHeaderTooLarge, "byte 25"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			for how, r := range readers(first+tt.rest, "b", 1000) {
 				got, err := readParts(r)
 				// Case 81: the complete parts come before the error.
@@ -176,8 +175,7 @@ func TestPartReaderRefuses(t *testing.T) {
 		})
 	}
 
-	t.Run("case 81: a delimiter with blanks without end", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 81: a delimiter with blanks without end", func(t *testing.T) {
 		for _, page := range []string{"", first} {
 			page += "--b" + strings.Repeat(" ", largestPadding+1)
 			at := fmt.Sprintf("byte %d", strings.LastIndex(page, "--b"))
@@ -190,8 +188,7 @@ func TestPartReaderRefuses(t *testing.T) {
 			}
 		}
 	})
-	t.Run("case 82: an entity at the limit", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 82: an entity at the limit", func(t *testing.T) {
 		page := "--b\r\nA: 2\r\n\r\n" + big[:992] + "\r\n--b--"
 		for how, r := range readers(page, "b", 1000) {
 			if got, err := readParts(r); len(got) != 1 || err != nil {
@@ -222,8 +219,7 @@ func TestPartReaderDetectsTruncation(t *testing.T) {
 		{"case 77: nothing at all", "", 0},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			for how, r := range readers(tt.page, "b", 1000) {
 				got, err := readParts(r)
 				if len(got) != tt.parts {
@@ -239,8 +235,7 @@ func TestPartReaderDetectsTruncation(t *testing.T) {
 		})
 	}
 
-	t.Run("case 77: at any byte", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 77: at any byte", func(t *testing.T) {
 		page := first + "--b\r\nA: 2\r\n\r\n\r\n--b \nA: 3\n\n--b--"
 		for cut := range len(page) {
 			got, err := readParts(NewReader(strings.NewReader(page[:cut]), "b", "page", 1000))

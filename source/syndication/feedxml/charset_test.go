@@ -13,6 +13,7 @@ import (
 	"golang.org/x/text/encoding/unicode"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 func TestEncodings(t *testing.T) {
@@ -55,8 +56,7 @@ func TestEncodings(t *testing.T) {
 		{"a Content-Type that cannot be read", nil, "", `text/xml; charset=`, "é", "", nil},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			doc := tt.mark + tt.declaration + `<feed xmlns="http://www.w3.org/2005/Atom"><entry><id>` + tt.id + `</id></entry></feed>`
 			if tt.enc != nil {
 				var err error
@@ -106,8 +106,7 @@ func TestUnreadableEncodings(t *testing.T) {
 		{"a surrogate by number", fmt.Sprintf(feed, "&#xd800;"), ErrMalformed, false},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			_, err := readEveryWay(t, tt.doc, Options{})
 			if !errors.Is(err, tt.want) {
 				t.Errorf("got %v", err)

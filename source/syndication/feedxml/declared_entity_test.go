@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 func TestDeclaredEntities(t *testing.T) {
@@ -31,8 +32,7 @@ func TestDeclaredEntities(t *testing.T) {
 		"that HTML has":                 {`<!ENTITY nbsp "n">`, `&nbsp;`, `<id>n</id>`, ""},
 		"one that is declared, and one": {`<!ENTITY a "1">`, `&b;&a;`, `<id>&b;1</id>`, "b"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			doc := `<!DOCTYPE feed [` + tt.subset + `]><feed xmlns="http://www.w3.org/2005/Atom"><entry><id>` + tt.id + `</id></entry></feed>`
 			entries, err := readEveryWay(t, doc, Options{})
 			must.Succeed(t, err)
@@ -44,8 +44,7 @@ func TestDeclaredEntities(t *testing.T) {
 			}
 		})
 	}
-	t.Run("in namespaces, attributes and heads", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "in namespaces, attributes and heads", func(t *testing.T) {
 		doc := `<!DOCTYPE x [<!ENTITY atom "http://www.w3.org/2005/Atom"><!ENTITY q '"&#60;'>]><feed xmlns="&atom;" a="&q;">` +
 			`<title>&q;&amp;</title><link rel="next" type="&q;" href="http://x/?a&amp;b"/><entry a='&q;'><id>1</id></entry></feed>`
 		doc = strings.Replace(doc, "<title>&q;", "<title>&#34;", 1)
@@ -70,8 +69,7 @@ func TestDeclaredEntities(t *testing.T) {
 		"whose element ends with other": `<!ENTITY a "<b></B>">`,
 		"that refer to themselves":      `<!ENTITY a "<b>&a;">`,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			doc := `<!DOCTYPE x [` + subset + `]><feed xmlns="http://www.w3.org/2005/Atom"><title>T</title><entry><id>1&a;lt;/>]]>--></id><title>T</title></entry><entry><id>2</id></entry></feed>`
 			if _, err := readEveryWay(t, doc, Options{}); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "entity") {
 				t.Errorf("got %v", err)
@@ -91,16 +89,14 @@ func TestDeclaredEntities(t *testing.T) {
 			}
 		})
 	}
-	t.Run("in an attribute of another", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "in an attribute of another", func(t *testing.T) {
 		doc := `<!DOCTYPE x [<!ENTITY q '" c="d'><!ENTITY a '<b e="&q;"/>'>]><feed xmlns="http://www.w3.org/2005/Atom"><entry><id>&a;</id></entry></feed>`
 		entries, err := readEveryWay(t, doc, Options{})
 		if err != nil || !strings.Contains(string(entries[0].Body), `<b e="&quot; c=&quot;d"/>`) {
 			t.Errorf("got %v, %v", entries, err)
 		}
 	})
-	t.Run("that take long and become nothing", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "that take long and become nothing", func(t *testing.T) {
 		subset := `<!ENTITY e0 "">`
 		for i := range 8 {
 			subset += fmt.Sprintf(`<!ENTITY e%d "%s">`, i+1, strings.Repeat(fmt.Sprintf("&e%d;", i), 1000))
@@ -110,15 +106,13 @@ func TestDeclaredEntities(t *testing.T) {
 			t.Errorf("got %v, %v", entries, err)
 		}
 	})
-	t.Run("that make the document malformed", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "that make the document malformed", func(t *testing.T) {
 		doc := `<!DOCTYPE x [<!ENTITY a "<b>">]><feed xmlns="http://www.w3.org/2005/Atom"><entry><id>&a;</id></entry></feed>`
 		if _, err := readEveryWay(t, doc, Options{}); !errors.Is(err, ErrMalformed) {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("more than is allowed", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "more than is allowed", func(t *testing.T) {
 		value := strings.Repeat("x", 4000)
 		doc := `<!DOCTYPE x [<!ENTITY a "` + value + `">]><feed xmlns="http://www.w3.org/2005/Atom">` + strings.Repeat(`<entry><id>&a;</id></entry>`, 100) + `</feed>`
 		entries, _, odd := mustRead(t, doc)

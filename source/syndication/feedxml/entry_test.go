@@ -11,6 +11,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // atomFeed is an Atom document with what feeds usually declare.
@@ -104,8 +105,7 @@ func TestIdentity(t *testing.T) {
 		{"line ends within an id", atomFeed("<entry><id>a\r\nb\rc\nd</id></entry>"), []string{"a\nb\nc\nd"}, FromID, nil},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			entries, _, odd := mustRead(t, tt.doc)
 			for i, e := range entries {
 				if tt.from == FromHash {
@@ -154,8 +154,7 @@ func TestTimesOfEntries(t *testing.T) {
 		{"the date of a source", atomFeed(`<entry><id>1</id><source><updated>2026-01-01</updated></source></entry>`), Date{}, Date{}, nil},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			entries, _, odd := mustRead(t, tt.doc)
 			if diff := cmp.Diff(tt.updated, entries[0].Updated); diff != "" {
 				t.Error(diff)
@@ -203,8 +202,7 @@ func TestTombstones(t *testing.T) {
 		{"beside a channel", strings.Replace(rssFeed(""), "</rss>", usual+"</rss>", 1), whole, nil},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			entries, _, odd := mustRead(t, tt.doc)
 			if len(entries) != 1 {
 				t.Fatalf("got %d entries", len(entries))
@@ -222,8 +220,7 @@ func TestTombstones(t *testing.T) {
 			}
 		})
 	}
-	t.Run("case 102: the others are read", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 102: the others are read", func(t *testing.T) {
 		entries, _, _ := mustRead(t, atomFeed(`<at:deleted-entry ref="1"/><entry><id>2</id></entry><at:deleted-entry ref="3" when="2026-01-01"/>`))
 		if diff := cmp.Diff([]string{"1", "2", "3"}, ids(entries)); diff != "" {
 			t.Error(diff)
@@ -259,16 +256,14 @@ func TestOrder(t *testing.T) {
 		{"tombstones do not count", strings.Replace(entries("03", "01"), "</feed>", `<at:deleted-entry ref="x" when="2026-01-05"/></feed>`, 1), NewestFirst},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			_, meta, _ := mustRead(t, tt.doc)
 			if meta.Order != tt.want || meta.PublishedOrder != NoOrder {
 				t.Errorf("got %q, %q", meta.Order, meta.PublishedOrder)
 			}
 		})
 	}
-	t.Run("by publication", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "by publication", func(t *testing.T) {
 		_, meta, _ := mustRead(t, rssFeed(`<item><guid>1</guid><pubDate>Thu, 01 Jan 2026 00:00:00 GMT</pubDate></item><item><guid>2</guid><pubDate>Fri, 02 Jan 2026 00:00:00 GMT</pubDate></item>`))
 		if meta.Order != NoOrder || meta.PublishedOrder != OldestFirst {
 			t.Errorf("got %q, %q", meta.Order, meta.PublishedOrder)

@@ -10,6 +10,7 @@ import (
 	"testing/iotest"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // endless is the text again and again, for as many bytes.
@@ -83,8 +84,7 @@ func TestHostileDocuments(t *testing.T) {
 		{"roots without end", open + "</feed>", open + "</feed>", ErrTrailing},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			left := far
 			if tt.want == nil {
 				left = 64 << 20
@@ -149,8 +149,7 @@ func TestLimits(t *testing.T) {
 		{"more", three, Limits{Attributes: 2}, ErrTooLarge},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			if _, err := readEveryWay(t, tt.doc, Options{Limits: tt.limits}); !errors.Is(err, tt.want) {
 				t.Errorf("got %v", err)
 			}

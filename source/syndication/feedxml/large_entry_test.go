@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // An entry above the limit comes with the beginning of its body, whatever it consists of, and the
@@ -37,8 +39,7 @@ func TestLargeEntry(t *testing.T) {
 				if name == "small children" && strings.HasSuffix(item, ids+"</item >") {
 					continue // the ID is among the children that are too many
 				}
-				t.Run(fmt.Sprint(name, options, item[14:20]), func(t *testing.T) {
-					t.Parallel()
+				parallel.Run(t, fmt.Sprint(name, options, item[14:20]), func(t *testing.T) {
 					doc := `<rss xmlns:m="urn:m"><channel><item><guid>a</guid></item>` + item + `<item><guid>c</guid></item></channel></rss>`
 					entries, err := read(NewReader(strings.NewReader(doc), options))
 					slow, slowErr := read(NewReader(iotest.OneByteReader(strings.NewReader(doc)), options))
@@ -89,8 +90,7 @@ func TestLargeEntryThatDoesNotEnd(t *testing.T) {
 		"a start tag that large":  {"<item a='" + strings.Repeat("x", 5000) + "'/></channel></rss>", ErrTooLarge, "a 0"},
 		"a fault in what is read": {"<item><guid>b & c</guid>" + strings.Repeat("x", 5000) + "</item></channel></rss>", ErrMalformed, "a b & c 0"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			options := Options{Limits: Limits{Entry: 1000}, CutEntries: true}
 			entries, err := read(NewReader(strings.NewReader(open+tt.doc), options))
 			if !errors.Is(err, tt.want) || entries[0].ID != "a" {
@@ -108,8 +108,7 @@ func TestLargeEntryThatDoesNotEnd(t *testing.T) {
 			}
 		})
 	}
-	t.Run("memory", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "memory", func(t *testing.T) {
 		for _, text := range []string{"x", "<a>", "<a/>", "<id/>", "<!-- -->", "<a b='", "&", "]]"} {
 			r := NewReader(io.MultiReader(strings.NewReader(open+"<item>"), &endless{text: text, left: 32 << 20}), Options{Limits: Limits{Entry: 1 << 20}, CutEntries: true})
 			if _, err := read(r); !errors.Is(err, ErrTruncated) && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrMalformed) || len(r.in.buf) > 4<<20 {

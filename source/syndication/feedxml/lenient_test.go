@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // twoColons matches names that XML allows, and not together with namespaces.
@@ -50,8 +51,7 @@ func TestEncodingIsNotThatOfAnExample(t *testing.T) {
 		"in a document type":                           `<!DOCTYPE rss [<!ENTITY example '` + declaration + `'>]><rss version="2.0"><channel><item><guid>é</guid></item></channel></rss>`,
 		"in an entry of a feed with an unusual prefix": `<é:feed xmlns:é="http://www.w3.org/2005/Atom"><é:entry><é:id>é</é:id><é:title><![CDATA[` + declaration + `]]></é:title></é:entry></é:feed>`,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			checkLenient(t, doc)
 			entries, err := read(NewReader(strings.NewReader(doc), Options{Lenient: true}))
 			if err != nil || !slices.Equal(ids(entries), []string{"é"}) {
@@ -69,8 +69,7 @@ func TestEncodingBehindMalformedMarkup(t *testing.T) {
 		"an instruction without a name": `<? echo '`,
 		"a document type":               `<!DOCTYPE rss [<!-- a -- b -->]>`,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			entries, err := read(NewReader(strings.NewReader(before+doc), Options{Lenient: true}))
 			if err != nil || !slices.Equal(ids(entries), []string{"й"}) {
 				t.Errorf("got %q, %v", ids(entries), err)
@@ -107,8 +106,7 @@ func TestLargeMarkupReadEveryWay(t *testing.T) {
 		"an end tag":         {before + `</wrong ` + long + `>` + end, Options{Lenient: true}},
 		"a trailing comment": {open + `</title></item>` + end + `<!-- ` + long[:300] + ` -->`, Options{Limits: Limits{Head: 200}}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			_, _ = readEveryWay(t, tt.doc, tt.opts)
 		})
 	}
@@ -131,8 +129,7 @@ func TestNoEntryIsTakenFromWhatFollowsTheFeed(t *testing.T) {
 		"a comment":       `x<!-- <item><guid>2</guid></item> -->`,
 		"a CDATA section": `<![CDATA[<item><guid>2</guid></item>]]>`,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			doc := `<rss version="2.0"><channel><item><guid>1</guid></item></channel></rss>` + behind
 			entries, err := read(NewReader(strings.NewReader(doc), Options{URL: "http://x.example/feed", ContentType: "application/xml", Lenient: true}))
 			if got := ids(entries); !slices.Equal(got, []string{"1"}) || !errors.Is(err, ErrTrailing) {
@@ -235,8 +232,7 @@ func TestBrokenDocuments(t *testing.T) {
 		"windows-1252 labelled UTF-8":               {`<?xml version="1.0" encoding="utf-8"?>` + open + "<item><guid>\x93caf\xe9\x94</guid></item>" + end, []string{"“café”"}, 3, "", ""},
 		"UTF-8 labelled as Latin in the prolog":     {"junk" + `<?xml version="1.0" encoding="iso-8859-1"?>` + open + "<item><guid>caf\xe9</guid></item>" + end, []string{"café"}, 1, "", ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			entries, err := readEveryWay(t, tt.doc, Options{Lenient: true})
 			must.Succeed(t, err)
 			r := NewReader(strings.NewReader(tt.doc), Options{Lenient: true})

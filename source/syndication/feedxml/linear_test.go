@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // openers begin markup that may not end, or elements that may not. Repeated, they make a reader
@@ -53,8 +54,7 @@ func TestTimeIsLinear(t *testing.T) {
 	t.Parallel()
 	const size = 100_000
 	for place, document := range places {
-		t.Run(place, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, place, func(t *testing.T) {
 			for i, piece := range openers {
 				doc := document(strings.Repeat(piece, size/len(piece)))
 				checkLooked(t, piece, doc, Options{Lenient: true})
@@ -64,8 +64,7 @@ func TestTimeIsLinear(t *testing.T) {
 			}
 		})
 	}
-	t.Run("hostile documents", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "hostile documents", func(t *testing.T) {
 		for name, doc := range hostileDocuments(2) {
 			for _, opts := range []Options{{Lenient: true}, {}, {Check: true}} {
 				checkLooked(t, name, doc, opts)

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 func TestLinks(t *testing.T) {
@@ -50,8 +52,7 @@ func TestLinks(t *testing.T) {
 		{"a hub", atomFeed(`<link rel="hub" href="http://hub/"/>`), []Link{{Rel: "hub", Href: "http://hub/", Raw: "http://hub/"}}, nil},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			_, meta, odd := mustRead(t, tt.doc)
 			if diff := cmp.Diff(tt.want, meta.Links); diff != "" {
 				t.Error(diff)
@@ -61,8 +62,7 @@ func TestLinks(t *testing.T) {
 			}
 		})
 	}
-	t.Run("without a URL", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "without a URL", func(t *testing.T) {
 		r := NewReader(strings.NewReader(atomFeed(`<link rel="next" href="2"/><link rel="self" href="http://ex/1"/>`)), Options{})
 		if _, err := read(r); err != nil {
 			t.Fatal(err)
@@ -75,8 +75,7 @@ func TestLinks(t *testing.T) {
 			t.Error(diff)
 		}
 	})
-	t.Run("of entries", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "of entries", func(t *testing.T) {
 		for content, want := range map[string]string{
 			`<link rel="edit" href="/2"/><link href="1"/><link href="3"/>`: "http://x.example/a/b/e/1",
 			`<link href=""/><link href="3"/>`:                              "http://x.example/a/b/e/",
@@ -104,8 +103,7 @@ func TestLinkOfSeveral(t *testing.T) {
 		{"none", `<link rel="prev" href="http://ex/1"/>`, "", 0},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			_, meta, _ := mustRead(t, atomFeed(tt.content))
 			if got, n := meta.Link("next"); got.Href != tt.want || n != tt.count {
 				t.Errorf("got %q, %d", got.Href, n)

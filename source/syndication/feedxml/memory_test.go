@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // exactGC has the garbage collector stop the program while it runs. Otherwise the heap grows
@@ -156,15 +158,13 @@ func TestMemoryIsBoundedByWhatInputBecomes(t *testing.T) {
 func TestLimitsOfLinksAndIDs(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", longestAddress)
-	t.Run("links of a document", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "links of a document", func(t *testing.T) {
 		_, meta, odd := mustRead(t, atomFeed(strings.Repeat(`<link href="a"/>`, mostLinks+2)))
 		if len(meta.Links) != mostLinks || len(odd) != 1 || odd[0].Kind != TooManyLinks {
 			t.Errorf("got %d links, %v", len(meta.Links), odd)
 		}
 	})
-	t.Run("relations of a link", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "relations of a link", func(t *testing.T) {
 		_, meta, odd := mustRead(t, atomFeed(`<link href="a" rel="`+strings.Repeat("x ", mostRelations+1)+`"/>`))
 		if len(meta.Links) != mostRelations || len(odd) != 1 || odd[0].Kind != TooManyLinks {
 			t.Errorf("got %d links, %v", len(meta.Links), odd)
@@ -175,8 +175,7 @@ func TestLimitsOfLinksAndIDs(t *testing.T) {
 		"a long result":     {`xml:base="http://x/` + long[:5000] + `/"`, long[:5000]},
 		"long when escaped": {"", strings.Repeat("é", 2000)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			doc := strings.Replace(atomFeed(`<link rel="next" href="`+tt.link+`"/>`), "<feed ", "<feed "+tt.attrs+" ", 1)
 			_, meta, odd := mustRead(t, doc)
 			if next, _ := meta.Link("next"); next.Href != "" || len(odd) != 1 || odd[0].Kind != BadHref || len(odd[0].Detail) > 300 {
@@ -184,8 +183,7 @@ func TestLimitsOfLinksAndIDs(t *testing.T) {
 			}
 		})
 	}
-	t.Run("ids", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "ids", func(t *testing.T) {
 		entries, _, odd := mustRead(t, atomFeed(`<entry><id>`+long+`</id></entry><entry><id>`+long+`x</id></entry><at:deleted-entry ref="`+long+`x" when="2026-01-01"/>`))
 		const hashed = "sha256:"
 		if entries[0].ID != long || len(entries[1].ID) != len(hashed)+64 || !strings.HasPrefix(entries[1].ID, hashed) || entries[2].ID != entries[1].ID {

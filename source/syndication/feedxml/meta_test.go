@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 func TestFormats(t *testing.T) {
@@ -39,8 +41,7 @@ func TestFormats(t *testing.T) {
 		{"nothing in it", `<feed xmlns="http://www.w3.org/2005/Atom"/>`, Atom, "", nil},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			entries, meta, _ := mustRead(t, tt.doc)
 			if meta.Format != tt.want || meta.Version != tt.version {
 				t.Errorf("got %q, %q", meta.Format, meta.Version)
@@ -133,8 +134,7 @@ func TestMeta(t *testing.T) {
 		{"a date that cannot be read", atomFeed("<updated>now</updated>"), Meta{Updated: Date{Raw: "now", From: "updated"}}, []string{BadDate}},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			_, meta, odd := mustRead(t, tt.doc)
 			got := *meta
 			got.Format, got.Version, got.URL, got.Order = "", "", "", NoOrder
@@ -181,8 +181,7 @@ func TestHints(t *testing.T) {
 		{"in an item", rssFeed(`<item><guid>1</guid><ttl>60</ttl></item>`), Hints{}, nil},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			_, meta, odd := mustRead(t, tt.doc)
 			if diff := cmp.Diff(tt.want, meta.Hints); diff != "" {
 				t.Error(diff)

@@ -8,6 +8,8 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 func TestDocumentsThatAreNone(t *testing.T) {
@@ -79,8 +81,7 @@ func TestDocumentsThatAreNone(t *testing.T) {
 		{"comments behind the root", open + "</feed>\n<!-- x --><?pi?>\n", nil, "", one},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			options := Options{URL: "http://shop.example/a/b"}
 			entries, err := readEveryWay(t, tt.doc, options)
 			if !errors.Is(err, tt.want) || err != nil && !strings.Contains(err.Error(), tt.says) {
@@ -116,8 +117,7 @@ func TestProlog(t *testing.T) {
 		{"another version", `<?xml version="2.0"?>`, false, nil},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			entries, _, odd := mustRead(t, tt.prolog+feed)
 			if diff := cmp.Diff([]string{"1"}, ids(entries)); diff != "" {
 				t.Error(diff)
@@ -166,8 +166,7 @@ func TestCheck(t *testing.T) {
 		{"text between elements", atomFeed("text"), ""},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			_, err := readEveryWay(t, tt.doc, Options{Check: true})
 			if tt.says == "" && err != nil || tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says)) {
 				t.Errorf("got %v", err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 func TestResolve(t *testing.T) {
@@ -63,8 +64,7 @@ func TestResolve(t *testing.T) {
 		{"a relative base", "/x/", "g", ""},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			got, ok := resolveReference(tt.base, tt.ref)
 			if got != tt.want || ok != (tt.want != "") {
 				t.Errorf("resolve(%q, %q) = %q, %v, want %q", tt.base, tt.ref, got, ok, tt.want)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 func TestStandaloneBody(t *testing.T) {
@@ -40,8 +41,7 @@ func TestStandaloneBody(t *testing.T) {
 		{"case 90: the body is the whole entry, and nothing that it had before", ``, `<entry><title>t</title></entry>`, `<entry` + ns + `><title>t</title></entry>`},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			doc := `<feed xmlns="http://www.w3.org/2005/Atom"` + tt.root + ">" + tt.body + "</feed>"
 			entries, _, _ := mustRead(t, doc)
 			if len(entries) != 1 || string(entries[0].Body) != tt.want {
@@ -49,15 +49,13 @@ func TestStandaloneBody(t *testing.T) {
 			}
 		})
 	}
-	t.Run("of RSS", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "of RSS", func(t *testing.T) {
 		entries, _, _ := mustRead(t, `<rss xmlns:x="urn:x"><channel xmlns:y="urn:y" xml:lang="fr"><item><guid>1</guid><y:a/><x:a/></item></channel></rss>`)
 		if want := `<item xmlns:x="urn:x" xmlns:y="urn:y" xml:lang="fr"><guid>1</guid><y:a/><x:a/></item>`; string(entries[0].Body) != want {
 			t.Errorf("got %s", entries[0].Body)
 		}
 	})
-	t.Run("by itself", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "by itself", func(t *testing.T) {
 		const doc = `<entry xmlns="http://www.w3.org/2005/Atom" xml:base="http://ex/"><id>1</id></entry>`
 		entries, _, _ := mustRead(t, doc)
 		if string(entries[0].Body) != doc {
