@@ -20,7 +20,6 @@ import (
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
-	drpage "github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
 // site is a server of one feed, for our own source.
@@ -279,7 +278,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatal(diff)
 		}
 		for _, v := range c.violations {
-			if v.Kind != drpage.TransferEncoding {
+			if v.Kind != "content_transfer_encoding" {
 				t.Fatalf("the reader sees %v", v)
 			}
 		}
@@ -347,7 +346,7 @@ func TestDatesChangeUnderAReader(t *testing.T) {
 			if got, want := c.ids(), "m0 m1 m2 m3 m4 m5 m6 m7 m8 m9"; got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
-			if len(c.violations) == 0 || c.violations[0].Kind != datareplication.PageChanged {
+			if len(c.violations) == 0 || c.violations[0].Kind != "page_changed" {
 				t.Errorf("the reader sees %v", c.violations)
 			}
 		})

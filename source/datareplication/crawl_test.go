@@ -66,22 +66,22 @@ func TestCrawl(t *testing.T) {
 		},
 		{
 			name: "case 11: an unknown ID, and something later", pages: []string{"y@1", "a@2 b@2", "c@3"}, start: startBehind("x", 2),
-			err: IDNotFound,
+			err: kindIDNotFound,
 		},
 		{
 			name: "case 12: an unknown ID, and nothing later", pages: []string{"y@1", "a@2 b@2"}, start: startBehind("x", 2),
-			err: IDNotFound,
+			err: kindIDNotFound,
 		},
 		{
 			name: "case 12: an unknown ID on the only page", pages: []string{"y@1 a@2"}, start: startBehind("x", 2),
-			err: IDNotFound,
+			err: kindIDNotFound,
 		},
 		{
 			// The specification has an option to warn and take all for the
 			// first subscription. Here a time always does that: a young feed has no older
 			// page as proof, which the violation reports.
 			name: "case 13: nothing on the feed is as old as the time", pages: []string{"a@5 b@6"}, start: startAt(5),
-			want: "a b", violations: []string{NotOldEnough},
+			want: "a b", violations: []string{kindNotOldEnough},
 		},
 		{
 			name: "case 13: the oldest page proves itself by its own entities", pages: []string{"a@4 b@6"}, start: startAt(5),
@@ -95,7 +95,7 @@ func TestCrawl(t *testing.T) {
 		},
 		{
 			name: "case 16: an ID older than all that is left", pages: []string{"y@1", "a@5", "b@6"}, start: startBehind("y", 1),
-			edit: func(s *site) { s.remove("/0") }, err: NotOldEnough,
+			edit: func(s *site) { s.remove("/0") }, err: kindNotOldEnough,
 		},
 		{
 			name: "case 17: a time after the end", pages: three, start: startAt(9),
@@ -103,7 +103,7 @@ func TestCrawl(t *testing.T) {
 		},
 		{
 			name: "case 18: a page in the middle without next", pages: three, start: startAt(2),
-			edit: func(s *site) { s.pages["/0"].next = "" }, err: MissingNext,
+			edit: func(s *site) { s.pages["/0"].next = "" }, err: kindMissingNext,
 		},
 		{
 			name: "case 19: a start with a fraction of a second", pages: three, start: second(2).Add(500 * time.Millisecond).Format(time.RFC3339Nano),
@@ -111,43 +111,43 @@ func TestCrawl(t *testing.T) {
 		},
 		{
 			name: "case 20: the entry point is a page in the middle", pages: three,
-			edit: func(s *site) { s.latest = "/1" }, want: "a b c", violations: []string{EntryNotNewest},
+			edit: func(s *site) { s.latest = "/1" }, want: "a b c", violations: []string{kindEntryNotNewest},
 			requests: []string{"GET /latest", "HEAD /0", "GET /0", "GET /1", "GET /2"},
 		},
 		{
 			name: "case 20: and it is older than the start", pages: three, start: startAt(3),
-			edit: func(s *site) { s.latest = "/1" }, want: "c", violations: []string{EntryNotNewest},
+			edit: func(s *site) { s.latest = "/1" }, want: "c", violations: []string{kindEntryNotNewest},
 			requests: []string{"GET /latest", "GET /2"},
 		},
 		{
 			name: "case 23: prev links in a circle", pages: three,
-			edit: func(s *site) { s.pages["/0"].prev = "/1" }, err: Loop,
+			edit: func(s *site) { s.pages["/0"].prev = "/1" }, err: kindLoop,
 			requests: []string{"GET /latest", "HEAD /1", "HEAD /0"},
 		},
 		{
 			name: "case 23: a page is its own prev", pages: three,
-			edit: func(s *site) { s.pages["/0"].prev = "/0" }, err: Loop,
+			edit: func(s *site) { s.pages["/0"].prev = "/0" }, err: kindLoop,
 			requests: []string{"GET /latest", "HEAD /1", "HEAD /0"},
 		},
 		{
 			name: "case 24: next links in a circle", pages: three,
-			edit: func(s *site) { s.pages["/2"].next = "/0" }, want: "a b c", err: Loop,
-			violations: []string{EntryNotNewest},
+			edit: func(s *site) { s.pages["/2"].next = "/0" }, want: "a b c", err: kindLoop,
+			violations: []string{kindEntryNotNewest},
 		},
 		{
 			name: "case 24: next links in a circle that does not have all pages", pages: []string{"a@1", "b@2", "c@3", "d@4"},
-			edit: func(s *site) { s.pages["/3"].next = "/1" }, want: "a b c d", err: Loop, violations: []string{EntryNotNewest},
+			edit: func(s *site) { s.pages["/3"].next = "/1" }, want: "a b c d", err: kindLoop, violations: []string{kindEntryNotNewest},
 		},
 		{
 			name: "case 24: a page is its own next", pages: three,
-			edit: func(s *site) { s.pages["/2"].next = "/2" }, want: "a b c", err: Loop, violations: []string{EntryNotNewest},
+			edit: func(s *site) { s.pages["/2"].next = "/2" }, want: "a b c", err: kindLoop, violations: []string{kindEntryNotNewest},
 		},
 		{
 			// There is no strict mode: a stop would not help, because the rest of the feed
 			// stays the same.
 			name: "case 25: prev is not the page that next came from", pages: []string{"a@1", "b@2", "c@3", "d@4"},
 			edit: func(s *site) { s.pages["/3"].prev = "/1" }, want: "a b c d",
-			violations: []string{LinksAsymmetric, LinksAsymmetric}, // on the way back, and forward
+			violations: []string{kindLinksAsymmetric, kindLinksAsymmetric}, // on the way back, and forward
 		},
 		{
 			name: "case 25: prev leads to the same page by another name", pages: three, start: startAt(1),
@@ -155,11 +155,11 @@ func TestCrawl(t *testing.T) {
 				s.pages["/0b"] = &sheet{self: "/0", next: "/1", at: 1}
 				s.pages["/1"].prev = "/0b"
 			},
-			want: "a b c", violations: []string{NotOldEnough},
+			want: "a b c", violations: []string{kindNotOldEnough},
 		},
 		{
 			name: "case 26: time runs back over pages", pages: []string{"a@5", "b@2", "c@9"},
-			want: "a b c", violations: []string{PageTimeRunsBack, TimeRunsBack},
+			want: "a b c", violations: []string{kindPageTimeRunsBack, kindTimeRunsBack},
 		},
 		{
 			// There is no raw mode, which would return the first page whole:
@@ -168,49 +168,49 @@ func TestCrawl(t *testing.T) {
 		},
 		{
 			name: "case 31: an older entity behind the start", pages: []string{"a@1 b@5 c@2 d@6"}, start: startAt(5),
-			want: "b c d", violations: []string{TimeRunsBack},
+			want: "b c d", violations: []string{kindTimeRunsBack},
 		},
 		{name: "now", pages: three, start: "now", requests: []string{"GET /latest"}},
 		{
-			name: "now, by an entry point in the middle", pages: three, start: "now", violations: []string{EntryNotNewest},
+			name: "now, by an entry point in the middle", pages: three, start: "now", violations: []string{kindEntryNotNewest},
 			edit: func(s *site) { s.latest = "/1" }, requests: []string{"GET /latest", "GET /2"},
 		},
 		{
 			name: "the last entity is newer than its page", pages: three,
-			edit: func(s *site) { s.pages["/1"].at = 1 }, want: "a b c", violations: []string{PageOlderThanLast},
+			edit: func(s *site) { s.pages["/1"].at = 1 }, want: "a b c", violations: []string{kindPageOlderThanLast},
 		},
 		{
 			name: "a page is newer than its last entity", pages: []string{"a@1", "b@2", "c@9"},
-			edit: func(s *site) { s.pages["/1"].at = 5 }, want: "a b c", violations: []string{PageNewerThanLast},
+			edit: func(s *site) { s.pages["/1"].at = 5 }, want: "a b c", violations: []string{kindPageNewerThanLast},
 		},
 		{
 			name: "and than the first entity after it", pages: []string{"a@1", "b@2", "c@3 d@9"},
-			edit: func(s *site) { s.pages["/1"].at = 5 }, want: "a b c d", violations: []string{PageNewerThanLast, PageNewerThanNext},
+			edit: func(s *site) { s.pages["/1"].at = 5 }, want: "a b c d", violations: []string{kindPageNewerThanLast, kindPageNewerThanNext},
 		},
 		{
 			name: "a next link that leads to whatever page is the latest", pages: []string{"a@1", "b@2", "c@3", "d@4"},
 			edit: func(s *site) { s.pages["/0"].next = "/latest" }, want: "a b c d",
-			violations: []string{LinksAsymmetric, LinksAsymmetric, LinksAsymmetric},
+			violations: []string{kindLinksAsymmetric, kindLinksAsymmetric, kindLinksAsymmetric},
 		},
 		{
 			name: "a next link that skips a page", pages: []string{"a@1", "b@2", "c@3", "d@4"},
 			edit: func(s *site) { s.pages["/0"].next = "/2" }, want: "a b c d",
-			violations: []string{LinksAsymmetric, LinksAsymmetric},
+			violations: []string{kindLinksAsymmetric, kindLinksAsymmetric},
 		},
 		{
 			name: "a next link that skips a page of the same second", pages: []string{"a@1", "b@1", "c@1"},
 			edit: func(s *site) { s.pages["/0"].next = "/2" }, want: "a b c",
-			violations: []string{LinksAsymmetric, LinksAsymmetric},
+			violations: []string{kindLinksAsymmetric, kindLinksAsymmetric},
 		},
 		{
 			name: "a next link that skips two pages", pages: []string{"a@1", "b@2", "c@3", "d@4"},
 			edit: func(s *site) { s.pages["/0"].next = "/3" }, want: "a b c d",
-			violations: []string{LinksAsymmetric, LinksAsymmetric, LinksAsymmetric},
+			violations: []string{kindLinksAsymmetric, kindLinksAsymmetric, kindLinksAsymmetric},
 		},
 		{
 			name: "the same, when the start is there", pages: []string{"a@1", "b@2", "c@3", "d@4"}, start: startAt(2),
 			edit: func(s *site) { s.pages["/0"].next = "/latest" }, want: "b c d",
-			violations: []string{LinksAsymmetric, LinksAsymmetric, LinksAsymmetric},
+			violations: []string{kindLinksAsymmetric, kindLinksAsymmetric, kindLinksAsymmetric},
 		},
 		{
 			name: "forward links alone, with time running back", pages: []string{"a@5", "b@2", "c@3", "d@1"},
@@ -220,11 +220,11 @@ func TestCrawl(t *testing.T) {
 					p.prev = ""
 				}
 			},
-			want: "a b c d", violations: []string{EntryNotNewest, TimeRunsBack, TimeRunsBack},
+			want: "a b c d", violations: []string{kindEntryNotNewest, kindTimeRunsBack, kindTimeRunsBack},
 		},
 		{
 			name: "an empty page in the middle", pages: []string{"a@1", "", "c@3"},
-			edit: func(s *site) { s.pages["/1"].at = 2 }, want: "a c", violations: []string{EmptyPage},
+			edit: func(s *site) { s.pages["/1"].at = 2 }, want: "a c", violations: []string{kindEmptyPage},
 		},
 	}
 	for _, tt := range tests {
@@ -312,7 +312,7 @@ func TestPolls(t *testing.T) {
 		for range 3 {
 			r = readOn(t, s.source(t), r.cursor)
 			r.wantIDs(t, "")
-			r.wantError(t, true, Loop)
+			r.wantError(t, true, kindLoop)
 		}
 	})
 	parallel.Run(t, "case 24: a circle within one second", func(t *testing.T) {
@@ -320,7 +320,7 @@ func TestPolls(t *testing.T) {
 		s := newSite("a@1", "b@1", "c@1")
 		s.pages["/2"].next = "/0"
 		r := readOn(t, s.source(t), nil)
-		r.wantError(t, true, Loop)
+		r.wantError(t, true, kindLoop)
 		if len(r.ids) > 3*3 {
 			t.Errorf("read %v", r.ids)
 		}

@@ -221,7 +221,7 @@ func TestManyEntitiesInOneSecond(t *testing.T) {
 			g.IDs.Load(id)
 		}
 		lost := readSure(t, g, r.cursor)
-		lost.wantError(t, false, NotOldEnough)
+		lost.wantError(t, false, kindNotOldEnough)
 		time.Sleep(gapPatience)
 		readOn(t, g, r.cursor).want(t, "other")
 	})

@@ -92,7 +92,7 @@ func TestEndlessEmptyPages(t *testing.T) {
 			s.requests()
 			bad := readSure(t, src, r.cursor)
 			bad.wantIDs(t, "")
-			bad.wantError(t, true, TooManyEmptyPages, "http://feed.example/"+strconv.Itoa(maxEmptyPages+2), "checkpoint set")
+			bad.wantError(t, true, kindTooManyEmptyPages, "http://feed.example/"+strconv.Itoa(maxEmptyPages+2), "checkpoint set")
 			if n := len(s.requests()); n < maxEmptyPages || n > maxEmptyPages+20 {
 				t.Errorf("%d requests were made", n)
 			}
@@ -102,7 +102,7 @@ func TestEndlessEmptyPages(t *testing.T) {
 			// Each further attempt is one request, also by another process.
 			for _, next := range []*limitedSource{src, s.source(t)} {
 				again := readOn(t, next, bad.cursor)
-				again.wantError(t, true, TooManyEmptyPages)
+				again.wantError(t, true, kindTooManyEmptyPages)
 				s.wantRequests(t, "GET /"+strconv.Itoa(maxEmptyPages+2))
 			}
 			last := "/" + strconv.Itoa(maxEmptyPages+2)

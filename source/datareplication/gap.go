@@ -67,7 +67,7 @@ func (g *gapHandler) findPosition(ctx context.Context, cur cursor) (*pageWalk, e
 	w := &pageWalk{r: g.r, trail: new(trail), cur: cur}
 	start, err := g.r.seekBack(ctx, cur.Search, 0, &w.seen)
 	if errors.Is(err, errEmpty) {
-		return nil, newLostPosition(PageGone, g.r.cfg.URL, "the feed is empty, and had entities before")
+		return nil, newLostPosition(kindPageGone, g.r.cfg.URL, "the feed is empty, and had entities before")
 	}
 	if err != nil {
 		return nil, err

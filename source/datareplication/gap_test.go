@@ -40,17 +40,17 @@ func TestLostPositions(t *testing.T) {
 	}{
 		{
 			name: "pages have other names", pages: []string{"y@1", "a@2 b@2 c@3 d@3", "e@4"}, change: rename,
-			violations: []string{PageGone},
+			violations: []string{kindPageGone},
 			requests:   []string{"GET /1", "GET /1", "GET /1", "HEAD /latest", "HEAD /new/1", "HEAD /new/0", "GET /new/1", "GET /new/2"},
 		},
 		{
 			name: "other names, the place on the oldest page", pages: []string{"y@1 a@1 b@2 c@3 d@3 e@3"}, change: rename,
-			violations: []string{PageGone},
+			violations: []string{kindPageGone},
 			requests:   []string{"GET /0", "GET /0", "GET /0", "HEAD /latest", "GET /new/0"},
 		},
 		{
 			name: "the place is at the end of a page", pages: []string{"y@1", "a@2 b@2 c@3", "d@3 e@4"}, change: rename,
-			violations: []string{PageGone},
+			violations: []string{kindPageGone},
 		},
 		{
 			name: "pages have another size", pages: []string{"y@1", "a@2 b@2 c@3 d@3 e@4"},
@@ -59,27 +59,27 @@ func TestLostPositions(t *testing.T) {
 				s.split()
 			},
 			// The entities are now y | a | b | c d | e.
-			violations: []string{PageChanged},
+			violations: []string{kindPageChanged},
 		},
 		{
 			name: "an entity was taken away", pages: []string{"y@1", "a@2 b@2 c@3 d@3 e@4"},
 			change:     func(s *site) { s.pages["/1"].entities = slices.Delete(s.pages["/1"].entities, 0, 1) },
-			violations: []string{PageChanged},
+			violations: []string{kindPageChanged},
 		},
 		{
 			name: "an entity was put in", pages: []string{"y@1", "a@2 b@2 c@3 d@3 e@4"},
 			change:     func(s *site) { s.pages["/1"].entities = slices.Insert(s.pages["/1"].entities, 1, "x@2") },
-			violations: []string{PageChanged},
+			violations: []string{kindPageChanged},
 		},
 		{
 			name: "another entity of the second comes first, with the name in brackets", pages: []string{"y@1", "a@2 b@2 c@3 d@3 e@4"},
 			change:     func(s *site) { s.pages["/1"].entities = slices.Insert(s.pages["/1"].entities, 1, "<c>@3") },
-			violations: []string{PageChanged},
+			violations: []string{kindPageChanged},
 		},
 		{
 			name: "an entity is another, and all else in its place", pages: []string{"y@1", "a@2 b@2 c@3 d@3 e@4"},
 			change:     func(s *site) { s.pages["/1"].entities[0] = "x@2" },
-			violations: []string{PageChanged},
+			violations: []string{kindPageChanged},
 			requests:   []string{"GET /1"},
 		},
 		{
@@ -147,7 +147,7 @@ func TestALostPositionStaysLost(t *testing.T) {
 			for range 5 {
 				lost := readSure(t, src, r.cursor)
 				lost.wantIDs(t, "")
-				lost.wantError(t, true, IDNotFound)
+				lost.wantError(t, true, kindIDNotFound)
 				time.Sleep(time.Minute)
 			}
 		})
@@ -163,7 +163,7 @@ func TestChangedContentsAreReportedOnce(t *testing.T) {
 	s.edit(func() { s.pages["/0"].entities[0] = "xx@1" })
 	r = readOn(t, src, r.cursor)
 	r.want(t, "")
-	r.wantViolations(t, PageChanged)
+	r.wantViolations(t, kindPageChanged)
 	for _, next := range []string{"", "c", "d"} {
 		if next != "" {
 			s.write("/0", next+"@3")
@@ -188,7 +188,7 @@ func TestPagesVanishOnTheWayBack(t *testing.T) {
 	}{
 		{"the oldest, as it should", func(s *site) { s.remove("/0"); s.remove("/1") }, "c d", ""},
 		{"two, and the one that led there", func(s *site) { s.remove("/0"); s.remove("/1"); s.remove("/2") }, "d", ""},
-		{"one, and a link to it stays", func(s *site) { delete(s.pages, "/1") }, "", PageGone},
+		{"one, and a link to it stays", func(s *site) { delete(s.pages, "/1") }, "", kindPageGone},
 	}
 	for _, tt := range tests {
 		parallel.RunVirtual(t, "case 84: "+tt.name, func(t *testing.T) {
@@ -223,11 +223,11 @@ func TestPagesVanishOnTheWayBack(t *testing.T) {
 				delete(s.pages, "/1")
 				src := s.source(t, onGap(gap))
 				r := readSure(t, src, nil)
-				r.wantError(t, false, PageGone)
+				r.wantError(t, false, kindPageGone)
 				time.Sleep(gapPatience)
 				r = readSure(t, src, r.cursor)
 				r.want(t, "c d")
-				r.wantViolations(t, PageGone, PageGone) // the gap, and where the feed begins behind it
+				r.wantViolations(t, kindPageGone, kindPageGone) // the gap, and where the feed begins behind it
 			})
 		}
 	})
@@ -246,45 +246,45 @@ func TestGaps(t *testing.T) {
 		want  string
 		kind  string // of the violation
 	}{
-		{name: "case 16: pages are gone", gap: GapResume, lose: func(s *site) { s.remove("/0"); s.remove("/1"); s.remove("/2") }, want: "e", kind: NotOldEnough},
-		{name: "case 16: pages are gone", gap: GapRestart, lose: func(s *site) { s.remove("/0"); s.remove("/1"); s.remove("/2") }, want: "e", kind: NotOldEnough},
+		{name: "case 16: pages are gone", gap: GapResume, lose: func(s *site) { s.remove("/0"); s.remove("/1"); s.remove("/2") }, want: "e", kind: kindNotOldEnough},
+		{name: "case 16: pages are gone", gap: GapRestart, lose: func(s *site) { s.remove("/0"); s.remove("/1"); s.remove("/2") }, want: "e", kind: kindNotOldEnough},
 		{
-			name: "the entity is gone, and nothing in its place", gap: GapResume, want: "d e", kind: IDNotFound,
+			name: "the entity is gone, and nothing in its place", gap: GapResume, want: "d e", kind: kindIDNotFound,
 			lose: func(s *site) { s.pages["/2"].entities = []string{"d@4"} },
 		},
 		{
-			name: "the entity is gone, and others of its second are not", gap: GapResume, want: "d e", kind: IDNotFound,
+			name: "the entity is gone, and others of its second are not", gap: GapResume, want: "d e", kind: kindIDNotFound,
 			pages: []string{"y@1", "a@2 b@3", "c@3 d@3", "e@5"},
 			lose:  func(s *site) { s.pages["/2"].entities = []string{"d@3"} },
 		},
 		{
-			name: "the ID is gone", gap: GapResume, want: "x d e", kind: IDNotFound,
+			name: "the ID is gone", gap: GapResume, want: "x d e", kind: kindIDNotFound,
 			lose: func(s *site) { s.pages["/2"].entities = []string{"x@3", "d@4"} },
 		},
 		{
-			name: "the ID is gone", gap: GapRestart, want: "y a b x d e", kind: IDNotFound,
+			name: "the ID is gone", gap: GapRestart, want: "y a b x d e", kind: kindIDNotFound,
 			lose: func(s *site) { s.pages["/2"].entities = []string{"x@3", "d@4"} },
 		},
 		{
-			name: "the feed is another", gap: GapRestart, want: "p q", kind: IDNotFound,
+			name: "the feed is another", gap: GapRestart, want: "p q", kind: kindIDNotFound,
 			lose: func(s *site) {
 				s.pages = map[string]*sheet{"/p": {self: "/p", at: 1, entities: []string{"p@1", "q@1"}}}
 				s.latest = "/p"
 			},
 		},
 		{
-			name: "the feed is another", gap: GapResume, want: "", kind: IDNotFound,
+			name: "the feed is another", gap: GapResume, want: "", kind: kindIDNotFound,
 			lose: func(s *site) {
 				s.pages = map[string]*sheet{"/p": {self: "/p", at: 1, entities: []string{"p@1", "q@1"}}}
 				s.latest = "/p"
 			},
 		},
 		{
-			name: "the feed is empty", gap: GapRestart, want: "", kind: PageGone,
+			name: "the feed is empty", gap: GapRestart, want: "", kind: kindPageGone,
 			lose: func(s *site) { s.pages, s.latest = nil, "" },
 		},
 		{
-			name: "a page in the middle is gone, and the links to it stay", gap: GapResume, want: "e", kind: NotOldEnough,
+			name: "a page in the middle is gone, and the links to it stay", gap: GapResume, want: "e", kind: kindNotOldEnough,
 			lose: func(s *site) { delete(s.pages, "/2") },
 		},
 	}
@@ -336,7 +336,7 @@ func TestGaps(t *testing.T) {
 				s.edit(func() { page = s.pages["/3"]; delete(s.pages, "/3"); s.latest = "/2" })
 				lost := readSure(t, src, r.cursor)
 				lost.wantIDs(t, "")
-				lost.wantError(t, gap == GapHalt, PageGone)
+				lost.wantError(t, gap == GapHalt, kindPageGone)
 				s.edit(func() { s.pages["/3"] = page; s.latest = "/3" })
 				s.write("/3", "f@6")
 				readOn(t, src, r.cursor).want(t, "f")
@@ -363,7 +363,7 @@ func TestGaps(t *testing.T) {
 					s.pages["/5"] = lost["/5"]
 				})
 				bad := readSure(t, src, r.cursor)
-				bad.wantError(t, gap == GapHalt, NotOldEnough)
+				bad.wantError(t, gap == GapHalt, kindNotOldEnough)
 				s.edit(func() { s.pages = lost })
 				readOn(t, src, r.cursor).want(t, "f g")
 			})
@@ -385,14 +385,14 @@ func TestGaps(t *testing.T) {
 				s.latest = "/1"
 				src := s.source(t, onGap(gap))
 				r := readSure(t, src, nil)
-				r.wantError(t, false, PageGone)
+				r.wantError(t, false, kindPageGone)
 				time.Sleep(gapPatience)
 				for range 4 {
 					r = readSure(t, src, r.cursor)
 					time.Sleep(2 * gapPatience)
 				}
 				r.wantIDs(t, "")
-				r.wantError(t, true, PageGone, "does not work either")
+				r.wantError(t, true, kindPageGone, "does not work either")
 				s.edit(func() { s.pages["/2"] = &sheet{self: "/2", prev: "/1", at: 3, entities: []string{"c@3"}} })
 				readOn(t, src, r.cursor).want(t, "c")
 			})
@@ -407,7 +407,7 @@ func TestGaps(t *testing.T) {
 				}
 				src := s.source(t, onGap(gap), from(t, startBehind("x", 2)))
 				r := readOn(t, src, nil)
-				r.wantError(t, false, IDNotFound)
+				r.wantError(t, false, kindIDNotFound)
 				time.Sleep(gapPatience)
 				readOn(t, src, r.cursor).want(t, want)
 			})

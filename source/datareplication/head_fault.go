@@ -30,10 +30,10 @@ func mayBeOnlyHead(err error) bool {
 // lack a page or a link for one of the two, so that counts only when it happens again.
 func (c *pageClient) recordHeadFault(url string, err error) {
 	c.headFaults++
-	kind := HeadDiffers
+	kind := kindHeadDiffers
 	switch status := statusOf(err); {
 	case status == http.StatusMethodNotAllowed, status == http.StatusNotImplemented:
-		kind = HeadRefused
+		kind = kindHeadRefused
 	case status == 0 && !errors.Is(err, errNoContent) && !errors.Is(err, errNoNext):
 	case c.headFaults < confirmLooks:
 		return
@@ -59,7 +59,7 @@ func (c *pageClient) compareWithHead(got page.Header) error {
 	if what == "" {
 		return nil
 	}
-	c.stopHead(HeadDiffers, got.Self, "HEAD and GET have another %s, and GET is used from now on", what)
+	c.stopHead(kindHeadDiffers, got.Self, "HEAD and GET have another %s, and GET is used from now on", what)
 	return fmt.Errorf("GET %s: the answer to HEAD had another %s; both are requested with GET from now on", got.Self, what)
 }
 

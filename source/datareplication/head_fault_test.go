@@ -10,7 +10,6 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
-	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
 // TestHeadIsNotGet has servers whose answers to HEAD would stop the reading, or begin it at a wrong page.
@@ -33,7 +32,7 @@ func TestHeadIsNotGet(t *testing.T) {
 		})
 	}
 	noNext, noPrev := withoutLink("next"), withoutLink("prev")
-	always := []string{HeadDiffers}
+	always := []string{kindHeadDiffers}
 	for _, tt := range []struct {
 		name       string
 		fault      httpfault.Fault
@@ -41,8 +40,8 @@ func TestHeadIsNotGet(t *testing.T) {
 		fails      bool
 		violations []string
 	}{
-		{"case 88: 405", httpfault.Status(405), 1, false, []string{HeadRefused}},
-		{"case 88: 501", httpfault.Status(501), 1, false, []string{HeadRefused}},
+		{"case 88: 405", httpfault.Status(405), 1, false, []string{kindHeadRefused}},
+		{"case 88: 501", httpfault.Status(501), 1, false, []string{kindHeadRefused}},
 		{"403", httpfault.Status(403), 3, false, always},
 		{"404", httpfault.Status(404), 3, false, always},
 		{"404 of a server that lags", httpfault.Status(404), 2, false, nil},
@@ -78,7 +77,7 @@ func TestHeadIsNotGet(t *testing.T) {
 		s := newSite("a@1", "b@2", "c@3")
 		s.pages["/1"].self = ""
 		r := readOn(t, s.source(t), nil)
-		r.wantError(t, true, page.MissingSelf)
+		r.wantError(t, true, "missing_self_link")
 		s.wantRequests(t, "GET /latest", "HEAD /1", "GET /1")
 	})
 }

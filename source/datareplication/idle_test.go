@@ -14,7 +14,6 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
-	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
 // elapsed makes the server's clock that of the bubble, n seconds after dawn at
@@ -172,7 +171,7 @@ func TestIdlePolls(t *testing.T) {
 		src := s.source(t)
 		r := readOn(t, src, nil)
 		s.header = func(h http.Header) { h.Add("Link", `<http://feed.example/1; rel=next`) }
-		readOn(t, src, r.cursor).wantError(t, true, page.BadLink)
+		readOn(t, src, r.cursor).wantError(t, true, "bad_link")
 	})
 	parallel.Run(t, "an empty page is reported once", func(t *testing.T) {
 		s := newSite("a@1", "")
@@ -181,7 +180,7 @@ func TestIdlePolls(t *testing.T) {
 		src := s.source(t, from(t, startBehind("a", 1)), func(cfg *options) { cfg.URL = "http://feed.example/0" })
 		r := readOn(t, src, nil)
 		r.want(t, "")
-		r.wantViolations(t, EntryNotNewest, LinksAsymmetric, EmptyPage)
+		r.wantViolations(t, kindEntryNotNewest, kindLinksAsymmetric, kindEmptyPage)
 		for range 3 {
 			r = readOn(t, src, r.cursor)
 			r.want(t, "")

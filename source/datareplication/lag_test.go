@@ -97,7 +97,7 @@ func TestOneOldAnswer(t *testing.T) {
 		s.Add("", "/1", answerFrom(old), answerFrom(old)) // which has no next link there
 		src := s.source(t)
 		r := readOn(t, src, nil)
-		r.wantError(t, false, MissingNext)
+		r.wantError(t, false, kindMissingNext)
 		readOn(t, src, r.cursor).want(t, "a b c")
 	})
 	parallel.RunVirtual(t, "on the way back to a position that is lost", func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestOneOldAnswer(t *testing.T) {
 		s.edit(func() { s.pages["/2"].entities = []string{"x@3", "c@3", "d@3"} })
 		s.Add("", "/1", answerFrom(old), answerFrom(old))
 		bad := readOn(t, src, r.cursor)
-		bad.wantError(t, false, MissingNext)
+		bad.wantError(t, false, kindMissingNext)
 		readOn(t, src, r.cursor).want(t, "d")
 	})
 	parallel.RunVirtual(t, "a page of a snapshot, and its index", func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestOneOldAnswer(t *testing.T) {
 		s.Add("GET", "/snapshot", answerFrom(old))
 		bad := readOn(t, fresh, r.cursor)
 		bad.wantIDs(t, "")
-		bad.wantError(t, false, SnapshotReplaced)
+		bad.wantError(t, false, kindSnapshotReplaced)
 		readOn(t, fresh, r.cursor).want(t, "b")
 	})
 }
@@ -150,7 +150,7 @@ func TestOneOldAnswerBehindAGap(t *testing.T) {
 			other := newSite("p@1", "q@2", "r@3", "s@4")
 			s.edit(func() { s.pages = other.pages })
 			lost := readSure(t, src, r.cursor)
-			lost.wantError(t, false, IDNotFound)
+			lost.wantError(t, false, kindIDNotFound)
 			time.Sleep(gapPatience)
 			b, err := src.Next(t.Context(), r.cursor, feed.Limits{})
 			if err != nil || !b.More {

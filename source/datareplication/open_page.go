@@ -60,7 +60,7 @@ func (w *pageWalk) openPage(ctx context.Context, whole bool) (*openPage, error) 
 		}
 		p.body.Close()
 		if earlier++; err == nil && earlier > headsPerCall {
-			err = newBreach(Loop, p.Self, "more than %d prev links in a row lead to pages that next links skip", headsPerCall)
+			err = newBreach(kindLoop, p.Self, "more than %d prev links in a row lead to pages that next links skip", headsPerCall)
 		}
 		if err != nil {
 			return nil, err
@@ -104,7 +104,7 @@ func (w *pageWalk) checkPrev(ctx context.Context, p *openPage) (earlier string, 
 			// that always leads to the latest page.
 			earlier = p.Prev
 		}
-		w.seen.addAll(feed.NewViolation(LinksAsymmetric, p.Self, "its prev link leads to %s, but the page whose next link leads here is %s", p.Prev, came))
+		w.seen.addAll(feed.NewViolation(kindLinksAsymmetric, p.Self, "its prev link leads to %s, but the page whose next link leads here is %s", p.Prev, came))
 	}
 	if earlier == "" && p.Modified.Unix() < w.cur.Modified {
 		// The next links may lead back to pages that were read. trail detects that only
@@ -120,7 +120,7 @@ func (w *pageWalk) checkLoop(ctx context.Context, p *openPage, came string) erro
 	next := p.Next
 	for n := 0; next != "" && n < headsPerCall; n++ {
 		if next == came {
-			return newBreach(Loop, came, "the next links form a circle through %s", p.Self)
+			return newBreach(kindLoop, came, "the next links form a circle through %s", p.Self)
 		}
 		h, err := w.r.pages.requestHead(ctx, next, false)
 		switch {
@@ -145,7 +145,7 @@ func (w *pageWalk) skipRead(ctx context.Context, p *openPage) error {
 		var err error
 		e, _, err = p.nextEntity(ctx, true) // its violations were reported when it was new
 		if errors.Is(err, errPageEnd) {
-			return newLostPosition(PageChanged, p.Self, "the page had %d entities and has %d now", cur.Index, p.parsed)
+			return newLostPosition(kindPageChanged, p.Self, "the page had %d entities and has %d now", cur.Index, p.parsed)
 		}
 		if err != nil {
 			return err
@@ -157,11 +157,11 @@ func (w *pageWalk) skipRead(ctx context.Context, p *openPage) error {
 	switch {
 	case cur.Index == 0:
 	case !isStoredID(cur.Last, e.ID):
-		return newLostPosition(PageChanged, p.Self, "entity number %d of the page was %s and is %s now", cur.Index, cur.Last, e.ID).forCertain()
+		return newLostPosition(kindPageChanged, p.Self, "entity number %d of the page was %s and is %s now", cur.Index, cur.Last, e.ID).forCertain()
 	case sum != cur.Digest:
 		if sum != w.r.changed {
 			w.r.changed = sum
-			w.seen.addAll(feed.NewViolation(PageChanged, p.Self, "entities that were read before have other contents now, somewhere in the first %d", cur.Index))
+			w.seen.addAll(feed.NewViolation(kindPageChanged, p.Self, "entities that were read before have other contents now, somewhere in the first %d", cur.Index))
 		}
 		w.replaced, cur.Digest = cur.Digest, sum
 	}
@@ -173,9 +173,9 @@ func (w *pageWalk) skipRead(ctx context.Context, p *openPage) error {
 func (w *pageWalk) asLostPosition(err error) error {
 	switch page := w.cur.Page; {
 	case isGone(err):
-		return newLostPosition(PageGone, page, "the next page to read is gone: %v", err)
+		return newLostPosition(kindPageGone, page, "the next page to read is gone: %v", err)
 	case page == w.named && w.r.pages.refused(err, page):
-		return newLostPosition(PageGone, page, "the next page to read is out of reach: %v", err).forCertain()
+		return newLostPosition(kindPageGone, page, "the next page to read is out of reach: %v", err).forCertain()
 	}
 	return err
 }

@@ -23,7 +23,7 @@ func (r *feedReader) checkPageBefore(ctx context.Context, cur *cursor, p *openPa
 		}
 	}
 	if at := first.Modified; at.Before(r.proven.modified) && at.Unix() >= cur.Modified { // else time runs back, which is reported
-		seen.addAll(feed.NewViolation(PageNewerThanNext, r.proven.page, "the page is of %s, and the first entity after it, %s, of %s", formatUnix(r.proven.modified.Unix()), first.ID, formatUnix(first.Modified.Unix())))
+		seen.addAll(feed.NewViolation(kindPageNewerThanNext, r.proven.page, "the page is of %s, and the first entity after it, %s, of %s", formatUnix(r.proven.modified.Unix()), first.ID, formatUnix(first.Modified.Unix())))
 	}
 	return nil
 }
@@ -37,7 +37,7 @@ func (r *feedReader) provePosition(ctx context.Context, cur *cursor, p *openPage
 	follows := (p.Prev == "" || p.Prev == cur.Came) && first.Modified.Unix() >= cur.Modified
 	switch {
 	case gone && !follows:
-		return newLostPosition(PageGone, before, "the page before %s is gone, and that page does not continue it: %v", p.Self, err)
+		return newLostPosition(kindPageGone, before, "the page before %s is gone, and that page does not continue it: %v", p.Self, err)
 	case gone:
 		// Feeds lose their oldest pages. The links and times of the rest of this feed
 		// continue the position.
@@ -45,11 +45,11 @@ func (r *feedReader) provePosition(ctx context.Context, cur *cursor, p *openPage
 	case err != nil:
 		return err
 	case !found:
-		return newLostPosition(PageChanged, before, "the page had the entity %s at its end and is empty now", cur.Last)
+		return newLostPosition(kindPageChanged, before, "the page had the entity %s at its end and is empty now", cur.Last)
 	case !isStoredID(cur.Last, end.ID):
-		return newLostPosition(PageChanged, before, "the page ended with the entity %s and ends with %s now", cur.Last, end.ID)
+		return newLostPosition(kindPageChanged, before, "the page ended with the entity %s and ends with %s now", cur.Last, end.ID)
 	case end.Modified.Unix() != cur.Modified:
-		seen.addAll(feed.NewViolation(PageChanged, before, "the entity %s at its end was of %s and is of %s now", cur.Last, formatUnix(cur.Modified), formatUnix(end.Modified.Unix())))
+		seen.addAll(feed.NewViolation(kindPageChanged, before, "the entity %s at its end was of %s and is of %s now", cur.Last, formatUnix(cur.Modified), formatUnix(end.Modified.Unix())))
 	}
 	r.proven = pageEnd{before, strings.Clone(storedID(cur.Last)), modified, looked, time.Now()}
 	return nil

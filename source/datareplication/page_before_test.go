@@ -118,7 +118,7 @@ func TestFeedIsReplacedBetweenPolls(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			lost := readSure(t, src, r.cursor)
 			lost.wantIDs(t, "")
-			lost.wantError(t, true, NotOldEnough, "entities may be missing")
+			lost.wantError(t, true, kindNotOldEnough, "entities may be missing")
 		})
 	}
 }
@@ -152,11 +152,11 @@ func TestPageBefore(t *testing.T) {
 		{
 			name: "an empty page is before it, and the cursor is of an earlier version", pages: []string{"a@1", "b@2", "", "c@3"}, at: "/3",
 			cursor: func(cur *cursor) { cur.Before = "" },
-			want:   "c", violations: []string{EmptyPage, PageChanged}, lost: true,
+			want:   "c", violations: []string{kindEmptyPage, kindPageChanged}, lost: true,
 		},
 		{
 			name: "at an empty page", pages: []string{"a@1", "", "c@3"}, at: "/1",
-			want: "c", violations: []string{EmptyPage}, requests: []string{"GET /1", "HEAD /latest", "GET /2", "GET /0"},
+			want: "c", violations: []string{kindEmptyPage}, requests: []string{"GET /1", "HEAD /latest", "GET /2", "GET /0"},
 		},
 		{
 			name: "the page before is gone", pages: []string{"a@1", "b@2", "c@3"}, at: "/2",
@@ -171,12 +171,12 @@ func TestPageBefore(t *testing.T) {
 		{
 			name: "an entity came to the page before", pages: []string{"a@1", "b@2", "d@3"}, at: "/2",
 			change: func(s *site) { s.write("/1", "c@2") },
-			want:   "c d", violations: []string{PageChanged}, lost: true,
+			want:   "c d", violations: []string{kindPageChanged}, lost: true,
 		},
 		{
 			name: "its last entity has another time", pages: []string{"a@1", "b@3", "c@3"}, at: "/2",
 			change: func(s *site) { s.pages["/1"].entities = []string{"b@2"} },
-			want:   "c", violations: []string{PageChanged}, requests: []string{"GET /2", "GET /1"},
+			want:   "c", violations: []string{kindPageChanged}, requests: []string{"GET /2", "GET /1"},
 		},
 	}
 	for _, tt := range tests {

@@ -144,10 +144,10 @@ func (w *pageWalk) readPages(ctx context.Context) error {
 func (w *pageWalk) startNextPage(p *openPage) error {
 	self, next := p.Self, p.Next
 	if next == w.cur.Page || next == self || w.trail.closesLoop(next) {
-		return newBreach(Loop, self, "the next links form a circle through %s", next)
+		return newBreach(kindLoop, self, "the next links form a circle through %s", next)
 	}
 	if w.cur.Index == 0 && w.cur.Empty >= maxEmptyPages {
-		return newBreach(TooManyEmptyPages, self, "%d pages before it are empty, and so is this one, whose next link leads to %s", w.cur.Empty, next)
+		return newBreach(kindTooManyEmptyPages, self, "%d pages before it are empty, and so is this one, whose next link leads to %s", w.cur.Empty, next)
 	}
 	proven := w.cur.Index > 0 || w.r.proven.provesPosition(&w.cur, p.answered)
 	w.cur.startNextPage(self, next)
@@ -192,7 +192,7 @@ func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, e
 		if deliver {
 			w.seen.addAll(violations...)
 			if w.cur.Last != "" && e.Modified.Unix() < w.cur.Modified {
-				w.seen.addAll(feed.NewViolation(TimeRunsBack, p.Self, "entity %s is of %s, and %s before it of %s", e.ID, formatUnix(e.Modified.Unix()), w.cur.Last, formatUnix(w.cur.Modified)))
+				w.seen.addAll(feed.NewViolation(kindTimeRunsBack, p.Self, "entity %s is of %s, and %s before it of %s", e.ID, formatUnix(e.Modified.Unix()), w.cur.Last, formatUnix(w.cur.Modified)))
 			}
 			w.entities = w.memory.appendEntity(w.entities, e)
 			w.size += e.Size()
@@ -224,18 +224,18 @@ func (w *pageWalk) filterEntity(p *openPage, e *feed.Entity) (deliver bool, err 
 		w.cur.Search = nil
 	case found:
 		if sr.Oldest && sr.Reached {
-			return false, lostForGood(NotOldEnough, p.Self, "the oldest entity is of %s, and the feed had some from before %s when the snapshot was begun", formatUnix(at), formatUnix(*sr.From)).forCertain()
+			return false, lostForGood(kindNotOldEnough, p.Self, "the oldest entity is of %s, and the feed had some from before %s when the snapshot was begun", formatUnix(at), formatUnix(*sr.From)).forCertain()
 		}
 		w.cur.Search = nil
 		if sr.Oldest && sr.From != nil && at >= *sr.From+sr.Early {
-			w.seen.addAll(feed.NewViolation(NotOldEnough, p.Self, "the oldest entity is of %s, so the feed may have lost some since %s", formatUnix(at), formatUnix(*sr.From)))
+			w.seen.addAll(feed.NewViolation(kindNotOldEnough, p.Self, "the oldest entity is of %s, so the feed may have lost some since %s", formatUnix(at), formatUnix(*sr.From)))
 		}
 		return true, nil
 	case missing:
 		if sr.Oldest {
-			return false, lostForGood(NotOldEnough, p.Self, "the oldest entity is of %s, so the feed has lost %s of %s", formatUnix(at), sr.ID, formatUnix(*sr.From)).forCertain()
+			return false, lostForGood(kindNotOldEnough, p.Self, "the oldest entity is of %s, so the feed has lost %s of %s", formatUnix(at), sr.ID, formatUnix(*sr.From)).forCertain()
 		}
-		return false, lostForGood(IDNotFound, p.Self, "there is no entity %s of %s before the first later one, %s of %s", sr.ID, formatUnix(*sr.From), e.ID, formatUnix(at)).forCertain()
+		return false, lostForGood(kindIDNotFound, p.Self, "there is no entity %s of %s before the first later one, %s of %s", sr.ID, formatUnix(*sr.From), e.ID, formatUnix(at)).forCertain()
 	}
 	return false, nil
 }
@@ -250,7 +250,7 @@ func (w *pageWalk) checkSnapshotGap(p *openPage, e *feed.Entity) error {
 	case isStoredID(o.ID, e.ID):
 		w.cur.Owed = nil
 	case e.Modified.Unix() > o.Modified:
-		return lostForGood(NotInFeed, p.Self, "the snapshot has the entity %s of %s, and the feed has none with this Content-ID up to %s of %s",
+		return lostForGood(kindNotInFeed, p.Self, "the snapshot has the entity %s of %s, and the feed has none with this Content-ID up to %s of %s",
 			o.ID, formatUnix(o.Modified), e.ID, formatUnix(e.Modified.Unix())).forCertain()
 	}
 	return nil
@@ -269,9 +269,9 @@ func (w *pageWalk) endOfFeed() error {
 	case sr.Now:
 		w.cur.Search, w.moved = nil, true
 	case sr.ID != "" && sr.Oldest:
-		return lostForGood(NotOldEnough, w.cur.Page, "the feed reaches back to its oldest page, has nothing older than %s, and no entity %s of that time", formatUnix(*sr.From), sr.ID)
+		return lostForGood(kindNotOldEnough, w.cur.Page, "the feed reaches back to its oldest page, has nothing older than %s, and no entity %s of that time", formatUnix(*sr.From), sr.ID)
 	case sr.ID != "":
-		return lostForGood(IDNotFound, w.cur.Page, "the feed ends without an entity %s of %s", sr.ID, formatUnix(*sr.From))
+		return lostForGood(kindIDNotFound, w.cur.Page, "the feed ends without an entity %s of %s", sr.ID, formatUnix(*sr.From))
 	}
 	return nil
 }
@@ -282,14 +282,14 @@ func (w *pageWalk) checkPage(p *openPage) {
 		return // it was checked before
 	}
 	if p.parsed == 0 {
-		w.seen.addAll(feed.NewViolation(EmptyPage, p.Self, "the page has no entity"))
+		w.seen.addAll(feed.NewViolation(kindEmptyPage, p.Self, "the page has no entity"))
 	}
 	if !w.moved || w.cur.Index == 0 || w.cur.Modified == p.Modified.Unix() {
 		return
 	}
-	kind := PageOlderThanLast
+	kind := kindPageOlderThanLast
 	if w.cur.Modified < p.Modified.Unix() {
-		kind = PageNewerThanLast
+		kind = kindPageNewerThanLast
 	}
 	w.seen.addAll(feed.NewViolation(kind, p.Self, "the page is of %s, and its last entity %s of %s", formatUnix(p.Modified.Unix()), w.cur.Last, formatUnix(w.cur.Modified)))
 }

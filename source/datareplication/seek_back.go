@@ -30,13 +30,13 @@ func (r *feedReader) seekBack(ctx context.Context, sr *seek, limit int, seen *si
 		entry := sr.Back == ""
 		page, err := r.headBack(ctx, sr)
 		if err == nil && entry && page.Next != "" {
-			seen.addAll(feed.NewViolation(EntryNotNewest, page.Self, "the page at %s has a next link, to %s", r.cfg.URL, page.Next))
+			seen.addAll(feed.NewViolation(kindEntryNotNewest, page.Self, "the page at %s has a next link, to %s", r.cfg.URL, page.Next))
 		}
 		switch {
 		case err != nil && n > 0 && limit > 0 && !errors.Is(err, feed.ErrPermanent):
 			return "", nil // the next call gets the same error, or can go on
 		case err != nil && n == 0 && sr.Back != "" && r.pages.refused(err, sr.Back):
-			return "", newLostPosition(PageGone, sr.Back, "the next page to search is out of reach: %v", err).forCertain()
+			return "", newLostPosition(kindPageGone, sr.Back, "the next page to search is out of reach: %v", err).forCertain()
 		case err != nil:
 			return "", err
 		case sr.Newer == "":
@@ -60,7 +60,7 @@ func (r *feedReader) seekBack(ctx context.Context, sr *seek, limit int, seen *si
 			sr.Oldest = true
 			return page.Self, nil
 		case page.Prev == page.Self || sr.Trail.closesLoop(page.Prev):
-			return "", newBreach(Loop, page.Self, "the prev links form a circle through %s", page.Prev)
+			return "", newBreach(kindLoop, page.Self, "the prev links form a circle through %s", page.Prev)
 		}
 		if r.pages.ahead.Number() > 0 {
 			r.path.add(page.Self)
@@ -102,15 +102,15 @@ func (r *feedReader) headBack(ctx context.Context, sr *seek) (head, error) {
 	page, err := r.pages.requestHead(ctx, sr.Newer, false)
 	switch {
 	case isGone(err):
-		return head{}, newLostPosition(PageGone, sr.Newer, "two neighbouring pages are gone, this one and %s", sr.Back)
+		return head{}, newLostPosition(kindPageGone, sr.Newer, "two neighbouring pages are gone, this one and %s", sr.Back)
 	case err != nil:
 		return head{}, err
 	case page.Prev == sr.Back && !sr.Gap:
-		return head{}, lostForGood(PageGone, page.Self, "its prev link leads to a page that is gone: %v", gone)
+		return head{}, lostForGood(kindPageGone, page.Self, "its prev link leads to a page that is gone: %v", gone)
 	case page.Prev == sr.Back && sr.ID == "" && !r.old.confirmed():
 		// All older entities are left out from here on, so this must be confirmed. A search
 		// for an ID cannot go wrong here: it fails, and is repeated.
-		return head{}, newLostPosition(PageGone, page.Self, "its prev link leads to a page that is gone: %v", gone)
+		return head{}, newLostPosition(kindPageGone, page.Self, "its prev link leads to a page that is gone: %v", gone)
 	case page.Prev == sr.Back:
 		page.Prev = "" // the rest of the feed begins here
 	}
@@ -123,13 +123,13 @@ func (r *feedReader) headBack(ctx context.Context, sr *seek) (head, error) {
 // and all newer entities would be missing (case 18).
 func (sr *seek) checkNeighbours(page head, seen *sightings) error {
 	if page.Next == "" {
-		return newBreach(MissingNext, page.Self, "the page has no next link although the page %s links back to it", sr.Newer)
+		return newBreach(kindMissingNext, page.Self, "the page has no next link although the page %s links back to it", sr.Newer)
 	}
 	if page.Next != sr.Newer {
-		seen.addAll(feed.NewViolation(LinksAsymmetric, page.Self, "its next link leads to %s, but the page that links back to it is %s", page.Next, sr.Newer))
+		seen.addAll(feed.NewViolation(kindLinksAsymmetric, page.Self, "its next link leads to %s, but the page that links back to it is %s", page.Next, sr.Newer))
 	}
 	if at := page.Modified.Unix(); at > sr.NewerTime {
-		seen.addAll(feed.NewViolation(PageTimeRunsBack, page.Self, "it is of %s, and the page after it of %s", formatUnix(at), formatUnix(sr.NewerTime)))
+		seen.addAll(feed.NewViolation(kindPageTimeRunsBack, page.Self, "it is of %s, and the page after it of %s", formatUnix(at), formatUnix(sr.NewerTime)))
 	}
 	return nil
 }

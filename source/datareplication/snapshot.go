@@ -69,7 +69,7 @@ func (w *snapshotWalk) snapshotIndex(ctx context.Context) (*index, error) {
 	case sn.ID == "", sn.Published == 0 && !sn.matches(ix):
 		w.startSnapshot(ix)
 	case !sn.matches(ix):
-		replaced := lostForGood(SnapshotReplaced, ix.url, "the snapshot is %s of %s with %d pages now, and was %s of %s with %d pages when %d entities of it were published",
+		replaced := lostForGood(kindSnapshotReplaced, ix.url, "the snapshot is %s of %s with %d pages now, and was %s of %s with %d pages when %d entities of it were published",
 			ix.id, ix.created.Format(time.RFC3339Nano), len(ix.pages), sn.ID, sn.Created.Format(time.RFC3339Nano), sn.Pages, sn.Published)
 		if ix.created.After(sn.Created) {
 			return nil, replaced.forCertain()
@@ -217,7 +217,7 @@ func (w *snapshotWalk) skipRead(ctx context.Context, p *openPage) error {
 		w.r.pages.reserved.freeSince(used)
 	}
 	if p.parsed < w.sn.Entity || sum != w.sn.Digest {
-		return lostForGood(SnapshotReplaced, p.Self, "the first %d entities of %s are not those that were read before", w.sn.Entity, w.sn).forCertain()
+		return lostForGood(kindSnapshotReplaced, p.Self, "the first %d entities of %s are not those that were read before", w.sn.Entity, w.sn).forCertain()
 	}
 	return nil
 }

@@ -46,11 +46,11 @@ type index struct {
 func (ix *index) pageURL(n int) (string, error) {
 	ref, err := url.Parse(ix.pages[n])
 	if err != nil {
-		return "", newBreach(BadIndex, page.Name(ix.base), "page %d in the index of the snapshot is %q, which is not a URL", n, safetext.Excerpt(ix.pages[n]))
+		return "", newBreach(kindBadIndex, page.Name(ix.base), "page %d in the index of the snapshot is %q, which is not a URL", n, safetext.Excerpt(ix.pages[n]))
 	}
 	at := ix.base.ResolveReference(ref).String()
 	if len(at) > longestAddress {
-		return "", newBreach(BadIndex, page.Name(ix.base), "page %d in the index of the snapshot has a URL of %d bytes, and the limit is %d: %s", n, len(at), longestAddress, safetext.Excerpt(at))
+		return "", newBreach(kindBadIndex, page.Name(ix.base), "page %d in the index of the snapshot has a URL of %d bytes, and the limit is %d: %s", n, len(at), longestAddress, safetext.Excerpt(at))
 	}
 	return at, nil
 }
@@ -99,7 +99,7 @@ func readIndex(ctx context.Context, client *source.Client, at string, seen *sigh
 		return nil, err
 	}
 	if len(data) > maxIndex {
-		return nil, newBreach(BadIndex, page.Name(resp.URL), "the index of the snapshot has more than %d bytes", maxIndex)
+		return nil, newBreach(kindBadIndex, page.Name(resp.URL), "the index of the snapshot has more than %d bytes", maxIndex)
 	}
 	return decodeIndex(data, resp, seen)
 }
@@ -113,38 +113,38 @@ func decodeIndex(data []byte, resp *source.Response, seen *sightings) (*index, e
 		Pages   []*string `json:"pages"`
 	}
 	if err := json.Unmarshal(data, &doc); err != nil {
-		return nil, newBreach(BadIndex, name, "the answer, %q, is not the index of a snapshot: %v", safetext.Excerpt(resp.Header.Get("Content-Type")), err)
+		return nil, newBreach(kindBadIndex, name, "the answer, %q, is not the index of a snapshot: %v", safetext.Excerpt(resp.Header.Get("Content-Type")), err)
 	}
 	switch {
 	case doc.ID == nil || *doc.ID == "":
-		return nil, newBreach(BadIndex, name, "the index of the snapshot has no id")
+		return nil, newBreach(kindBadIndex, name, "the index of the snapshot has no id")
 	case len(*doc.ID) > longestAddress:
-		return nil, newBreach(BadIndex, name, "the index of the snapshot has an id of %d bytes, and the limit is %d", len(*doc.ID), longestAddress)
+		return nil, newBreach(kindBadIndex, name, "the index of the snapshot has an id of %d bytes, and the limit is %d", len(*doc.ID), longestAddress)
 	case doc.Created == nil:
-		return nil, newBreach(BadIndex, name, "the index of the snapshot has no createdAt, so it is unknown where to continue in the feed after the snapshot")
+		return nil, newBreach(kindBadIndex, name, "the index of the snapshot has no createdAt, so it is unknown where to continue in the feed after the snapshot")
 	case doc.Pages == nil:
-		return nil, newBreach(BadIndex, name, "the index of the snapshot has no pages; one that is empty has an empty list")
+		return nil, newBreach(kindBadIndex, name, "the index of the snapshot has no pages; one that is empty has an empty list")
 	}
 	created, err := time.Parse(time.RFC3339, *doc.Created)
 	if year := created.UTC().Year(); err != nil || year < 1 || year > 9999 {
-		return nil, newBreach(BadIndex, name, "the index of the snapshot has the createdAt %q, which is not like 2026-01-01T00:00:00Z", safetext.Excerpt(*doc.Created))
+		return nil, newBreach(kindBadIndex, name, "the index of the snapshot has the createdAt %q, which is not like 2026-01-01T00:00:00Z", safetext.Excerpt(*doc.Created))
 	}
 	ix := &index{url: resp.URL.String(), id: *doc.ID, created: created.UTC(), latest: resp.Date, base: resp.URL}
 	if len(ix.url) > longestAddress {
-		return nil, newBreach(BadIndex, name, "the index of the snapshot has a URL of %d bytes, and the limit is %d", len(ix.url), longestAddress)
+		return nil, newBreach(kindBadIndex, name, "the index of the snapshot has a URL of %d bytes, and the limit is %d", len(ix.url), longestAddress)
 	}
 	twice, relative := make(map[[sha256.Size]byte]bool, len(doc.Pages)), false
 	for i, link := range doc.Pages {
 		if link == nil || *link == "" {
-			return nil, newBreach(BadIndex, name, "page %d in the index of the snapshot has no URL", i)
+			return nil, newBreach(kindBadIndex, name, "page %d in the index of the snapshot has no URL", i)
 		}
 		ref, err := url.Parse(*link)
 		if err != nil {
-			return nil, newBreach(BadIndex, name, "page %d in the index of the snapshot is %q, which is not a URL", i, safetext.Excerpt(*link))
+			return nil, newBreach(kindBadIndex, name, "page %d in the index of the snapshot is %q, which is not a URL", i, safetext.Excerpt(*link))
 		}
 		if !ref.IsAbs() && !relative {
 			relative = true
-			seen.addAll(feed.NewViolation(RelativePage, name, "page %d in the index of the snapshot is %s; it should be a whole URL, and so should those like it", i, safetext.Excerpt(*link)))
+			seen.addAll(feed.NewViolation(kindRelativePage, name, "page %d in the index of the snapshot is %s; it should be a whole URL, and so should those like it", i, safetext.Excerpt(*link)))
 		}
 		ix.pages = append(ix.pages, *link)
 		page, err := ix.pageURL(i)
@@ -152,7 +152,7 @@ func decodeIndex(data []byte, resp *source.Response, seen *sightings) (*index, e
 			return nil, err
 		}
 		if sum := sha256.Sum256([]byte(page)); twice[sum] {
-			return nil, newBreach(BadIndex, name, "the index of the snapshot names the page %s twice", safetext.Excerpt(page))
+			return nil, newBreach(kindBadIndex, name, "the index of the snapshot names the page %s twice", safetext.Excerpt(page))
 		} else {
 			twice[sum] = true
 		}

@@ -60,7 +60,7 @@ func TestBadSnapshotIndexes(t *testing.T) {
 			src := s.source(t, fromSnapshot(t))
 			r := readOn(t, src, nil)
 			r.wantIDs(t, "")
-			r.wantError(t, true, BadIndex, tt.words, snapshotIndex)
+			r.wantError(t, true, kindBadIndex, tt.words, snapshotIndex)
 			readOn(t, src, r.cursor).want(t, "a c e f g")
 		})
 	}
@@ -77,7 +77,7 @@ func FuzzSnapshotIndex(f *testing.F) {
 		read := func(text string) {
 			resp := &source.Response{URL: &url.URL{Scheme: "https", Host: "feed.example", Path: "/snapshot"}, Date: time.Unix(0, 0)}
 			ix, err := decodeIndex([]byte(text), resp, &sightings{})
-			if v := (*feed.Violation)(nil); err != nil && (!errors.As(err, &v) || v.Kind != BadIndex) {
+			if v := (*feed.Violation)(nil); err != nil && (!errors.As(err, &v) || v.Kind != kindBadIndex) {
 				t.Fatalf("%s: %v", text, err)
 			}
 			if err != nil {
@@ -165,5 +165,5 @@ func TestSnapshotIndexWithoutEnd(t *testing.T) {
 	}))
 	r := readOn(t, s.source(t, fromSnapshot(t)), nil)
 	r.wantIDs(t, "")
-	r.wantError(t, true, BadIndex, "more than")
+	r.wantError(t, true, kindBadIndex, "more than")
 }

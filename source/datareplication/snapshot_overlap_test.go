@@ -67,7 +67,7 @@ func TestSnapshotAndFeedOverlap(t *testing.T) {
 		s.publish("b@300")
 		r = readOn(t, src, r.cursor)
 		r.want(t, "b")
-		r.wantViolations(t, NotOldEnough)
+		r.wantViolations(t, kindNotOldEnough)
 	})
 	parallel.Run(t, "a feed that is younger than the clocks may differ", func(t *testing.T) {
 		s := newSite("a@250 b@289", "c@300")
@@ -79,7 +79,7 @@ func TestSnapshotAndFeedOverlap(t *testing.T) {
 		s.offer("s1", startAt(290), "a@100")
 		r = readOn(t, s.source(t, fromSnapshot(t)), nil)
 		r.want(t, "a b c")
-		r.wantViolations(t, NotOldEnough)
+		r.wantViolations(t, kindNotOldEnough)
 	})
 	parallel.Run(t, "a snapshot of nothing yet", func(t *testing.T) {
 		const never = "1970-01-01T00:00:00Z"
@@ -101,7 +101,7 @@ func TestSnapshotAndFeedOverlap(t *testing.T) {
 		// One that has something is of a time, whatever that is.
 		s := newSite("a@0")
 		s.offer("s1", never, "x@0")
-		readOn(t, s.source(t, fromSnapshot(t)), nil).wantViolations(t, NotOldEnough)
+		readOn(t, s.source(t, fromSnapshot(t)), nil).wantViolations(t, kindNotOldEnough)
 	})
 	parallel.Run(t, "a feed that has not got as far as the snapshot", func(t *testing.T) {
 		s := newSite("a@0")
@@ -122,7 +122,7 @@ func TestSnapshotAndFeedOverlap(t *testing.T) {
 		for _, cursor := range r.cursors[2:4] { // behind a, and behind the snapshot
 			r := readSure(t, s.source(t), cursor)
 			r.wantIDs(t, "")
-			r.wantError(t, true, NotOldEnough, "had some from before")
+			r.wantError(t, true, kindNotOldEnough, "had some from before")
 		}
 	})
 	parallel.RunVirtual(t, "a feed that does not have what the snapshot left to it", func(t *testing.T) {
@@ -130,11 +130,11 @@ func TestSnapshotAndFeedOverlap(t *testing.T) {
 		s.offer("s1", startAt(290), "a@0 b@300")
 		r := readOn(t, s.source(t, fromSnapshot(t)), nil)
 		r.wantIDs(t, "a x y")
-		r.wantError(t, true, NotInFeed, "b of 2023-10-05T03:05:00Z", "gap is set to")
+		r.wantError(t, true, kindNotInFeed, "b of 2023-10-05T03:05:00Z", "gap is set to")
 
 		src := s.source(t, onGap(GapResume))
 		r = readOn(t, src, r.cursor)
-		r.wantError(t, false, NotInFeed)
+		r.wantError(t, false, kindNotInFeed)
 		time.Sleep(gapPatience)
 		readOn(t, src, r.cursor).want(t, "z")
 	})
@@ -147,7 +147,7 @@ func TestSnapshotAndFeedOverlap(t *testing.T) {
 		src := s.source(t, onGap(GapResume))
 		lost := readSure(t, src, r.cursors[3])
 		lost.wantIDs(t, "")
-		lost.wantError(t, false, NotInFeed, "b of 2023-10-05T03:05:00Z")
+		lost.wantError(t, false, kindNotInFeed, "b of 2023-10-05T03:05:00Z")
 		time.Sleep(gapPatience)
 		readOn(t, src, lost.cursor).want(t, "c d")
 	})
@@ -157,24 +157,24 @@ func TestSnapshotAndFeedOverlap(t *testing.T) {
 		r := readOn(t, s.source(t, fromSnapshot(t), batchesOf(1)), nil)
 		s.edit(func() { s.remove("/0"); s.remove("/1") })
 		src := s.source(t, onGap(GapRestart))
-		readSure(t, src, r.cursors[3]).wantError(t, false, NotOldEnough)
+		readSure(t, src, r.cursors[3]).wantError(t, false, kindNotOldEnough)
 		time.Sleep(gapPatience)
 		r = readOn(t, src, r.cursors[3])
 		r.want(t, "c")
-		r.wantViolations(t, NotOldEnough, NotOldEnough)
+		r.wantViolations(t, kindNotOldEnough, kindNotOldEnough)
 	})
 	parallel.RunVirtual(t, "a feed that does not have it after its pages were renamed", func(t *testing.T) {
 		s := newSite("a@0", "x@300 y@301")
 		s.offer("s1", startAt(290), "a@0 b@300")
 		r := readOn(t, s.source(t, fromSnapshot(t), batchesOf(1)), nil)
-		r.wantError(t, true, NotInFeed)
+		r.wantError(t, true, kindNotInFeed)
 		s.edit(func() {
 			s.pages["/new"], s.pages["/0"].next, s.latest = s.pages["/1"], "/new", "/new"
 			s.pages["/new"].self = "/new"
 			delete(s.pages, "/1")
 		})
 		for _, cursor := range r.cursors[3:] {
-			readSure(t, s.source(t), cursor).wantError(t, true, NotInFeed)
+			readSure(t, s.source(t), cursor).wantError(t, true, kindNotInFeed)
 		}
 	})
 	parallel.RunVirtual(t, "a page of the feed that is renamed meanwhile", func(t *testing.T) {

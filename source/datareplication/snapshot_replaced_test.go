@@ -72,7 +72,7 @@ func TestSnapshotIsReplaced(t *testing.T) {
 		src := s.source(t, fromSnapshot(t))
 		r := readOn(t, src, cursor)
 		r.wantIDs(t, "")
-		r.wantError(t, true, SnapshotReplaced, "is s2 of 2023-10-05T03:08:20Z", "was s1", "gap is set to")
+		r.wantError(t, true, kindSnapshotReplaced, "is s2 of 2023-10-05T03:08:20Z", "was s1", "gap is set to")
 		s.edit(func() { s.still = "s1" })
 		readOn(t, src, cursor).want(t, "c e f g h")
 	})
@@ -96,7 +96,7 @@ func TestSnapshotIsReplaced(t *testing.T) {
 			}
 			r.wantIDs(t, "")
 			// At once, and not when the page is asked for again.
-			r.wantError(t, true, SnapshotReplaced, "is s2", "was s1", "gap is set to", "another topic")
+			r.wantError(t, true, kindSnapshotReplaced, "is s2", "was s1", "gap is set to", "another topic")
 		})
 	}
 	parallel.Run(t, "a page that has changed", func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestSnapshotIsReplaced(t *testing.T) {
 		s.offer("s1", startAt(290), "a@0 x@200 e@250")
 		r := readOn(t, s.source(t, fromSnapshot(t)), cursor)
 		r.wantIDs(t, "")
-		r.wantError(t, true, SnapshotReplaced, "the first 2 entities of page 1 of 1 of the snapshot s1")
+		r.wantError(t, true, kindSnapshotReplaced, "the first 2 entities of page 1 of 1 of the snapshot s1")
 	})
 	for name, named := range map[string]bool{"at the same URL": false, "gone from its own URL": true} {
 		parallel.RunVirtual(t, "going on with the new one, "+name, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestSnapshotIsReplaced(t *testing.T) {
 			g.IDs.Load("a")
 			g.IDs.Load("c")
 			r := readOn(t, g, cursor)
-			r.wantError(t, false, SnapshotReplaced, "1m0s")
+			r.wantError(t, false, kindSnapshotReplaced, "1m0s")
 			time.Sleep(gapPatience)
 			r = readOn(t, g, cursor)
 			// c is left out because the topic has it, e and g because the feed

@@ -102,7 +102,7 @@ func TestSnapshot(t *testing.T) {
 			}))
 			r := readOn(t, s.source(t, fromSnapshot(t)), nil)
 			r.want(t, "a c e f g")
-			r.wantViolations(t, RelativePage) // once, however many there are
+			r.wantViolations(t, kindRelativePage) // once, however many there are
 		})
 	}
 	// Its order is that of the index, as with one request at a time: more would need a
@@ -225,7 +225,7 @@ func TestSnapshotFails(t *testing.T) {
 		src := s.source(t, fromSnapshot(t))
 		r := readOn(t, src, nil)
 		r.wantIDs(t, "")
-		r.wantError(t, false, PageGone, "two neighbouring pages")
+		r.wantError(t, false, kindPageGone, "two neighbouring pages")
 		readOn(t, src, nil).want(t, "a c e f g")
 	})
 	parallel.Run(t, "another host", func(t *testing.T) {

@@ -84,7 +84,7 @@ func TestEntryPointIsClosedAfterAnError(t *testing.T) {
 			answered = true
 		})
 		src := s.source(t)
-		readOn(t, src, nil).wantError(t, true, Loop)
+		readOn(t, src, nil).wantError(t, true, kindLoop)
 		synctest.Wait()
 		if !answered {
 			t.Error("the server still sends the page")

@@ -297,7 +297,7 @@ func TestNoRangeOfAPageWhoseContentsHaveChanged(t *testing.T) {
 		src = s.source(t) // after a restart the whole page is read
 		r = readOn(t, src, r.cursor)
 		r.want(t, "")
-		r.wantViolations(t, PageChanged)
+		r.wantViolations(t, kindPageChanged)
 		s.write("/0", "d@4")
 		s.requests()
 		r = readOn(t, src, r.cursor)
@@ -407,7 +407,7 @@ func TestChangeBeforeARangeIsReportedLater(t *testing.T) {
 		s.write("/0", "e@5")
 		r = readOn(t, src, r.cursor)
 		r.want(t, "e")
-		r.wantViolations(t, PageChanged)
+		r.wantViolations(t, kindPageChanged)
 	})
 }
 

@@ -71,7 +71,7 @@ func mayBeOld(err error, cur *cursor) bool {
 		return !l.certain
 	}
 	if v, ok := errors.AsType[*feed.Violation](err); ok {
-		return v.Kind == MissingNext
+		return v.Kind == kindMissingNext
 	}
 	// A page of a snapshot, or its index once that has been read.
 	return isGone(err) && cur.Snapshot != nil && cur.Snapshot.ID != ""

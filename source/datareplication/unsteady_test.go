@@ -98,7 +98,7 @@ func TestNothingSpins(t *testing.T) {
 		}
 		src := s.source(t)
 		r := readSure(t, src, nil)
-		r.wantError(t, true, PageGone)
+		r.wantError(t, true, kindPageGone)
 		if n := len(s.requests()); n > 10*(2*confirmLooks-1) { // the calls of Next
 			t.Errorf("%d requests were made", n)
 		}
@@ -114,7 +114,7 @@ func TestNothingSpins(t *testing.T) {
 		}
 		s.Add("HEAD", "/0", slices.Repeat([]httpfault.Fault{httpfault.Status(404)}, confirmLooks)...)
 		bad := readSure(t, src, r.cursor)
-		bad.wantError(t, true, PageGone)
+		bad.wantError(t, true, kindPageGone)
 		if n := len(s.requests()); n > 20 {
 			t.Errorf("%d requests were made", n)
 		}

@@ -23,7 +23,6 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
-	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
 var (
@@ -48,7 +47,7 @@ func TestRepeatedIDs(t *testing.T) {
 		readOn(t, newSite(pages...).source(t), nil).want(t, "a b a b c")
 		r := readOn(t, gated(newSite(pages...).source(t)), nil)
 		r.want(t, "a b c")
-		r.wantViolations(t, RepeatedID, RepeatedID)
+		r.wantViolations(t, kindRepeatedID, kindRepeatedID)
 	})
 	parallel.RunVirtual(t, "case 98: a restart between publishing and the checkpoint", func(t *testing.T) {
 		s := newSite("a@1 b@1", "c@2")
@@ -63,7 +62,7 @@ func TestRepeatedIDs(t *testing.T) {
 		g.Source = s.source(t)
 		r := readOn(t, g, nil)
 		r.want(t, "c")
-		r.wantViolations(t, RepeatedID, RepeatedID)
+		r.wantViolations(t, kindRepeatedID, kindRepeatedID)
 	})
 }
 
@@ -129,10 +128,10 @@ func TestBrokenPages(t *testing.T) {
 		src := s.source(t)
 		r := readOn(t, src, nil)
 		r.wantIDs(t, "a b")
-		r.wantError(t, true, page.MissingID, "entity 2")
+		r.wantError(t, true, "missing_content_id", "entity 2")
 		again := readOn(t, src, r.cursor)
 		again.wantIDs(t, "")
-		again.wantError(t, true, page.MissingID)
+		again.wantError(t, true, "missing_content_id")
 		readOn(t, src, r.cursor).want(t, "c")
 	})
 }
@@ -338,7 +337,7 @@ func TestUpstreamVaries(t *testing.T) {
 		s.edit(func() { s.pages["/1"].next = "ftp://feed.example/2" })
 		s.requests()
 		r = readOn(t, src, r.cursor)
-		r.wantError(t, true, page.BadLink, "ftp://feed.example/2")
+		r.wantError(t, true, "bad_link", "ftp://feed.example/2")
 		s.wantRequests(t, "GET /1 if", "GET /1") // a range, and then the whole page
 	})
 	parallel.Run(t, "case 94: a page that is compressed, whole and cut", func(t *testing.T) {

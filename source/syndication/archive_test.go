@@ -71,11 +71,11 @@ func TestArchived(t *testing.T) {
 		// compact_backfill is not in this version, and config refuses it.
 	})
 	run("case 27: the archive has the newer version", func(t *testing.T) {
-		two(atom(archive, "e@5:a"), atom(prev("/a1"), "e@3:b")).read(t).want("e:a", syndication.StaleDropped)
+		two(atom(archive, "e@5:a"), atom(prev("/a1"), "e@3:b")).read(t).want("e:a", "stale_dropped")
 	})
 	run("case 28: the same time, the newer document wins", func(t *testing.T) {
 		two(atom("@1"+archive, "e@1:a"), atom("@2"+prev("/a1"), "e@1:b")).read(t).want("e:a e:b")
-		two(atom("@2"+archive, "e@1:a"), atom("@1"+prev("/a1"), "e@1:b")).read(t).want("e:a", syndication.StaleDropped)
+		two(atom("@2"+archive, "e@1:a"), atom("@1"+prev("/a1"), "e@1:b")).read(t).want("e:a", "stale_dropped")
 	})
 	run("case 29: the same times, the later in the chain wins", func(t *testing.T) {
 		two(atom("@1"+archive, "e@1:a"), atom("@1"+prev("/a1"), "e@1:b")).read(t).want("e:a e:b")
@@ -83,19 +83,19 @@ func TestArchived(t *testing.T) {
 	run("case 35: an archive that links to itself", func(t *testing.T) {
 		u := archived()
 		u.set("/a2", atom(archive+prev("/a2"), "e4@4:a e3@3:a"))
-		u.read(t).want("e3:a e4:a e5:a e6:a", syndication.Loop)
+		u.read(t).want("e3:a e4:a e5:a e6:a", "loop")
 	})
 	run("case 36: a circle of archives", func(t *testing.T) {
 		u := archived()
 		u.set("/a1", atom(archive+prev("/a2#part"), "e2@2:a e1@1:a"))
 		r := u.read(t)
-		r.want(archivedMessages, syndication.Loop)
+		r.want(archivedMessages, "loop")
 		r.wantRequests("/feed /a2 /a1")
 	})
 	run("case 37: an archive that links to the feed", func(t *testing.T) {
 		u := archived()
 		u.set("/a1", atom(archive+prev("/feed"), "e2@2:a e1@1:a"))
-		u.read(t).want(archivedMessages, syndication.Loop)
+		u.read(t).want(archivedMessages, "loop")
 	})
 	run("case 38: archives without end", func(t *testing.T) {
 		u := newUpstream("/feed", atom(prev("/a?1"), "s@9:a"))
@@ -104,7 +104,7 @@ func TestArchived(t *testing.T) {
 			u.set(path, atom(archive+prev(path+"1"), ""))
 		}
 		r := u.read(t, func(c *syndication.Config) { c.Bounds.Documents = 30 })
-		r.want("s:a", syndication.WalkLimit)
+		r.want("s:a", "walk_limit")
 		if p := r.place(); len(p.Gaps) != 1 || len(p.Gaps[0]) != len(host+"/a?")+31 {
 			t.Errorf("the gaps are %v", p.Gaps)
 		}
@@ -147,7 +147,7 @@ func TestArchived(t *testing.T) {
 		u.set("/s", atom(prev("/a2")+link("current", "/s"), "e6@6:a e5@5:a"))
 		u.set("/feed", atom(archive+link("current", "/s"), "e4@4:a e3@3:a"))
 		r := u.read(t)
-		r.want(archivedMessages, syndication.LinkToArchive)
+		r.want(archivedMessages, "subscribed_to_archive")
 		u.requests()
 		r.want("")
 		r.wantRequests("/s?if")
@@ -234,17 +234,17 @@ func TestArchived(t *testing.T) {
 		// document is a gap:
 		u := archived()
 		u.set("/a2", atom(archive+prev("ftp://feed.example/a1"), "e4@4:a e3@3:a"))
-		u.read(t).want("e3:a e4:a e5:a e6:a", syndication.ArchiveForeign)
+		u.read(t).want("e3:a e4:a e5:a e6:a", "archive_foreign")
 	})
 	run("case 55: to the machine itself", func(t *testing.T) {
 		for _, url := range []string{"http://169.254.169.254/latest", "http://127.0.0.1/"} {
 			u := archived()
 			u.set("/a2", atom(archive+prev(url), "e4@4:a e3@3:a"))
 			r := u.read(t)
-			r.want("e3:a e4:a e5:a e6:a", syndication.ArchiveForeign)
+			r.want("e3:a e4:a e5:a e6:a", "archive_foreign")
 			u = archived()
 			u.fault("/a1", status(302, "Location", url))
-			u.read(t).want("e3:a e4:a e5:a e6:a", syndication.ArchiveForeign)
+			u.read(t).want("e3:a e4:a e5:a e6:a", "archive_foreign")
 		}
 	})
 	run("case 56: Atom Hopper has next-archive for older", func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestArchived(t *testing.T) {
 		}
 		u.set("/feed", doc("@1", "2099-01-01T00:00:00Z", "a"))
 		r := u.read(t)
-		r.want("e:a", syndication.FutureDate)
+		r.want("e:a", "future_date")
 		r.want("")
 		u.set("/feed", doc("@2", second("2"), "b"))
 		r.want("e:b")
@@ -296,9 +296,9 @@ func TestGaps(t *testing.T) {
 		kind  string
 		retry time.Duration
 	}{
-		"case 30: 404": {status(404), syndication.ArchiveGone, time.Hour},
-		"case 31: 403": {status(403), syndication.ArchiveRefused, time.Hour},
-		"case 32: 410": {status(410), syndication.ArchiveGone, 24 * time.Hour},
+		"case 30: 404": {status(404), "archive_gone", time.Hour},
+		"case 31: 403": {status(403), "archive_refused", time.Hour},
+		"case 32: 410": {status(410), "archive_gone", 24 * time.Hour},
 	} {
 		parallel.RunVirtual(t, name, func(t *testing.T) {
 			r := archived().read(t)
@@ -329,7 +329,7 @@ func TestGaps(t *testing.T) {
 	parallel.RunVirtual(t, "case 53: a gap that stays", func(t *testing.T) {
 		r := archived().read(t)
 		delete(r.u.docs, "/a1")
-		r.want(rest, syndication.ArchiveGone)
+		r.want(rest, "archive_gone")
 		asked := 0
 		for range 24 * 7 {
 			time.Sleep(time.Hour)
@@ -401,7 +401,7 @@ func TestGaps(t *testing.T) {
 				}
 				down = false
 				r.u.serve("/feed", nil)
-				r.want(rest, syndication.ArchiveUnreadable)
+				r.want(rest, "archive_unreadable")
 				if p := r.place(); len(p.Gaps) != 1 || p.Gaps[0] != host+"/a1" {
 					t.Errorf("the gaps are %v", p.Gaps)
 				}
@@ -453,13 +453,13 @@ func TestGaps(t *testing.T) {
 		r := newUpstream("/feed", atom(link("next", "/p2"), "e2@2:a")).read(t)
 		r.u.serve("/p2", status(500))
 		r.wantError(false, "", "500")
-		r.wantViolations(syndication.PagedLossy)
+		r.wantViolations("paged_feed_is_lossy")
 		time.Sleep(6 * time.Hour)
 		r.restart()
-		r.want("e2:a", syndication.Incomplete)
+		r.want("e2:a", "incomplete")
 		// It is not waited for again each time that all pages are read.
 		time.Sleep(25 * time.Hour)
-		r.want("", syndication.Incomplete)
+		r.want("", "incomplete")
 		r.u.set("/p2", atom("", "e1@1:a"))
 		r.u.serve("/p2", nil)
 		time.Sleep(25 * time.Hour)
@@ -497,7 +497,7 @@ func TestGaps(t *testing.T) {
 		r.u.fault("/a1", htmlPage, htmlPage, htmlPage)
 		r.wantError(false, "")
 		r.wantError(false, "")
-		r.want(rest, syndication.ArchiveGone)
+		r.want(rest, "archive_gone")
 	})
 	parallel.Run(t, "case 34b: around a gap from its older side", func(t *testing.T) {
 		u := newUpstream("/a1", atom("@1"+archive, "e1@1:a"), "/feed", atom("@2"+prev("/a1"), "e2@2:a"))
@@ -507,7 +507,7 @@ func TestGaps(t *testing.T) {
 		u.set("/a2b", atom("@3"+archive+prev("/a1"), "e2@2:a e3@3:a"))
 		u.set("/a3", atom("@4"+archive+prev("/a2"), "e4@4:a"))
 		u.set("/feed", atom("@5"+prev("/a3"), "e5@5:a"))
-		r.want("e3:a e4:a e5:a", syndication.ArchiveGone)
+		r.want("e3:a e4:a e5:a", "archive_gone")
 		if p := r.place(); len(p.Gaps) > 0 {
 			t.Errorf("the gaps are %v", p.Gaps)
 		}
@@ -515,16 +515,16 @@ func TestGaps(t *testing.T) {
 	parallel.RunVirtual(t, "what comes late does not go before what is published", func(t *testing.T) {
 		r := rssArchived("", "", "").read(t)
 		r.u.fault("/a1", status(404))
-		r.want("g2:a g1:new g3:a", syndication.ArchiveGone)
+		r.want("g2:a g1:new g3:a", "archive_gone")
 		time.Sleep(2 * time.Hour)
 		r.u.set("/a1", rss(archive, "g1:old g0:a"))
-		r.want("g0:a", syndication.StaleDropped)
+		r.want("g0:a", "stale_dropped")
 	})
 	parallel.Run(t, "an archive goes away between the walk and its turn", func(t *testing.T) {
 		r := archived().read(t, func(c *syndication.Config) { c.Bounds.Memory = 1 })
 		r.u.fault("/a2", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(r.u.docs["/a2"]))
 		}), status(410))
-		r.want("e1:a e2:a e5:a e6:a", syndication.ArchiveGone)
+		r.want("e1:a e2:a e5:a e6:a", "archive_gone")
 	})
 }

@@ -162,7 +162,7 @@ func TestAtomHopper(t *testing.T) {
 		h := newAtomHopper(6, 20, 2)
 		h.u.serve("/feed?marker=21", status(404))
 		r := h.u.read(t, func(c *syndication.Config) { c.Dialect, c.FullEvery = "atomhopper", 1 })
-		r.want(all(21, 32), syndication.Incomplete)
+		r.want(all(21, 32), "incomplete")
 		h.u.serve("/feed?marker=21", h.ServeHTTP)
 		r.want(all(1, 20))
 	})
@@ -170,7 +170,7 @@ func TestAtomHopper(t *testing.T) {
 		h := newAtomHopper(6, 5, 3)
 		h.u.serve("/a1", status(404))
 		r := h.u.read(t, func(c *syndication.Config) { c.Dialect, c.FullEvery = "atomhopper", 1 })
-		r.want(all(13, 23), syndication.Incomplete)
+		r.want(all(13, 23), "incomplete")
 		h.u.serve("/a1", h.ServeHTTP)
 		r.want(all(1, 12))
 	})
@@ -180,12 +180,12 @@ func TestAtomHopper(t *testing.T) {
 // unless a link leads back to the published entries.
 func TestPossibleOverrun(t *testing.T) {
 	t.Parallel()
-	const overrun = syndication.PossibleOverrun
+	const overrun = "possible_overrun"
 	for name, tt := range map[string]struct {
 		before, after []string // documents
 		want          []string
 	}{
-		"archived, without a link":            {[]string{"/feed", atom(prev("/a1"), "b"), "/a1", atom(archive, "a")}, []string{"/feed", atom("", "d")}, []string{syndication.DialectChanged, overrun}},
+		"archived, without a link":            {[]string{"/feed", atom(prev("/a1"), "b"), "/a1", atom(archive, "a")}, []string{"/feed", atom("", "d")}, []string{"dialect_changed", overrun}},
 		"archived, and the chain starts over": {[]string{"/feed", atom(prev("/a1"), "b"), "/a1", atom(archive, "a")}, []string{"/feed", atom(prev("/b1"), "d"), "/b1", atom(archive, "c")}, []string{overrun}},
 		"archived, bridged by what is known":  {[]string{"/feed", atom(prev("/a1"), "b"), "/a1", atom(archive, "a")}, []string{"/feed", atom(prev("/a2"), "d"), "/a2", atom(archive+prev("/a1"), "c")}, nil},
 		"archived, bridged by an entry":       {[]string{"/feed", atom(prev("/a1"), "b"), "/a1", atom(archive, "a")}, []string{"/feed", atom(prev("/b1"), "d"), "/b1", atom(archive, "c b")}, nil},

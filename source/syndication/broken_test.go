@@ -64,7 +64,7 @@ func TestBrokenFeeds(t *testing.T) {
 			"/feed", broken(atom(link("next", "/2"), "c@3:BAD")),
 			"/2", broken(atom("", "b@2:a a@1:BAD")),
 		).read(t)
-		r.want("a:a &amp; b b:a c:a &amp; b", syndication.PagedLossy, feedxml.NotWellFormed, feedxml.NotWellFormed)
+		r.want("a:a &amp; b b:a c:a &amp; b", "paged_feed_is_lossy", feedxml.NotWellFormed, feedxml.NotWellFormed)
 	})
 	run("an archived feed", func(t *testing.T) {
 		docs := []string{"/a1", broken(atom(archive, "a@1:BAD")), "/feed", atom(prev("/a1"), "b@2:a")}
@@ -94,10 +94,10 @@ func TestBrokenFeeds(t *testing.T) {
 		r.want("c d")
 
 		r = newUpstream("/feed", atom(link("next", "/2"), "b"), "/2", atom("", "a")).read(t)
-		r.want("a b", syndication.PagedLossy)
+		r.want("a b", "paged_feed_is_lossy")
 		r.u.set("/feed", lost(atom(link("next", "/2"), "d")))
 		r.u.set("/2", atom("", "c b"))
-		r.want("d", syndication.Incomplete, feedxml.NotWellFormed)
+		r.want("d", "incomplete", feedxml.NotWellFormed)
 		r.u.set("/feed", atom(link("next", "/2"), "d"))
 		r.want("c")
 	})
@@ -105,9 +105,9 @@ func TestBrokenFeeds(t *testing.T) {
 		r := newUpstream("/feed", atom("", "b@1 a@1")).read(t)
 		r.want("a b")
 		r.u.set("/feed", broken(atom("", "-b@5 c@4:BAD a@1")))
-		r.want("c:a &amp; b", feedxml.NotWellFormed, syndication.DeletesWithheld)
+		r.want("c:a &amp; b", feedxml.NotWellFormed, "deletes_withheld")
 		r.u.set("/feed", strings.Replace(atom("", "-b@5 c@4:BAD a@1"), "BAD", "a&nbsp;b", 1))
-		r.want("c:a&#160;b", feedxml.UndefinedEntity, syndication.DeletesWithheld)
+		r.want("c:a&#160;b", "undefined_entity", "deletes_withheld")
 		r.u.set("/feed", atom("", "-b@5 c@4:BAD a@1"))
 		r.want("c:BAD -b")
 	})

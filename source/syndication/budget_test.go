@@ -238,7 +238,7 @@ func TestAnArchiveThatLeadsToTheFeedIsNotHeld(t *testing.T) {
 		r := u.read(t)
 		before := heapBytes()
 		var reading sync.WaitGroup
-		reading.Go(func() { r.want("a", syndication.LinkToArchive) })
+		reading.Go(func() { r.want("a", "subscribed_to_archive") })
 		time.Sleep(500 * time.Millisecond)
 		synctest.Wait()
 		if grown := heapBytes() - before; grown > size/2 {

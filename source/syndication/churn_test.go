@@ -104,7 +104,7 @@ func TestIgnoredElements(t *testing.T) {
 	})
 	parallel.Run(t, "a name that no element has", func(t *testing.T) {
 		r := newUpstream("/feed", doc(1)).read(t, ignore("n", "{urn:x}m", "y"))
-		r.want("a:x b:x c:x", syndication.IgnoredNothing)
+		r.want("a:x b:x c:x", "ignored_nothing")
 		if !strings.Contains(r.details[0].Detail, "no entry has had an element {urn:x}m (") {
 			t.Error(r.details)
 		}
@@ -118,7 +118,7 @@ func TestIgnoredElements(t *testing.T) {
 		r.want("")
 		r.u.set("/feed", atom(prev("/1"), "b:x"))
 		r.u.set("/1", atom(archive, "a:x"))
-		r.want("a:x b:x", syndication.DialectChanged, syndication.IgnoredNothing)
+		r.want("a:x b:x", "dialect_changed", "ignored_nothing")
 	})
 	parallel.Run(t, "changes at every poll", func(t *testing.T) {
 		r := newUpstream("/feed", doc(0)).read(t, ignore("m"))
@@ -129,7 +129,7 @@ func TestIgnoredElements(t *testing.T) {
 			r.want("") // an unchanged document between
 		}
 		r.u.set("/feed", doc(3))
-		r.want("a:x b:x c:x", syndication.AlwaysChanging)
+		r.want("a:x b:x c:x", "always_changing")
 		if !strings.HasSuffix(r.details[0].Detail, "in: m, n; to ignore that, set ignore_changes_in: [m, n]") {
 			t.Error(r.details)
 		}

@@ -10,7 +10,6 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/syndication"
-	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // TestComplete has steps: a document, and what its poll publishes.
@@ -31,7 +30,7 @@ func TestComplete(t *testing.T) {
 			r := u.read(t)
 			r.want(first.messages)
 			u.set("/feed", atom(complete+link(rel, "/other"), "e1@1:a"))
-			r.want("", syndication.MixedDialects)
+			r.want("", "mixed_dialects")
 			r.wantRequests("/feed /feed?if")
 		})
 	}
@@ -141,7 +140,7 @@ func TestCompletePolls(t *testing.T) {
 	})
 	run("case 13: 226 with one entry", func(t *testing.T, u *upstream, r *reader) {
 		u.fault("/feed", body(226, "", atom(complete, "e4@1:a")))
-		r.want("e4:a", syndication.Partial)
+		r.want("e4:a", "partial_document")
 		r.want("-e4") // the whole document has it not
 	})
 	run("mended without a change of what counts", func(t *testing.T, u *upstream, r *reader) {
@@ -149,13 +148,13 @@ func TestCompletePolls(t *testing.T) {
 			return strings.Replace(atom(complete, "e1@1:a e2@1:a"), "</feed>", "<x>"+text+"</x></feed>", 1)
 		}
 		u.set("/feed", with("&nbsp;"))
-		r.want("", feedxml.UndefinedEntity, syndication.DeletesWithheld)
+		r.want("", "undefined_entity", "deletes_withheld")
 		u.set("/feed", with("&#160;"))
 		r.want("-e3")
 	})
 	run("case 19: an entity that XML does not know", func(t *testing.T, u *upstream, r *reader) {
 		u.set("/feed", atom(complete, "e1@1:a e4@1:a&nbsp;b"))
-		r.want("e4:a&nbsp;b", feedxml.UndefinedEntity, syndication.DeletesWithheld)
+		r.want("e4:a&nbsp;b", "undefined_entity", "deletes_withheld")
 		r.want("")
 		u.set("/feed", atom(complete, "e1@1:a e4@1:a"))
 		r.want("e4:a -e2 -e3")
@@ -180,7 +179,7 @@ func TestHeldDeletes(t *testing.T) {
 			}
 			u.requests()
 			u.set("/feed", none)
-			r.want("", syndication.DeletesHeld)
+			r.want("", "deletes_held")
 			f(t, u, r)
 		})
 	}
@@ -231,7 +230,7 @@ func TestHeldDeletes(t *testing.T) {
 	run("case 9: another look sees something else", func(t *testing.T, u *upstream, r *reader) {
 		time.Sleep(wait)
 		u.set("/feed", one)
-		r.want("", syndication.DeletesHeld)
+		r.want("", "deletes_held")
 		r.restart()
 		r.want("")
 		time.Sleep(wait)
@@ -240,7 +239,7 @@ func TestHeldDeletes(t *testing.T) {
 	})
 	run("what is left changes meanwhile", func(t *testing.T, u *upstream, r *reader) {
 		u.set("/feed", one)
-		r.want("", syndication.DeletesHeld)
+		r.want("", "deletes_held")
 		time.Sleep(wait - time.Second)
 		u.set("/feed", atom(complete, "e000@2:x"))
 		r.want("e000:x")
@@ -252,18 +251,18 @@ func TestHeldDeletes(t *testing.T) {
 		r.want("")
 		time.Sleep(wait)
 		u.set("/feed", none)
-		r.want("", syndication.DeletesHeld)
+		r.want("", "deletes_held")
 	})
 	run("back again after the time", func(t *testing.T, u *upstream, r *reader) {
 		time.Sleep(wait)
 		u.set("/feed", whole)
 		r.want("")
 		u.set("/feed", none)
-		r.want("", syndication.DeletesHeld)
+		r.want("", "deletes_held")
 	})
 	run("not complete any more", func(t *testing.T, u *upstream, r *reader) {
 		u.set("/feed", atom("", all[0]))
-		r.want("", syndication.DialectChanged)
+		r.want("", "dialect_changed")
 		time.Sleep(wait)
 		u.requests()
 		r.want("")
@@ -291,7 +290,7 @@ func TestHeldDeletes(t *testing.T) {
 			r := u.read(t)
 			_ = r.poll()
 			u.set("/feed", none)
-			r.want("", syndication.DeletesHeld)
+			r.want("", "deletes_held")
 			if p := r.place(); p.HeldUntil.Sub(p.HeldSince) != tt.wait {
 				t.Errorf("held from %v until %v", p.HeldSince, p.HeldUntil)
 			}

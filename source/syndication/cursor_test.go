@@ -43,7 +43,7 @@ func fullCursor() cursor {
 			Hints: &hints{Period: 60, Hours: 3, Days: 1},
 		},
 		olderDocuments: olderDocuments{
-			Walked: 4, Gaps: []gap{{URL: "https://feed.example/a1", Kind: ArchiveGone, Since: 5, Retry: 6, Times: 1}},
+			Walked: 4, Gaps: []gap{{URL: "https://feed.example/a1", Kind: kindArchiveGone, Since: 5, Retry: 6, Times: 1}},
 			Awaited: &awaited{URL: hashOf("https://feed.example/a0"), Since: 9},
 		},
 		unfinished: unfinished{

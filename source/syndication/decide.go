@@ -96,7 +96,7 @@ func (s *decider) decideRevival(d *document, it *item, m fingerprint) feed.Opera
 		updated = d.updated
 	}
 	if !d.isWhole() && deleted != 0 && (updated != 0 && updated <= deleted || updated == 0 && d.archive) {
-		d.seen.addViolation(StaleDropped, d.url, "entry %s is from before it was deleted", feedxml.Excerpt(it.ID))
+		d.seen.addViolation(kindStaleDropped, d.url, "entry %s is from before it was deleted", feedxml.Excerpt(it.ID))
 		return ""
 	}
 	return feed.Put
@@ -112,7 +112,7 @@ func (s *decider) decideChange(d *document, it *item, m fingerprint) feed.Operat
 	case d.isWhole():
 		// A complete document is the state of the feed, so the dates do not matter.
 		if order < 0 {
-			d.seen.addViolation(UpdatedRegressed, d.url, "entry %s has changed and is older than before, of %s", feedxml.Excerpt(it.ID), it.Updated.Raw)
+			d.seen.addViolation(kindUpdatedRegressed, d.url, "entry %s has changed and is older than before, of %s", feedxml.Excerpt(it.ID), it.Updated.Raw)
 		}
 		return feed.Put
 	case d.dialect == Snapshots && !d.old:
@@ -124,7 +124,7 @@ func (s *decider) decideChange(d *document, it *item, m fingerprint) feed.Operat
 		isOlder = compareKnown(d.updated, s.trustedTime(m.document, d.now)) < 0 || d.old && m.page != hashKey(d.url).pageNumber()
 	}
 	if isOlder {
-		d.seen.addViolation(StaleDropped, d.url, "entry %s is older than its published version", feedxml.Excerpt(it.ID))
+		d.seen.addViolation(kindStaleDropped, d.url, "entry %s is older than its published version", feedxml.Excerpt(it.ID))
 		return ""
 	}
 	return feed.Put
@@ -137,15 +137,15 @@ func (s *decider) decideTombstone(d *document, it *item, m fingerprint, inTopic 
 	switch {
 	case d.broken && inTopic && !m.deleted:
 		d.withheld = true
-		d.seen.addViolation(DeletesWithheld, d.url, "there is a tombstone of %s in a document that is not well-formed; it is not deleted", feedxml.Excerpt(it.ID))
+		d.seen.addViolation(kindDeletesWithheld, d.url, "there is a tombstone of %s in a document that is not well-formed; it is not deleted", feedxml.Excerpt(it.ID))
 		return ""
 	case !inTopic:
-		d.seen.addViolation(UnknownTombstone, d.url, "there is a tombstone of %s, which the topic does not have", feedxml.Excerpt(it.ID))
+		d.seen.addViolation(kindUnknownTombstone, d.url, "there is a tombstone of %s, which the topic does not have", feedxml.Excerpt(it.ID))
 		return ""
 	case m.deleted:
 		return ""
 	case was != 0 && when < was:
-		d.seen.addViolation(StaleDropped, d.url, "the tombstone of %s is older than the published version of the entry", feedxml.Excerpt(it.ID))
+		d.seen.addViolation(kindStaleDropped, d.url, "the tombstone of %s is older than the published version of the entry", feedxml.Excerpt(it.ID))
 		return ""
 	}
 	return feed.Delete
@@ -161,7 +161,7 @@ func (s *decider) classify(cur *cursor, d *document) {
 		}
 	}
 	if d.archive && d.believe != 0 && d.updated >= d.believe && d.meta.Format != feedxml.Atom {
-		d.seen.addViolation(ArchiveTooNew, d.url, "the archive says it is of %s, and is older than the feed's document, which says it is not; its date is not believed", d.meta.Updated.Raw)
+		d.seen.addViolation(kindArchiveTooNew, d.url, "the archive says it is of %s, and is older than the feed's document, which says it is not; its date is not believed", d.meta.Updated.Raw)
 		d.updated = 0
 	}
 	var odd []feed.Violation
@@ -172,10 +172,10 @@ func (s *decider) classify(cur *cursor, d *document) {
 		d.seen.addAll([]feed.Violation{v})
 	}
 	if d.versions.times > 0 {
-		d.seen.addViolation(DuplicateID, d.url, "%d entries have an ID that another has, such as %s; of each ID one is taken", d.versions.times, feedxml.Excerpt(d.versions.repeated))
+		d.seen.addViolation(kindDuplicateID, d.url, "%d entries have an ID that another has, such as %s; of each ID one is taken", d.versions.times, feedxml.Excerpt(d.versions.repeated))
 	}
 	if d.shared > 0 {
-		d.seen.addViolation(SharedID, d.url, "%d entries have the ID of another one, such as %s, and another link, date, enclosure or title; their IDs are extended", d.shared, feedxml.Excerpt(d.sharedID))
+		d.seen.addViolation(kindSharedID, d.url, "%d entries have the ID of another one, such as %s, and another link, date, enclosure or title; their IDs are extended", d.shared, feedxml.Excerpt(d.sharedID))
 	}
 	switch d.order = s.profile.order; {
 	case d.order != feedxml.NoOrder:
@@ -190,7 +190,7 @@ func (s *decider) classify(cur *cursor, d *document) {
 	}
 	if d.order == d.meta.Order && d.order != feedxml.Mixed {
 		if cur.Order != feedxml.NoOrder && cur.Order != d.order && s.profile.order == feedxml.NoOrder {
-			d.seen.addViolation(OrderChanged, d.url, "the entries of the document run %s, where they ran %s before", d.order, cur.Order)
+			d.seen.addViolation(kindOrderChanged, d.url, "the entries of the document run %s, where they ran %s before", d.order, cur.Order)
 		}
 	}
 }

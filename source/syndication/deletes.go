@@ -44,7 +44,7 @@ func (p publisher) holdBack(d *document, ids []string, of int) bool {
 	// A second copy from a cache proves nothing, so wait until it has expired.
 	wait := max(leastHold, p.s.cfg.Every, min(askedToWait(p.s.cfg.Hints, d.response, hintsOf(&d.meta), d.now), mostFresh))
 	until := d.now.Add(wait)
-	d.seen.addViolation(DeletesHeld, d.url, "%d of %d entries have vanished from the feed at once (max_delete_ratio %v); they are deleted if the same are missing at %s",
+	d.seen.addViolation(kindDeletesHeld, d.url, "%d of %d entries have vanished from the feed at once (max_delete_ratio %v); they are deleted if the same are missing at %s",
 		len(ids), of, p.s.cfg.MaxDeleteRatio, until.UTC().Format(time.RFC3339))
 	p.s.log.Warn("most of the feed has vanished; its deletes are held back", "url", d.url, "vanished", len(ids), "of", of, "until", until.UTC())
 	p.cur.Held = &hold{Deletes: these, Vanished: len(ids), Of: of, Since: d.now.Unix(), Until: until.Unix()}

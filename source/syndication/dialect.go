@@ -56,12 +56,12 @@ func dialectOf(m *feedxml.Meta) (dialect Dialect, deletes bool, odd []feed.Viola
 	}
 	for _, rel := range navigation {
 		if link, n := m.Link(rel); n > 1 {
-			tell(RepeatedLink, "there are %d links %s; %q counts", n, rel, feedxml.Excerpt(link.Href))
+			tell(kindRepeatedLink, "there are %d links %s; %q counts", n, rel, feedxml.Excerpt(link.Href))
 		}
 	}
 	contradicts := m.Complete && m.Incremental == feedxml.Yes
 	if contradicts {
-		tell(MixedDialects, "the document is complete and incremental at once; it is taken for incremental")
+		tell(kindMixedDialects, "the document is complete and incremental at once; it is taken for incremental")
 	}
 	if (m.Complete || m.Incremental == feedxml.No) && !contradicts {
 		return Complete, mayDelete(m, has, tell), odd
@@ -75,7 +75,7 @@ func dialectOf(m *feedxml.Meta) (dialect Dialect, deletes bool, odd []feed.Viola
 		dialect = Snapshots
 	case m.Incremental == feedxml.Yes:
 		dialect = Incremental
-		tell(NoHistory, "the document has a part of the feed, and no link to the rest")
+		tell(kindNoHistory, "the document has a part of the feed, and no link to the rest")
 	case has("next", "previous", "prev", "first", "last") != "":
 		dialect = Paged
 	default:
@@ -103,15 +103,15 @@ func mayDelete(m *feedxml.Meta, has func(...string) string, tell func(kind, form
 		links = append(links, "prev")
 	} else if has("prev") != "" || m.PrevRaw != "" {
 		// Draft 00 forbids it, but defines the meaning of the flag in this case too.
-		tell(MixedDialects, "the document is the whole feed and links to an older one, which is ignored")
+		tell(kindMixedDialects, "the document is the whole feed and links to an older one, which is ignored")
 	}
 	current, _ := m.Link("current")
 	self, _ := m.Link("self")
 	if current.Href != "" && self.Href != "" && current.Href != self.Href {
-		tell(CurrentNotSelf, "the document is complete, and names %q as the current one", feedxml.Excerpt(current.Href))
+		tell(kindCurrentNotSelf, "the document is complete, and names %q as the current one", feedxml.Excerpt(current.Href))
 	}
 	if rel := has(links...); rel != "" {
-		tell(MixedDialects, "the document is complete and has a link %s; nothing is taken for deleted", rel)
+		tell(kindMixedDialects, "the document is complete and has a link %s; nothing is taken for deleted", rel)
 		return false
 	}
 	return true

@@ -31,18 +31,18 @@ func gapKind(err error) string {
 		case !errors.Is(err, feed.ErrPermanent):
 			return ""
 		case status.Status == http.StatusNotFound || status.Status == http.StatusGone:
-			return ArchiveGone
+			return kindArchiveGone
 		}
-		return ArchiveRefused
+		return kindArchiveRefused
 	}
 	if page, ok := errors.AsType[*errNotFeed](err); ok {
 		if page.times >= notFeedTimes {
-			return ArchiveGone
+			return kindArchiveGone
 		}
 		return ""
 	}
 	if errors.Is(err, feed.ErrPermanent) && !errors.Is(err, source.ErrTooLarge) {
-		return ArchiveForeign
+		return kindArchiveForeign
 	}
 	return ""
 }
@@ -60,7 +60,7 @@ func (c *nextCall) awaitOrSkip(ctx context.Context, url string, err error) (kind
 	// The network may be down. Give up only if the server answered for another
 	// document.
 	if c.cur.isOverdue(time.Now()) && c.asked {
-		return ArchiveUnreadable, err
+		return kindArchiveUnreadable, err
 	}
 	until := time.Unix(c.cur.Awaited.Since, 0).Add(patience).UTC()
 	return "", fmt.Errorf("an older document is awaited until %s, and then left out: %w", until.Format(time.RFC3339), err)

@@ -46,6 +46,6 @@ func (d *document) addHeaderLink(rel string, to *url.URL) {
 	case n == 0:
 		d.meta.Links = append(d.meta.Links, feedxml.Link{Rel: rel, Href: to.String(), Raw: to.String()})
 	case withoutFragment(written.Href) != withoutFragment(to.String()):
-		d.seen.addViolation(OtherInHeader, d.url, "the document has the link %s to %q, and the header Link to %q; the first one counts", rel, feedxml.Excerpt(written.Href), feedxml.Excerpt(to.String()))
+		d.seen.addViolation(kindOtherInHeader, d.url, "the document has the link %s to %q, and the header Link to %q; the first one counts", rel, feedxml.Excerpt(written.Href), feedxml.Excerpt(to.String()))
 	}
 }

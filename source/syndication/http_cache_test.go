@@ -262,7 +262,7 @@ func TestStart(t *testing.T) {
 		r := u.read(t, now)
 		r.want("")
 		u.set("/feed", atom("", strings.Join(dated, " ")+" e1100@1100 e1099@1101:x"))
-		r.want("e1100 e1099:x", syndication.DuplicateID)
+		r.want("e1100 e1099:x", "duplicate_ids")
 	})
 	run("a time", func(t *testing.T) {
 		r := archived().read(t, func(c *syndication.Config) { c.Start = syndication.Start{At: dawn.Add(4 * time.Second)} })

@@ -6,10 +6,6 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// IdentitiesChanged is the kind of violation of a document in which most IDs have
-// changed while the entries have not. It stops the feed.
-const IdentitiesChanged = "identities_changed"
-
 // titleHashBytes is the length of the two hashes of an entry.
 const titleHashBytes = 8
 

@@ -42,7 +42,7 @@ func TestIdentitiesChanged(t *testing.T) {
 		t.Helper()
 		err := r.poll()
 		var v *feed.Violation
-		if !errors.As(err, &v) || v.Kind != syndication.IdentitiesChanged || !errors.Is(err, feed.ErrPermanent) || !strings.Contains(err.Error(), "set identity to guid") || !strings.Contains(err.Error(), "to link or content, which publishes all entries once more, under ids") {
+		if !errors.As(err, &v) || v.Kind != "identities_changed" || !errors.Is(err, feed.ErrPermanent) || !strings.Contains(err.Error(), "set identity to guid") || !strings.Contains(err.Error(), "to link or content, which publishes all entries once more, under ids") {
 			t.Errorf("got the error %v", err)
 		}
 		r.wantLast("")
@@ -60,7 +60,7 @@ func TestIdentitiesChanged(t *testing.T) {
 		held(t, r)
 		r.cfg.Identity = "guid"
 		r.restart()
-		r.want("g1x:a g2x:a g3x:a g4x:a g5x:a", syndication.PossibleOverrun)
+		r.want("g1x:a g2x:a g3x:a g4x:a g5x:a", "possible_overrun")
 		r.cfg.Identity = "auto"
 		r.restart()
 		r.u.set("/feed", articles("x", 6, 5, 4, 3, 2))
@@ -70,7 +70,7 @@ func TestIdentitiesChanged(t *testing.T) {
 		r.cfg.Identity = "link"
 		r.restart()
 		r.u.set("/feed", articles("x", 5, 4, 3, 2, 1))
-		r.want("http://feed.example/1:a http://feed.example/2:a http://feed.example/3:a http://feed.example/4:a http://feed.example/5:a", syndication.PossibleOverrun, "weak_identity")
+		r.want("http://feed.example/1:a http://feed.example/2:a http://feed.example/3:a http://feed.example/4:a http://feed.example/5:a", "possible_overrun", "weak_identity")
 		r.u.set("/feed", articles("y", 6, 5, 4, 3, 2))
 		r.want("http://feed.example/6:a", "weak_identity")
 	})
@@ -80,7 +80,7 @@ func TestIdentitiesChanged(t *testing.T) {
 	})
 	run("others", func(t *testing.T, r *reader) {
 		r.u.set("/feed", articles("", 10, 9, 8, 7, 6))
-		r.want("g6:a g7:a g8:a g9:a g10:a", syndication.PossibleOverrun)
+		r.want("g6:a g7:a g8:a g9:a g10:a", "possible_overrun")
 	})
 	run("contents", func(t *testing.T, r *reader) {
 		r.u.set("/feed", strings.ReplaceAll(articles("", 5, 4, 3, 2, 1), ">a<", ">b<"))
@@ -93,7 +93,7 @@ func TestIdentitiesChanged(t *testing.T) {
 		r := newUpstream("/feed", alike("e d c b a")).read(t)
 		r.want("a b c d e")
 		r.u.set("/feed", alike("j i h g f"))
-		r.want("f g h i j", syndication.PossibleOverrun)
+		r.want("f g h i j", "possible_overrun")
 	})
 	parallel.Run(t, "of pairs that look alike", func(t *testing.T) {
 		doc := articles("", 4, 3, 2, 1)
@@ -104,7 +104,7 @@ func TestIdentitiesChanged(t *testing.T) {
 		r := newUpstream("/feed", pairs("a", "b")).read(t)
 		r.want("g1b:a g2b:a g3b:a g4b:a g1a:a g2a:a g3a:a g4a:a")
 		r.u.set("/feed", pairs("c", "d"))
-		r.want("g1d:a g2d:a g3d:a g4d:a g1c:a g2c:a g3c:a g4c:a", syndication.PossibleOverrun)
+		r.want("g1d:a g2d:a g3d:a g4d:a g1c:a g2c:a g3c:a g4c:a", "possible_overrun")
 	})
 	// Readings of sensors: all is the same but the id and the date, or there is no date.
 	for name, date := range map[string]string{"updated": "<updated>2026-01-01T00:00:0%dZ</updated>", "published": "<published>2026-01-01T00:00:0%dZ</published>", "none": "<rights>r%d</rights>"} {

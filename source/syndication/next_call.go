@@ -82,5 +82,5 @@ func (c *nextCall) recordMissingLink(d *document) {
 		return
 	}
 	pending.pages.linkMissing, pending.pages.lacking, pending.shared = true, true, true
-	c.seen.addViolation(Incomplete, d.url, "the page is broken, and its link to the older page may be missing")
+	c.seen.addViolation(kindIncomplete, d.url, "the page is broken, and its link to the older page may be missing")
 }

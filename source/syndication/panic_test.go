@@ -105,5 +105,5 @@ func TestAPanicEndsTheRoundOfModeTail(t *testing.T) {
 	}
 	u.fault("/1", status(404))
 	u.set("/feed", atom(link("last", "/2"), ""))
-	r.want("b c", syndication.PageGone)
+	r.want("b c", "page_gone")
 }

@@ -99,7 +99,7 @@ func (p poller) followCurrent(ctx context.Context, d *document) (*document, erro
 	case url == withoutFragment(d.url) || url == withoutFragment(d.response.URL.String()):
 		return d, nil
 	}
-	p.seen.addViolation(LinkToArchive, d.url, "the url is that of an archive; %s is read, to which it leads", url)
+	p.seen.addViolation(kindLinkToArchive, d.url, "the url is that of an archive; %s is read, to which it leads", url)
 	d.buffer, d.versions = nil, versions{} // to free the memory for the other document
 	next, err := p.s.readDocument(ctx, &p.cur, request{url: url, order: p.expectedOrder()})
 	if err != nil {
@@ -142,17 +142,17 @@ func (p poller) recordDialect(d *document) {
 		return
 	}
 	if cur.Dialect != "" && cur.Dialect != d.dialect {
-		p.seen.addViolation(DialectChanged, d.url, "the feed was %s and is %s now", cur.Dialect, d.dialect)
+		p.seen.addViolation(kindDialectChanged, d.url, "the feed was %s and is %s now", cur.Dialect, d.dialect)
 		p.s.log.Warn("the feed has changed its dialect", "url", d.url, "before", string(cur.Dialect), "now", string(d.dialect))
 	}
 	if d.dialect == Paged && cur.Dialect != Paged && !p.s.profile.tail && !p.s.profile.steady {
-		p.seen.addViolation(PagedLossy, d.url, "the feed is paged: its pages change while they are read, so entries may be missed (RFC 5005, section 3)")
+		p.seen.addViolation(kindPagedLossy, d.url, "the feed is paged: its pages change while they are read, so entries may be missed (RFC 5005, section 3)")
 	}
 	if d.partial {
-		p.seen.addViolation(Partial, d.url, "the answer has a part of the document (226), which was not asked for; nothing is taken for deleted")
+		p.seen.addViolation(kindPartial, d.url, "the answer has a part of the document (226), which was not asked for; nothing is taken for deleted")
 	}
 	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots && cur.Doc == nil && cur.hasArchive(withoutFragment(this.Href)) {
-		p.seen.addViolation(NotPermanent, d.url, "the document has the permanent URL %s, which another document had before", this.Href)
+		p.seen.addViolation(kindNotPermanent, d.url, "the document has the permanent URL %s, which another document had before", this.Href)
 	}
 	cur.Format = d.meta.Format
 	cur.Dialect = d.dialect
@@ -274,7 +274,7 @@ func (p poller) rereadStrictly(ctx context.Context, d *document) (*document, err
 			return nil, err
 		case err != nil:
 			d.deletes, d.withheld = false, true
-			d.seen.addViolation(DeletesWithheld, d.url, "entries have vanished from the feed, and are not deleted: %v", err)
+			d.seen.addViolation(kindDeletesWithheld, d.url, "entries have vanished from the feed, and are not deleted: %v", err)
 			return d, nil
 		case again.unmodified:
 			continue
@@ -361,7 +361,7 @@ func (p poller) checkIdentities(d *document) error {
 	if changed < fewChangedIDs || 2*changed <= len(now) {
 		return nil
 	}
-	violation := feed.NewViolation(IdentitiesChanged, d.url, "%d of %d entries have another id than before, and the same title, link and date", changed, len(now))
+	violation := feed.NewViolation(kindIdentitiesChanged, d.url, "%d of %d entries have another id than before, and the same title, link and date", changed, len(now))
 	return feed.Permanent(fmt.Errorf("%w; ask the provider to take that back; otherwise set identity to guid, which publishes all of them again under their new ids; or, if the ids keep changing, to link or content, "+
 		"which publishes all entries once more, under ids that are made of their links or contents",
 		&violation))

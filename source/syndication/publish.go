@@ -239,7 +239,7 @@ func (p publisher) finishSubscription(d *document) time.Duration {
 	}
 	if names := p.s.churn.endPoll(d.entries); names != nil {
 		ignore := slices.Compact(slices.Sorted(slices.Values(append(names, p.s.cfg.IgnoreChangesIn...))))
-		p.seen.addViolation(AlwaysChanging, d.url, "most entries have changed at each of the last %d polls, in: %s; to ignore that, set ignore_changes_in: [%s]", churnPolls, strings.Join(names, ", "), strings.Join(ignore, ", "))
+		p.seen.addViolation(kindAlwaysChanging, d.url, "most entries have changed at each of the last %d polls, in: %s; to ignore that, set ignore_changes_in: [%s]", churnPolls, strings.Join(names, ", "), strings.Join(ignore, ", "))
 	}
 	cur.recordValidators(d)
 	cur.TitleHashes = nil

@@ -169,7 +169,7 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (
 func (s *documentReader) reportUnmatched(unmatched []xml.Name, d *document) {
 	s.unmatched = slices.DeleteFunc(s.unmatched, func(name string) bool { return !slices.Contains(unmatched, childName(name)) })
 	if len(s.unmatched) > 0 && d.entries > 0 && !d.archive {
-		d.seen.addViolation(IgnoredNothing, d.url, "no entry has had an element %s (ignore_changes_in)", strings.Join(s.unmatched, " or "))
+		d.seen.addViolation(kindIgnoredNothing, d.url, "no entry has had an element %s (ignore_changes_in)", strings.Join(s.unmatched, " or "))
 	}
 }
 
@@ -346,7 +346,7 @@ func (s *documentReader) readEntries(r *feedxml.Reader, body *countingReader, cu
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.Is(err, feedxml.ErrTrailing) && !r.Meta().Complete && r.Meta().Incremental != feedxml.No:
-			d.seen.addViolation(Trailing, d.url, "%v", err)
+			d.seen.addViolation(kindTrailing, d.url, "%v", err)
 			return nil
 		case err != nil:
 			return err
@@ -372,7 +372,7 @@ func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wa
 	e.ID = headerSafe(e.ID)
 	updated := s.trustedTime(instantOf(e.Updated.Time), d.now)
 	if updated == 0 && instantOf(e.Updated.Time) != 0 {
-		d.seen.addViolation(FutureDate, d.url, "entry %s is of %s, which is not compared with other dates", feedxml.Excerpt(e.ID), e.Updated.Raw)
+		d.seen.addViolation(kindFutureDate, d.url, "entry %s is of %s, which is not compared with other dates", feedxml.Excerpt(e.ID), e.Updated.Raw)
 	}
 	it := &item{Entry: e, own: e.ID}
 	id, t := s.identify(cur, d, it, updated)

@@ -115,7 +115,7 @@ func TestVersions(t *testing.T) {
 			r.want("x:a e:a")
 			u.set("/a2", docs[0])
 			u.set("/feed", docs[1])
-			r.want("e:b", syndication.StaleDropped)
+			r.want("e:b", "stale_dropped")
 		}
 	})
 	run("in PaceFeedState dates do not count", func(t *testing.T) {
@@ -167,6 +167,6 @@ func TestVersions(t *testing.T) {
 		r.want("-a")
 		u.set("/a1", atom("@3"+archive, "a:old"))
 		u.set("/feed", atom("@2"+prev("/a1"), "-a@1 b c d e f"))
-		r.want("a:old -a", syndication.DialectChanged)
+		r.want("a:old -a", "dialect_changed")
 	})
 }

@@ -108,7 +108,7 @@ func TestItemsThatShareAnID(t *testing.T) {
 		if err := r.poll(); err != nil || len(distinct(r.last)) != 13 {
 			t.Errorf("published %s, %v", texts(r.last), err)
 		}
-		r.wantViolations(syndication.SharedID)
+		r.wantViolations("shared_ids")
 		if source, _ := r.last[0].Header.Get("Id-Source"); !strings.HasPrefix(r.last[0].ID, "urn:0#link-") || source != "id+link" {
 			t.Errorf("the ID of the first is %s, of %s", r.last[0].ID, source)
 		}

@@ -98,7 +98,7 @@ func (t tailer) newerPage(d *document) string {
 	newer, _ := d.meta.Link(s.profile.newer)
 	next := withoutFragment(newer.Href)
 	if next != "" && (s.tailPages[hashKey(next)] || shortURL(next) == "") {
-		t.seen.addViolation(Loop, d.url, "the links to newer pages lead in a circle, or the next one is too long: %s", feedxml.Excerpt(next))
+		t.seen.addViolation(kindLoop, d.url, "the links to newer pages lead in a circle, or the next one is too long: %s", feedxml.Excerpt(next))
 		return ""
 	}
 	return next
@@ -124,7 +124,7 @@ func (t tailer) followNewer(ctx context.Context, d *document, next string) (more
 		cur.Body = d.hash
 		if !reported {
 			s.log.Warn("the next newer page is missing; requesting it again at each poll", "url", next, "error", err)
-			t.seen.addViolation(Incomplete, next, "the next newer page is missing, and with it all that follow: %v", err)
+			t.seen.addViolation(kindIncomplete, next, "the next newer page is missing, and with it all that follow: %v", err)
 		}
 		return false, nil
 	}
@@ -147,7 +147,7 @@ func (t tailer) restartTail(ctx context.Context, err error) (feed.Batch, error) 
 	gone := cur.Tail
 	// No entry is published again, because those of the topic are known.
 	s.log.Warn("the page at the end of the feed is gone; reading from the start of the feed again", "url", gone, "error", err)
-	t.seen.addViolation(PageGone, gone, "the page at the end of the feed is gone: %v", err)
+	t.seen.addViolation(kindPageGone, gone, "the page at the end of the feed is gone: %v", err)
 	cur.Tail, cur.Doc = "", nil
 	cur.dropValidators()
 	batch, again := t.findFirstPage(ctx)

@@ -11,45 +11,49 @@ import (
 // that entries were left out on purpose. A violation is reported once for each change
 // of its document, with the number of times that it occurs there.
 const (
-	ArchiveGone       = "archive_gone"       // 404, 410, or an error page three times in a row
-	ArchiveRefused    = "archive_refused"    // 401, 403, 451 and the like
-	ArchiveForeign    = "archive_foreign"    // the link leads where the configuration does not
-	ArchiveUnreadable = "archive_unreadable" // any other error, for six hours
-	WalkLimit         = "walk_limit"         // Bounds
-	Incomplete        = "incomplete"         // a page of a paged feed, or of mode tail, is missing
-	PossibleOverrun   = "possible_overrun"   // two polls of a window have no entry in common
-	PagedLossy        = "paged_feed_is_lossy"
-	LossyShift        = "pages_shifted"
-	PageGone          = "page_gone" // of mode tail; the feed is read from its start again
+	kindArchiveGone       = "archive_gone"       // 404, 410, or an error page three times in a row
+	kindArchiveRefused    = "archive_refused"    // 401, 403, 451 and the like
+	kindArchiveForeign    = "archive_foreign"    // the link leads where the configuration does not
+	kindArchiveUnreadable = "archive_unreadable" // any other error, for six hours
+	kindWalkLimit         = "walk_limit"         // Bounds
+	kindIncomplete        = "incomplete"         // a page of a paged feed, or of mode tail, is missing
+	kindPossibleOverrun   = "possible_overrun"   // two polls of a window have no entry in common
+	kindPagedLossy        = "paged_feed_is_lossy"
+	kindLossyShift        = "pages_shifted"
+	kindPageGone          = "page_gone" // of mode tail; the feed is read from its start again
 
-	DeletesHeld      = "deletes_held"     // until the same entries are missing some time later
-	DeletesWithheld  = "deletes_withheld" // the document is not well-formed
-	StaleDropped     = "stale_dropped"
-	UnknownTombstone = "unknown_tombstone"
+	kindDeletesHeld      = "deletes_held"     // until the same entries are missing some time later
+	kindDeletesWithheld  = "deletes_withheld" // the document is not well-formed
+	kindStaleDropped     = "stale_dropped"
+	kindUnknownTombstone = "unknown_tombstone"
 
-	DialectChanged   = "dialect_changed"
-	OrderChanged     = "order_changed"
-	DuplicateID      = "duplicate_ids"
-	SharedID         = "shared_ids"
-	UpdatedRegressed = "updated_regressed"
-	AlwaysChanging   = "always_changing" // most entries change at every poll
-	IgnoredNothing   = "ignored_nothing" // ignore_changes_in names an element that no entry has
-	FutureDate       = "future_date"
-	Loop             = "loop"
-	LinkToArchive    = "subscribed_to_archive"
-	ArchiveTooNew    = "archive_newer_than_feed"
-	NotPermanent     = "this_is_not_permanent"
-	Trailing         = "trailing_content"
-	Partial          = "partial_document" // 226, although the request did not ask for it
+	kindDialectChanged   = "dialect_changed"
+	kindOrderChanged     = "order_changed"
+	kindDuplicateID      = "duplicate_ids"
+	kindSharedID         = "shared_ids"
+	kindUpdatedRegressed = "updated_regressed"
+	kindAlwaysChanging   = "always_changing" // most entries change at every poll
+	kindIgnoredNothing   = "ignored_nothing" // ignore_changes_in names an element that no entry has
+	kindFutureDate       = "future_date"
+	kindLoop             = "loop"
+	kindLinkToArchive    = "subscribed_to_archive"
+	kindArchiveTooNew    = "archive_newer_than_feed"
+	kindNotPermanent     = "this_is_not_permanent"
+	kindTrailing         = "trailing_content"
+	kindPartial          = "partial_document" // 226, although the request did not ask for it
 )
+
+// kindIdentitiesChanged is the kind of violation of a document in which most IDs have
+// changed while the entries have not. It stops the feed.
+const kindIdentitiesChanged = "identities_changed"
 
 // The kinds of violation that a document as a whole can show.
 const (
-	MixedDialects  = "mixed_dialects"
-	RepeatedLink   = "repeated_link"
-	CurrentNotSelf = "current_is_not_self"
-	OtherInHeader  = "link_differs_in_header"
-	NoHistory      = "history_not_reachable"
+	kindMixedDialects  = "mixed_dialects"
+	kindRepeatedLink   = "repeated_link"
+	kindCurrentNotSelf = "current_is_not_self"
+	kindOtherInHeader  = "link_differs_in_header"
+	kindNoHistory      = "history_not_reachable"
 )
 
 // violationSet collects violations: one of each kind and page, with the number of times

@@ -18,7 +18,7 @@ func (w walker) walkBack(ctx context.Context) error {
 		url := pending.frontier
 		switch known := w.cur.hasArchive(url); {
 		case pending.visited[hashKey(url)]:
-			w.seen.addViolation(Loop, url, "the links to older documents lead in a circle")
+			w.seen.addViolation(kindLoop, url, "the links to older documents lead in a circle")
 			pending.frontier = ""
 			return nil
 		case known, w.cur.gapIndex(url) >= 0 && url != pending.gapURL:
@@ -28,7 +28,7 @@ func (w walker) walkBack(ctx context.Context) error {
 		default:
 			if err := w.checkLimits(url); err != nil {
 				pending.pages.lacking, pending.shared = true, true
-				w.recordGap(url, WalkLimit, err)
+				w.recordGap(url, kindWalkLimit, err)
 				pending.frontier = ""
 				return nil
 			}
@@ -89,7 +89,7 @@ func (w walker) endAtMissing(ctx context.Context, url string, err error) error {
 		return err
 	case pending.dialect == Paged:
 		pending.pages.lacking = true
-		w.seen.addViolation(Incomplete, url, "a page is missing, and with it the older ones: %v", err)
+		w.seen.addViolation(kindIncomplete, url, "a page is missing, and with it the older ones: %v", err)
 	default:
 		w.recordGap(url, kind, err)
 	}
@@ -115,7 +115,7 @@ func (w walker) reportOverrun() {
 		return
 	}
 	pending.watched = false
-	w.seen.addViolation(PossibleOverrun, pending.url, "none of the %d entries was there at the last poll, and no link leads to those that were: entries in between may have been missed; poll more often", pending.fresh)
+	w.seen.addViolation(kindPossibleOverrun, pending.url, "none of the %d entries was there at the last poll, and no link leads to those that were: entries in between may have been missed; poll more often", pending.fresh)
 }
 
 // pushStep adds a document to those to publish. If there are too many in memory, it drops
@@ -205,7 +205,7 @@ func (w walker) checkShift(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	if pending.pages.again {
-		w.seen.addViolation(LossyShift, q.url, "the feed has changed twice while its pages were read; entries may be missing")
+		w.seen.addViolation(kindLossyShift, q.url, "the feed has changed twice while its pages were read; entries may be missing")
 		return false, nil
 	}
 	w.startPending(d)

@@ -35,7 +35,7 @@ func TestMemoryOfWalks(t *testing.T) {
 		if n := strings.Count(r.u.requests(), " "); n < 50 || n > 250 {
 			t.Errorf("%d documents were read", n)
 		}
-		r.wantViolations(syndication.WalkLimit)
+		r.wantViolations("walk_limit")
 		if len(r.last) < 50 || r.last[len(r.last)-1].ID != "s" || len(r.place().Gaps) != 0 {
 			t.Errorf("published %d entities, with the gaps %d", len(r.last), len(r.place().Gaps))
 		}

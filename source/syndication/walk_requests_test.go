@@ -217,7 +217,7 @@ func TestErrorOfADocumentAhead(t *testing.T) {
 			if tt.gone {
 				must.Succeed(t, err)
 				r.wantIDs(append(before[:len(before):len(before)], after...))
-				r.wantViolations(syndication.ArchiveGone)
+				r.wantViolations("archive_gone")
 				return
 			}
 			if err == nil || !strings.Contains(err.Error(), path) {

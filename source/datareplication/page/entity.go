@@ -27,35 +27,35 @@ func (f *Fields) Entity(p Part, page string, index int) (feed.Entity, []feed.Vio
 		return feed.Entity{}, nil, newBreach(kind, page, "entity %d, at byte %d of the page, %s%s", index, p.Offset, what, safetext.Excerpt(value))
 	}
 	if f.ContentType == "" {
-		return refuse(MissingEntityType, "has no Content-Type", "")
+		return refuse(kindMissingEntityType, "has no Content-Type", "")
 	}
 	if f.Modified == "" {
 		return refuse(MissingEntityTime, "has no Last-Modified", "")
 	}
 	modified, ok, weekdayWrong := parseDate(f.Modified)
 	if !ok {
-		return refuse(BadEntityTime, "has a Last-Modified that is not an HTTP date:  ", f.Modified)
+		return refuse(kindBadEntityTime, "has a Last-Modified that is not an HTTP date:  ", f.Modified)
 	}
 	if f.ID == "" {
-		return refuse(MissingID, "has no Content-ID", "")
+		return refuse(kindMissingID, "has no Content-ID", "")
 	}
 	if f.Operation == "" {
-		return refuse(MissingOperation, "has no Operation-Type", "")
+		return refuse(kindMissingOperation, "has no Operation-Type", "")
 	}
 	op, ok := message.ParseOperation(f.Operation)
 	if !ok {
-		return refuse(BadOperation, "has an Operation-Type that is not PUT, PATCH or DELETE: ", f.Operation)
+		return refuse(kindBadOperation, "has an Operation-Type that is not PUT, PATCH or DELETE: ", f.Operation)
 	}
 
 	var violations []feed.Violation
 	if weekdayWrong {
-		violations = append(violations, feed.NewViolation(WrongWeekday, page, "entity %q has a Last-Modified with the wrong weekday: %s", safetext.Excerpt(f.ID), safetext.Excerpt(f.Modified)))
+		violations = append(violations, feed.NewViolation(kindWrongWeekday, page, "entity %q has a Last-Modified with the wrong weekday: %s", safetext.Excerpt(f.ID), safetext.Excerpt(f.Modified)))
 	}
 	if f.wrongLength != nil {
-		violations = append(violations, feed.NewViolation(LengthMismatch, page, "entity %q has %d bytes and a Content-Length of %q", safetext.Excerpt(f.ID), len(p.Body), safetext.Excerpt(f.wrongLength.Value)))
+		violations = append(violations, feed.NewViolation(kindLengthMismatch, page, "entity %q has %d bytes and a Content-Length of %q", safetext.Excerpt(f.ID), len(p.Body), safetext.Excerpt(f.wrongLength.Value)))
 	}
 	if f.encoding != nil {
-		violations = append(violations, feed.NewViolation(TransferEncoding, page, "entity %q has the Content-Transfer-Encoding %s; its body is passed on undecoded", safetext.Excerpt(f.ID), f.encoding.Value))
+		violations = append(violations, feed.NewViolation(kindTransferEncoding, page, "entity %q has the Content-Transfer-Encoding %s; its body is passed on undecoded", safetext.Excerpt(f.ID), f.encoding.Value))
 	}
 	return feed.Entity{ID: f.ID, Op: op, Modified: modified, Header: p.Header, Body: p.Body, Page: page}, violations, nil
 }

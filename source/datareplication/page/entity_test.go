@@ -67,19 +67,19 @@ func TestNewEntity(t *testing.T) {
 func TestNewEntityRefuses(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, change, kind string }{
-		{"case 53: no Content-Type", "Content-Type:", MissingEntityType},
-		{"case 53: an empty Content-Type", "Content-Type: ", MissingEntityType},
+		{"case 53: no Content-Type", "Content-Type:", kindMissingEntityType},
+		{"case 53: an empty Content-Type", "Content-Type: ", kindMissingEntityType},
 		{"case 54: no Last-Modified", "Last-Modified:", MissingEntityTime},
-		{"case 54: Last-Modified is no date", "Last-Modified: 2023-10-05T03:00:13Z", BadEntityTime},
-		{"case 55: no Content-ID, and none is made up", "Content-ID:", MissingID},
-		{"case 58: an empty Content-ID", "Content-ID: ", MissingID},
-		{"case 60: CUT", "Operation-Type: http-equiv=CUT", BadOperation},
-		{"case 60: POST, not passed on", "Operation-Type: POST", BadOperation},
-		{"case 60: a parameter", "Operation-Type: PUT; x=y", BadOperation},
-		{"case 60: another prefix", "Operation-Type: http=PUT", BadOperation},
-		{"case 60: the prefix alone", "Operation-Type: http-equiv", BadOperation},
-		{"case 60: nothing behind the prefix", "Operation-Type: http-equiv=", BadOperation},
-		{"case 61: no Operation-Type", "Operation-Type:", MissingOperation},
+		{"case 54: Last-Modified is no date", "Last-Modified: 2023-10-05T03:00:13Z", kindBadEntityTime},
+		{"case 55: no Content-ID, and none is made up", "Content-ID:", kindMissingID},
+		{"case 58: an empty Content-ID", "Content-ID: ", kindMissingID},
+		{"case 60: CUT", "Operation-Type: http-equiv=CUT", kindBadOperation},
+		{"case 60: POST, not passed on", "Operation-Type: POST", kindBadOperation},
+		{"case 60: a parameter", "Operation-Type: PUT; x=y", kindBadOperation},
+		{"case 60: another prefix", "Operation-Type: http=PUT", kindBadOperation},
+		{"case 60: the prefix alone", "Operation-Type: http-equiv", kindBadOperation},
+		{"case 60: nothing behind the prefix", "Operation-Type: http-equiv=", kindBadOperation},
+		{"case 61: no Operation-Type", "Operation-Type:", kindMissingOperation},
 	}
 	for _, tt := range tests {
 		parallel.Run(t, tt.name, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 		if err != nil || string(got.Body) != "hello" || got.ID != "<1-B@random-content-id>" {
 			t.Fatalf("got %+v, %v", got, err)
 		}
-		if kinds := kindsOf(violations); !slices.Equal(kinds, []string{LengthMismatch}) {
+		if kinds := kindsOf(violations); !slices.Equal(kinds, []string{kindLengthMismatch}) {
 			t.Errorf("got violations %v", violations)
 		}
 		want := feed.Header{{Name: "Content-Length", Value: "123"}, {Name: "Content-Length", Value: "5"}, {Name: "Content-ID", Value: "second"}}
@@ -187,14 +187,14 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 	parallel.Run(t, "case 65: Content-Length that is no length", func(t *testing.T) {
 		for _, length := range []string{"6", "-5", "five", "", "18446744073709551621"} {
 			_, violations, err := NewEntity(partOf(t, "hello", append(lines(), "Content-Length: "+length)...), "page", 0)
-			if kinds := kindsOf(violations); err != nil || !slices.Equal(kinds, []string{LengthMismatch}) {
+			if kinds := kindsOf(violations); err != nil || !slices.Equal(kinds, []string{kindLengthMismatch}) {
 				t.Errorf("%q: got %v, %v", length, err, violations)
 			}
 		}
 	})
 	parallel.Run(t, "case 47: the wrong weekday", func(t *testing.T) {
 		_, violations, err := NewEntity(partOf(t, "{}", lines("Last-Modified: Mon, 05 Oct 2023 03:00:13 GMT")...), "page", 0)
-		if kinds := kindsOf(violations); err != nil || !slices.Equal(kinds, []string{WrongWeekday}) {
+		if kinds := kindsOf(violations); err != nil || !slices.Equal(kinds, []string{kindWrongWeekday}) {
 			t.Errorf("got %v, %v", err, violations)
 		}
 	})
@@ -208,7 +208,7 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 	parallel.Run(t, "case 83: a transfer encoding is not undone", func(t *testing.T) {
 		for _, encoding := range []string{"base64", "Quoted-Printable"} {
 			got, violations, err := NewEntity(partOf(t, "aGk=", append(lines(), "Content-Transfer-Encoding: "+encoding)...), "page", 0)
-			if kinds := kindsOf(violations); err != nil || !slices.Equal(kinds, []string{TransferEncoding}) {
+			if kinds := kindsOf(violations); err != nil || !slices.Equal(kinds, []string{kindTransferEncoding}) {
 				t.Errorf("%s: got %v, %v", encoding, err, violations)
 			}
 			if kept, _ := got.Header.Get("Content-Transfer-Encoding"); string(got.Body) != "aGk=" || kept != encoding {

@@ -119,7 +119,7 @@ func FuzzMediaType(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		cputime.CheckRepeated(t, s, func(s string) { _, _ = ParseBoundary(s, "page") })
 		got, err := ParseBoundary(s, "page")
-		if (err == nil) != (got != "") || err != nil && !slices.Contains([]string{MissingContentType, BadContentType, MissingBoundary}, kindOf(err)) {
+		if (err == nil) != (got != "") || err != nil && !slices.Contains([]string{kindMissingContentType, kindBadContentType, kindMissingBoundary}, kindOf(err)) {
 			t.Fatalf("%q: got %q, %v", s, got, err)
 		}
 		// Anything printable can be a boundary, if it is written properly, and so can the value

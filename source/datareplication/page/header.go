@@ -42,22 +42,22 @@ func ParseHeader(h http.Header, base *url.URL, wantBody bool) (Header, []feed.Vi
 			if strings.Contains(strings.ToLower(value), "xml") {
 				hint = "; if the feed is Atom or RSS by now, set its format to auto, and start it over with 'feedbridge checkpoint reset'"
 			}
-			return Header{}, nil, newBreach(BadContentType, page, "the answer is %q and not a page of a feed%s", safetext.Excerpt(value), hint)
+			return Header{}, nil, newBreach(kindBadContentType, page, "the answer is %q and not a page of a feed%s", safetext.Excerpt(value), hint)
 		}
-		return Header{}, nil, newBreach(MissingSelf, page, "the page has no Link with rel=self")
+		return Header{}, nil, newBreach(kindMissingSelf, page, "the page has no Link with rel=self")
 	}
 	header := Header{Self: found.Self, Prev: found.Prev, Next: found.Next}
 
 	value := h.Get("Last-Modified")
 	if value == "" {
-		return Header{}, nil, newBreach(MissingModified, page, "the page has no Last-Modified")
+		return Header{}, nil, newBreach(kindMissingModified, page, "the page has no Last-Modified")
 	}
 	modified, ok, weekdayWrong := parseDate(value)
 	if !ok {
-		return Header{}, nil, newBreach(BadModified, page, "the page's Last-Modified %q is not an HTTP date", safetext.Excerpt(value))
+		return Header{}, nil, newBreach(kindBadModified, page, "the page's Last-Modified %q is not an HTTP date", safetext.Excerpt(value))
 	}
 	if weekdayWrong {
-		violations = append(violations, feed.NewViolation(WrongWeekday, page, "the page's Last-Modified %q has the wrong weekday", safetext.Excerpt(value)))
+		violations = append(violations, feed.NewViolation(kindWrongWeekday, page, "the page's Last-Modified %q has the wrong weekday", safetext.Excerpt(value)))
 	}
 	header.Modified = modified
 

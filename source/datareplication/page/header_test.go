@@ -36,18 +36,18 @@ func TestParsePageHeader(t *testing.T) {
 		violations  []string
 	}{
 		{name: "a page", lines: selfLine + modifiedLine + typeLine},
-		{name: "case 41: no Link", lines: modifiedLine + typeLine, kind: MissingSelf},
-		{name: "case 41: no self, strict for every page", lines: "Link: <https://x.example/feed/1>; rel=prev\r\n" + modifiedLine + typeLine, kind: MissingSelf},
-		{name: "case 42: no target", lines: "Link: ; rel=self\r\n" + modifiedLine + typeLine, kind: MissingSelf},
-		{name: "case 42: an empty target", lines: "Link: <>; rel=self\r\n" + modifiedLine + typeLine, kind: MissingSelf},
-		{name: "case 43: two self links", lines: selfLine + selfLine + modifiedLine + typeLine, violations: []string{RepeatedLink}},
-		{name: "case 44: no Last-Modified", lines: selfLine + typeLine, kind: MissingModified},
-		{name: "case 44: Last-Modified is no date", lines: selfLine + "Last-Modified: yesterday\r\n" + typeLine, kind: BadModified},
-		{name: "case 47: the wrong weekday", lines: selfLine + "Last-Modified: Mon, 05 Oct 2023 03:00:13 GMT\r\n" + typeLine, violations: []string{WrongWeekday}},
-		{name: "case 49: no Content-Type", lines: selfLine + modifiedLine, kind: MissingContentType},
+		{name: "case 41: no Link", lines: modifiedLine + typeLine, kind: kindMissingSelf},
+		{name: "case 41: no self, strict for every page", lines: "Link: <https://x.example/feed/1>; rel=prev\r\n" + modifiedLine + typeLine, kind: kindMissingSelf},
+		{name: "case 42: no target", lines: "Link: ; rel=self\r\n" + modifiedLine + typeLine, kind: kindMissingSelf},
+		{name: "case 42: an empty target", lines: "Link: <>; rel=self\r\n" + modifiedLine + typeLine, kind: kindMissingSelf},
+		{name: "case 43: two self links", lines: selfLine + selfLine + modifiedLine + typeLine, violations: []string{kindRepeatedLink}},
+		{name: "case 44: no Last-Modified", lines: selfLine + typeLine, kind: kindMissingModified},
+		{name: "case 44: Last-Modified is no date", lines: selfLine + "Last-Modified: yesterday\r\n" + typeLine, kind: kindBadModified},
+		{name: "case 47: the wrong weekday", lines: selfLine + "Last-Modified: Mon, 05 Oct 2023 03:00:13 GMT\r\n" + typeLine, violations: []string{kindWrongWeekday}},
+		{name: "case 49: no Content-Type", lines: selfLine + modifiedLine, kind: kindMissingContentType},
 		{name: "case 49: no Content-Type, to HEAD", lines: selfLine + modifiedLine, head: true},
 		{name: "case 63: names in any case", lines: "lInK: <https://x.example/feed/2>; rel=self\r\nlast-modified: Thu, 5 Oct 2023 03:00:13 GMT\r\ncONTenT-tYpE: multipart/package; boundary=<b>\r\n"},
-		{name: "an unreadable link", lines: selfLine + "Link: <https://x.example/feed/3; rel=next\r\n" + modifiedLine + typeLine, kind: BadLink},
+		{name: "an unreadable link", lines: selfLine + "Link: <https://x.example/feed/3; rel=next\r\n" + modifiedLine + typeLine, kind: kindBadLink},
 	}
 	for _, tt := range tests {
 		parallel.Run(t, tt.name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestParsePageHeader(t *testing.T) {
 func TestPageErrorsHideUserInfo(t *testing.T) {
 	t.Parallel()
 	_, _, err := ParseHeader(http.Header{}, mustURL(t, "https://me:secret@x.example/feed"), true)
-	if kindOf(err) != MissingSelf || strings.Contains(err.Error(), "me:") {
+	if kindOf(err) != kindMissingSelf || strings.Contains(err.Error(), "me:") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -34,19 +34,19 @@ func ParseLinks(fields []string, base *url.URL) (Links, []feed.Violation, error)
 		for value := range link.Values(field) {
 			target, relations, err := readLink(value)
 			if err != nil {
-				return Links{}, nil, newBreach(BadLink, page, "the link %q %s", evidence(value), err.Error())
+				return Links{}, nil, newBreach(kindBadLink, page, "the link %q %s", evidence(value), err.Error())
 			}
 			if target == "" || len(relations) == 0 {
 				continue
 			}
 			address, ok := resolveLink(base, target)
 			if !ok {
-				return Links{}, nil, newBreach(BadLink, page, "the link %q does not lead to an http or https URL", evidence(value))
+				return Links{}, nil, newBreach(kindBadLink, page, "the link %q does not lead to an http or https URL", evidence(value))
 			}
 			for _, relation := range relations {
 				known := found.linkOf(relation)
 				if *known != "" {
-					violations = append(violations, feed.NewViolation(RepeatedLink, page, "there is a second link rel=%s, %q; the first one, %q, counts", relation, evidence(value), *known))
+					violations = append(violations, feed.NewViolation(kindRepeatedLink, page, "there is a second link rel=%s, %q; the first one, %q, counts", relation, evidence(value), *known))
 					continue
 				}
 				*known = address

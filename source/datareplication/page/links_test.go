@@ -83,7 +83,7 @@ func TestParseLinks(t *testing.T) {
 		if err != nil || got.Self != p2 {
 			t.Errorf("got %+v, %v", got, err)
 		}
-		if kinds := kindsOf(violations); !slices.Equal(kinds, []string{RepeatedLink, RepeatedLink}) {
+		if kinds := kindsOf(violations); !slices.Equal(kinds, []string{kindRepeatedLink, kindRepeatedLink}) {
 			t.Errorf("got violations %v", violations)
 		}
 	})
@@ -125,7 +125,7 @@ func TestParseLinksLosesNone(t *testing.T) {
 	for _, tt := range tests {
 		parallel.Run(t, tt.name, func(t *testing.T) {
 			got, _, err := ParseLinks([]string{"<" + p2 + ">; rel=self", tt.field}, mustURL(t, p2))
-			if kindOf(err) != BadLink {
+			if kindOf(err) != kindBadLink {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		})
@@ -149,7 +149,7 @@ func TestParseLinksLosesNoneToAByte(t *testing.T) {
 func TestLinkErrorsHideUserInfo(t *testing.T) {
 	t.Parallel()
 	_, _, err := ParseLinks([]string{"<https://me:secret@x.example/3>; rel=next'"}, mustURL(t, "https://me:secret@x.example/feed"))
-	if kindOf(err) != BadLink || strings.Contains(err.Error(), "secret") {
+	if kindOf(err) != kindBadLink || strings.Contains(err.Error(), "secret") {
 		t.Errorf("got %v", err)
 	}
 }

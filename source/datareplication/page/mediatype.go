@@ -13,30 +13,30 @@ import (
 // page is used in errors, which match [feed.ErrPermanent].
 func ParseBoundary(contentType, page string) (string, error) {
 	if contentType == "" {
-		return "", newBreach(MissingContentType, page, "the page has no Content-Type")
+		return "", newBreach(kindMissingContentType, page, "the page has no Content-Type")
 	}
 	_, params, _ := strings.Cut(contentType, ";")
 	if !isMultipart(contentType) {
-		return "", newBreach(BadContentType, page, "the page's Content-Type is %q, which is not multipart", safetext.Excerpt(contentType))
+		return "", newBreach(kindBadContentType, page, "the page's Content-Type is %q, which is not multipart", safetext.Excerpt(contentType))
 	}
 	for params != "" {
 		name, value, rest, ok := cutParam(params)
 		if !ok {
-			return "", newBreach(BadContentType, page, "the page's Content-Type %q cannot be read", safetext.Excerpt(contentType))
+			return "", newBreach(kindBadContentType, page, "the page's Content-Type %q cannot be read", safetext.Excerpt(contentType))
 		}
 		if !strings.EqualFold(name, "boundary") {
 			params = rest
 			continue
 		}
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return "", newBreach(BadContentType, page, "the boundary %q in the page's Content-Type has control characters", safetext.Excerpt(value))
+			return "", newBreach(kindBadContentType, page, "the boundary %q in the page's Content-Type has control characters", safetext.Excerpt(value))
 		}
 		if value == "" {
 			break
 		}
 		return value, nil
 	}
-	return "", newBreach(MissingBoundary, page, "the page's Content-Type %q has no boundary", safetext.Excerpt(contentType))
+	return "", newBreach(kindMissingBoundary, page, "the page's Content-Type %q has no boundary", safetext.Excerpt(contentType))
 }
 
 func isMultipart(contentType string) bool {

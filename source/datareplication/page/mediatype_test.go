@@ -14,16 +14,16 @@ func TestParseBoundary(t *testing.T) {
 		name, in, want string
 		kind           string // of the error
 	}{
-		{"case 49: no Content-Type", "", "", MissingContentType},
-		{"case 49: not multipart", "text/plain", "", BadContentType},
-		{"case 49: not multipart, with a boundary", "text/plain; boundary=b", "", BadContentType},
-		{"case 49: no boundary", "multipart/mixed", "", MissingBoundary},
-		{"case 49: another parameter only", "multipart/mixed; charset=utf-8", "", MissingBoundary},
-		{"case 49: empty boundary", "multipart/mixed; boundary=", "", MissingBoundary},
-		{"case 49: empty boundary in quotes", `multipart/mixed; boundary=""`, "", MissingBoundary},
-		{"case 49: quote without an end", `multipart/mixed; boundary="b`, "", BadContentType},
-		{"case 49: quote that ends in a backslash", `multipart/mixed; boundary="b\"`, "", BadContentType},
-		{"case 49: something behind the quotes", `multipart/mixed; boundary="b"c`, "", BadContentType},
+		{"case 49: no Content-Type", "", "", kindMissingContentType},
+		{"case 49: not multipart", "text/plain", "", kindBadContentType},
+		{"case 49: not multipart, with a boundary", "text/plain; boundary=b", "", kindBadContentType},
+		{"case 49: no boundary", "multipart/mixed", "", kindMissingBoundary},
+		{"case 49: another parameter only", "multipart/mixed; charset=utf-8", "", kindMissingBoundary},
+		{"case 49: empty boundary", "multipart/mixed; boundary=", "", kindMissingBoundary},
+		{"case 49: empty boundary in quotes", `multipart/mixed; boundary=""`, "", kindMissingBoundary},
+		{"case 49: quote without an end", `multipart/mixed; boundary="b`, "", kindBadContentType},
+		{"case 49: quote that ends in a backslash", `multipart/mixed; boundary="b\"`, "", kindBadContentType},
+		{"case 49: something behind the quotes", `multipart/mixed; boundary="b"c`, "", kindBadContentType},
 		{"case 50: any subtype", "multipart/blub; boundary=b", "b", ""},
 		{"case 50: upper case", "MULTIPART/PACKAGE; BOUNDARY=FOOBAR", "FOOBAR", ""},
 		{"case 50: no subtype", "multipart; boundary=b", "b", ""},
@@ -33,9 +33,9 @@ func TestParseBoundary(t *testing.T) {
 		{"case 52: backslashes in quotes", `multipart/mixed; boundary="a\"b\\c"`, `a"b\c`, ""},
 		{"blanks without quotes", "multipart/mixed; boundary=a b ; x=y", "a b", ""},
 		{"other parameters around it", `multipart/mixed; x="; boundary=no"; Boundary = b ;y`, "b", ""},
-		{"a parameter without a value", "multipart/mixed; boundary; x", "", MissingBoundary},
+		{"a parameter without a value", "multipart/mixed; boundary; x", "", kindMissingBoundary},
 		{"two boundaries", "multipart/mixed; boundary=a; boundary=b", "a", ""},
-		{"a line end in the boundary", "multipart/mixed; boundary=\"a\nb\"", "", BadContentType},
+		{"a line end in the boundary", "multipart/mixed; boundary=\"a\nb\"", "", kindBadContentType},
 	}
 	for _, tt := range tests {
 		parallel.Run(t, tt.name, func(t *testing.T) {

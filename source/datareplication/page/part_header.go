@@ -55,10 +55,10 @@ func (r *Reader) parseHeader(block []byte, extent headerExtent) (feed.Header, er
 	// without a copy, which would take a tenth of the time of a part.
 	text := unsafe.String(unsafe.SliceData(block), len(block))
 	if !utf8.ValidString(text) {
-		return nil, r.breachAt(UndecodablePart, 0, "a part's header is not UTF-8")
+		return nil, r.breachAt(kindUndecodablePart, 0, "a part's header is not UTF-8")
 	}
 	if strings.Count(text, "\r") > extent.returns || strings.IndexByte(text, 0) >= 0 {
-		return nil, r.breachAt(BadPartHeader, 0, "a part's header has a carriage return within a line, or a zero byte")
+		return nil, r.breachAt(kindBadPartHeader, 0, "a part's header has a carriage return within a line, or a zero byte")
 	}
 	header, err := r.newHeader(len(r.fieldEnds))
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *Reader) parseHeader(block []byte, extent headerExtent) (feed.Header, er
 		n := r.nameLength(field, len(header))
 		value := trimBlanks(field[n:])
 		if n == 0 || value == "" || value[0] != ':' {
-			return nil, r.breachAt(BadPartHeader, start, "a header line is not a name, a colon and a value: %q", safetext.Excerpt(field))
+			return nil, r.breachAt(kindBadPartHeader, start, "a header line is not a name, a colon and a value: %q", safetext.Excerpt(field))
 		}
 		header = append(header, feed.Field{Name: sharedName(field[:n]), Value: trimBlanks(value[1:])})
 		start = end

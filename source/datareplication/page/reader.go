@@ -231,7 +231,7 @@ func (r *Reader) skipPreamble() error {
 			r.closed = kind == closing
 			return nil
 		case delimiterTooLong:
-			return r.breachAt(BadPart, at+1, "a delimiter is followed by more than %d blanks", largestPadding)
+			return r.breachAt(kindBadPart, at+1, "a delimiter is followed by more than %d blanks", largestPadding)
 		}
 		r.discardBytes(at)
 		if err := r.readMore(); err != nil {
@@ -278,7 +278,7 @@ func (r *Reader) readHeader() (headerExtent, error) {
 		}
 		if mark := r.delimiter[1:]; b[line] == '-' && bytes.HasPrefix(b[line:], mark) {
 			if _, kind := classify(b[line+len(mark) : eol+1]); kind != noDelimiter {
-				return headerExtent{}, r.breachAt(BadPart, line, "a part's header ends in a delimiter, without a blank line")
+				return headerExtent{}, r.breachAt(kindBadPart, line, "a part's header ends in a delimiter, without a blank line")
 			}
 		}
 		if b[eol-1] == '\r' {
@@ -296,7 +296,7 @@ func (r *Reader) readHeader() (headerExtent, error) {
 }
 
 func (r *Reader) headerTooLarge() error {
-	return r.breachAt(EntityHeaderTooLarge, 0, "a part's header is larger than %d bytes", largestHeader)
+	return r.breachAt(kindEntityHeaderTooLarge, 0, "a part's header is larger than %d bytes", largestHeader)
 }
 
 // readBody reads up to and including the next delimiter that starts at from or
@@ -312,13 +312,13 @@ func (r *Reader) readBody(from int) (bodyEnd, behind int, kind delimiterKind, er
 		}
 		// Without a delimiter, at is the first position where one may still start.
 		if bodyEnd > r.maxEntity {
-			return 0, 0, kind, r.breachAt(EntityTooLarge, 0, "an entity is larger than the limit of %d bytes", r.maxEntity)
+			return 0, 0, kind, r.breachAt(kindEntityTooLarge, 0, "an entity is larger than the limit of %d bytes", r.maxEntity)
 		}
 		switch kind {
 		case opening, closing:
 			return bodyEnd, behind, kind, nil
 		case delimiterTooLong:
-			return 0, 0, kind, r.breachAt(BadPart, at+1, "a delimiter is followed by more than %d blanks", largestPadding)
+			return 0, 0, kind, r.breachAt(kindBadPart, at+1, "a delimiter is followed by more than %d blanks", largestPadding)
 		}
 		from = at
 		if err := r.readMore(); err != nil {

@@ -142,23 +142,23 @@ func TestPartReaderRefuses(t *testing.T) {
 		name, rest string
 		kind, at   string
 	}{
-		{"case 78: a line without a colon", "--b\r\nA: 2\r\nBroken\r\n\r\nsecond\r\n--b--", BadPartHeader, "byte 31"},
-		{"case 78: no name", "--b\r\n: 2\r\n\r\nsecond\r\n--b--", BadPartHeader, "byte 25"},
-		{"case 78: a name with a blank", "--b\r\nA B: 2\r\n\r\nsecond\r\n--b--", BadPartHeader, "byte 25"},
-		{"case 78: a name that is no token", "--b\r\nA(: 2\r\n\r\nsecond\r\n--b--", BadPartHeader, "byte 25"},
-		{"case 78: a first line that continues nothing", "--b\r\n A: 2\r\n\r\nsecond\r\n--b--", BadPartHeader, "byte 25"},
-		{"case 78: a broken line behind a folded one", "--b\r\nA: 2\r\n 3\r\nBroken\r\n\r\nsecond\r\n--b--", BadPartHeader, "byte 35"},
-		{"case 78: a carriage return within a line", "--b\r\nA: 2\rB: 3\r\n\r\nsecond\r\n--b--", BadPartHeader, "byte 25"},
-		{"case 78: a zero byte", "--b\r\nA: 2\x00\r\n\r\nsecond\r\n--b--", BadPartHeader, "byte 25"},
-		{"case 78: not UTF-8", "--b\r\nA: \xff\r\n\r\nsecond\r\n--b--", UndecodablePart, "byte 25"},
-		{"case 81: a delimiter in a header", "--b\r\nA: 2\r\n--b\r\nA: 3\r\n\r\nthird\r\n--b--", BadPart, "byte 31"},
-		{"case 81: the closing delimiter as a header line", "--b\r\nA: 2\r\n--b--\r\n", BadPart, "byte 31"},
-		{"case 82: a body above the limit", "--b\r\nA: 2\r\n\r\n" + big[:993] + "\r\n--b--", EntityTooLarge, "byte 25"},
-		{"case 82: a header above the limit of an entity", "--b\r\nA: " + big + "\r\n\r\n--b--", EntityTooLarge, "byte 25"},
-		{"case 82: a body above the limit that never ends", "--b\r\nA: 2\r\n\r\n" + big, EntityTooLarge, "byte 25"},
-		{"case 82: a header above the limit of headers", "--b\r\nA: " + strings.Repeat("x", largestHeader) + "\r\n\r\n--b--", EntityHeaderTooLarge, "byte 25"},
-		{"case 82: a header line above the limit that never ends", "--b\r\nA: " + strings.Repeat("x", largestHeader), EntityHeaderTooLarge, "byte 25"},
-		{"case 82: a header above the limit that never ends", "--b\r\n" + strings.Repeat("A: x\r\n", largestHeader/6+1), EntityHeaderTooLarge, "byte 25"},
+		{"case 78: a line without a colon", "--b\r\nA: 2\r\nBroken\r\n\r\nsecond\r\n--b--", kindBadPartHeader, "byte 31"},
+		{"case 78: no name", "--b\r\n: 2\r\n\r\nsecond\r\n--b--", kindBadPartHeader, "byte 25"},
+		{"case 78: a name with a blank", "--b\r\nA B: 2\r\n\r\nsecond\r\n--b--", kindBadPartHeader, "byte 25"},
+		{"case 78: a name that is no token", "--b\r\nA(: 2\r\n\r\nsecond\r\n--b--", kindBadPartHeader, "byte 25"},
+		{"case 78: a first line that continues nothing", "--b\r\n A: 2\r\n\r\nsecond\r\n--b--", kindBadPartHeader, "byte 25"},
+		{"case 78: a broken line behind a folded one", "--b\r\nA: 2\r\n 3\r\nBroken\r\n\r\nsecond\r\n--b--", kindBadPartHeader, "byte 35"},
+		{"case 78: a carriage return within a line", "--b\r\nA: 2\rB: 3\r\n\r\nsecond\r\n--b--", kindBadPartHeader, "byte 25"},
+		{"case 78: a zero byte", "--b\r\nA: 2\x00\r\n\r\nsecond\r\n--b--", kindBadPartHeader, "byte 25"},
+		{"case 78: not UTF-8", "--b\r\nA: \xff\r\n\r\nsecond\r\n--b--", kindUndecodablePart, "byte 25"},
+		{"case 81: a delimiter in a header", "--b\r\nA: 2\r\n--b\r\nA: 3\r\n\r\nthird\r\n--b--", kindBadPart, "byte 31"},
+		{"case 81: the closing delimiter as a header line", "--b\r\nA: 2\r\n--b--\r\n", kindBadPart, "byte 31"},
+		{"case 82: a body above the limit", "--b\r\nA: 2\r\n\r\n" + big[:993] + "\r\n--b--", kindEntityTooLarge, "byte 25"},
+		{"case 82: a header above the limit of an entity", "--b\r\nA: " + big + "\r\n\r\n--b--", kindEntityTooLarge, "byte 25"},
+		{"case 82: a body above the limit that never ends", "--b\r\nA: 2\r\n\r\n" + big, kindEntityTooLarge, "byte 25"},
+		{"case 82: a header above the limit of headers", "--b\r\nA: " + strings.Repeat("x", largestHeader) + "\r\n\r\n--b--", kindEntityHeaderTooLarge, "byte 25"},
+		{"case 82: a header line above the limit that never ends", "--b\r\nA: " + strings.Repeat("x", largestHeader), kindEntityHeaderTooLarge, "byte 25"},
+		{"case 82: a header above the limit that never ends", "--b\r\n" + strings.Repeat("A: x\r\n", largestHeader/6+1), kindEntityHeaderTooLarge, "byte 25"},
 	}
 	for _, tt := range tests {
 		parallel.Run(t, tt.name, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestPartReaderRefuses(t *testing.T) {
 			at := fmt.Sprintf("byte %d", strings.LastIndex(page, "--b"))
 			for _, rest := range []string{"", "\r\nA: 2\r\n\r\n--b--"} {
 				for how, r := range readers(page+rest, "b", 1<<20) {
-					if _, err := readParts(r); kindOf(err) != BadPart || !strings.Contains(err.Error(), at) {
+					if _, err := readParts(r); kindOf(err) != kindBadPart || !strings.Contains(err.Error(), at) {
 						t.Errorf("%s: got %v", how, err)
 					}
 				}
@@ -322,7 +322,7 @@ func TestPartReaderHoldsNoMoreThanAnEntity(t *testing.T) {
 	const maxEntity = 1 << 20
 	page := &endless{}
 	p := NewReader(page, "b", "page", maxEntity)
-	if _, err := p.Next(); kindOf(err) != EntityTooLarge {
+	if _, err := p.Next(); kindOf(err) != kindEntityTooLarge {
 		t.Fatalf("got %v", err)
 	}
 	if most := maxEntity + 2*largestChunk; page.read > most || len(p.chunk) > most {

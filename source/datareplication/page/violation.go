@@ -10,38 +10,38 @@ import (
 // group are errors that match [feed.ErrPermanent]. Those of the second group are returned
 // together with the result.
 const (
-	MissingSelf          = "missing_self_link"
-	BadLink              = "bad_link"
-	MissingModified      = "missing_last_modified"
-	BadModified          = "invalid_last_modified"
-	MissingContentType   = "missing_content_type"
-	BadContentType       = "invalid_content_type"
-	MissingBoundary      = "missing_boundary"
-	MissingEntityType    = "missing_content_type_in_entity"
-	MissingEntityTime    = "missing_last_modified_in_entity"
-	BadEntityTime        = "invalid_last_modified_in_entity"
-	MissingID            = "missing_content_id"
-	MissingOperation     = "missing_operation_type"
-	BadOperation         = "invalid_operation_type"
-	BadPart              = "invalid_multipart"
-	BadPartHeader        = "invalid_part_header"
-	UndecodablePart      = "undecodable_part_header"
-	EntityTooLarge       = "entity_too_large"
-	EntityHeaderTooLarge = "entity_header_too_large"
+	kindMissingSelf          = "missing_self_link"
+	kindBadLink              = "bad_link"
+	kindMissingModified      = "missing_last_modified"
+	kindBadModified          = "invalid_last_modified"
+	kindMissingContentType   = "missing_content_type"
+	kindBadContentType       = "invalid_content_type"
+	kindMissingBoundary      = "missing_boundary"
+	kindMissingEntityType    = "missing_content_type_in_entity"
+	MissingEntityTime        = "missing_last_modified_in_entity"
+	kindBadEntityTime        = "invalid_last_modified_in_entity"
+	kindMissingID            = "missing_content_id"
+	kindMissingOperation     = "missing_operation_type"
+	kindBadOperation         = "invalid_operation_type"
+	kindBadPart              = "invalid_multipart"
+	kindBadPartHeader        = "invalid_part_header"
+	kindUndecodablePart      = "undecodable_part_header"
+	kindEntityTooLarge       = "entity_too_large"
+	kindEntityHeaderTooLarge = "entity_header_too_large"
 
-	RepeatedLink     = "repeated_link"
-	WrongWeekday     = "wrong_weekday"
-	TransferEncoding = "content_transfer_encoding"
-	LengthMismatch   = "content_length_mismatch"
+	kindRepeatedLink     = "repeated_link"
+	kindWrongWeekday     = "wrong_weekday"
+	kindTransferEncoding = "content_transfer_encoding"
+	kindLengthMismatch   = "content_length_mismatch"
 )
 
 // newBreach returns the error about a breach that stops the reading, with its cure.
 func newBreach(kind, page, format string, args ...any) error {
 	cure := "nothing after it is published until the provider has fixed it"
 	switch kind {
-	case EntityTooLarge:
+	case kindEntityTooLarge:
 		cure = "raise limits.entity if the provider really has entities of that size"
-	case BadContentType, MissingContentType, MissingBoundary, MissingSelf:
+	case kindBadContentType, kindMissingContentType, kindMissingBoundary, kindMissingSelf:
 		cure = "check that the url is a feed's; if it is, ask the provider to fix it"
 	}
 	v := feed.NewViolation(kind, page, format, args...)

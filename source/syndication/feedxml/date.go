@@ -50,7 +50,7 @@ func (l *violationLog) parseDate(from, raw string) Date {
 	}
 	t, _, ok := message.ParseDate(raw)
 	if !ok {
-		l.violationf(BadDate, "%s is no date: %s", Excerpt(from), Excerpt(raw))
+		l.violationf(kindBadDate, "%s is no date: %s", Excerpt(from), Excerpt(raw))
 		raw = strings.Clone(clipBytes(raw, longestDate))
 	}
 	return Date{Time: t, Raw: raw, From: from}

@@ -134,7 +134,7 @@ func (r *entryReader) readEntry(b []byte, el *element, inherit *inheritance, s *
 		e.Traits = own.traits(&e)
 		r.dates.addDates(e.Updated, e.Published)
 		if e.IDFrom.Weak() {
-			r.violationf(WeakID, "entry %d, at byte %d, has no id of its own; its %s is used", e.Index, e.Offset, e.IDFrom)
+			r.violationf(kindWeakID, "entry %d, at byte %d, has no id of its own; its %s is used", e.Index, e.Offset, e.IDFrom)
 		}
 	}
 	r.count++
@@ -147,12 +147,12 @@ func (r *entryReader) tombstone(e *Entry, s *scope) {
 	ref = r.ownID(s, ref)
 	e.ID, e.IDFrom = r.shortID(trimSpace(ref)), FromID
 	if e.ID == "" {
-		r.violationf(MissingRef, "the tombstone at byte %d has no ref, so it deletes nothing", e.Offset)
+		r.violationf(kindMissingRef, "the tombstone at byte %d has no ref, so it deletes nothing", e.Offset)
 	}
 	when, ok := r.attribute(s, noSpace, "when")
 	e.Updated = r.parseDate("when", when)
 	if !ok {
-		r.violationf(MissingWhen, "the tombstone of %s does not say when", Excerpt(e.ID))
+		r.violationf(kindMissingWhen, "the tombstone of %s does not say when", Excerpt(e.ID))
 	}
 }
 
@@ -253,7 +253,7 @@ func (r *entryReader) shortID(id string) string {
 	if len(id) <= longestAddress {
 		return id
 	}
-	r.violationf(LongID, "an id has %d bytes, where %d are the most; its SHA-256 is used instead: %s", len(id), longestAddress, Excerpt(id))
+	r.violationf(kindLongID, "an id has %d bytes, where %d are the most; its SHA-256 is used instead: %s", len(id), longestAddress, Excerpt(id))
 	sum := sha256.Sum256([]byte(id))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }

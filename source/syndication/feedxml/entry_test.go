@@ -72,16 +72,16 @@ func TestIdentity(t *testing.T) {
 		{"case 120: an id of another namespace", atomFeed(`<entry><x:id xmlns:x="urn:x">7</x:id><id>8</id><id xmlns="">9</id></entry>`), []string{"8"}, FromID, nil},
 		{"the id of a source", atomFeed(`<entry><source><id>urn:s</id></source><id>urn:1</id></entry>`), []string{"urn:1"}, FromID, nil},
 		{"an id with a prefix of its own", atomFeed(`<a:entry xmlns:a="http://www.w3.org/2005/Atom"><b:id xmlns:b="http://www.w3.org/2005/Atom">1</b:id></a:entry>`), []string{"1"}, FromID, nil},
-		{"an attribute, as in PaceFeedState", atomFeed(`<entry id=" 1 "/>`), []string{"1"}, FromAttribute, []string{WeakID}},
+		{"an attribute, as in PaceFeedState", atomFeed(`<entry id=" 1 "/>`), []string{"1"}, FromAttribute, []string{kindWeakID}},
 		{"an attribute beside an element", atomFeed(`<entry id="1"><id>2</id></entry>`), []string{"2"}, FromID, nil},
-		{"a link, if there is nothing else", atomFeed(`<entry><id> </id><link rel="self" href="no"/><link href="1?a&amp;b"/></entry>`), []string{"http://x.example/a/1?a&b"}, FromLink, []string{WeakID}},
+		{"a link, if there is nothing else", atomFeed(`<entry><id> </id><link rel="self" href="no"/><link href="1?a&amp;b"/></entry>`), []string{"http://x.example/a/1?a&b"}, FromLink, []string{kindWeakID}},
 
 		{"case 21: guid", rssFeed(`<item><guid isPermaLink="false">1</guid><link>http://x/1</link></item>`), []string{"1"}, FromGUID, nil},
-		{"case 66: no guid", rssFeed(`<item><link> http://x/1 </link></item>`), []string{"http://x/1"}, FromLink, []string{WeakID}},
-		{"case 66: an empty guid", rssFeed(`<item><guid/><link>http://x/1</link></item><item><guid> </guid><link>http://x/2</link></item>`), []string{"http://x/1", "http://x/2"}, FromLink, []string{WeakID, WeakID}},
+		{"case 66: no guid", rssFeed(`<item><link> http://x/1 </link></item>`), []string{"http://x/1"}, FromLink, []string{kindWeakID}},
+		{"case 66: an empty guid", rssFeed(`<item><guid/><link>http://x/1</link></item><item><guid> </guid><link>http://x/2</link></item>`), []string{"http://x/1", "http://x/2"}, FromLink, []string{kindWeakID, kindWeakID}},
 		{"case 67: one guid for all", rssFeed(`<item><guid>1</guid></item><item><guid>1</guid></item>`), []string{"1", "1"}, FromGUID, nil},
 		{"case 68: a CDATA section and references", rssFeed(`<item><guid><![CDATA[http://x/?a&b]]></guid></item><item><guid>http&#58;//x/?a&#x26;b</guid></item>`), []string{"http://x/?a&b", "http://x/?a&b"}, FromGUID, nil},
-		{"the link of RSS in the namespace of Atom", `<rss version="2.0" xmlns="http://www.w3.org/2005/Atom"><channel><item><link>http://x/1</link></item></channel></rss>`, []string{"http://x/1"}, FromLink, []string{WeakID}},
+		{"the link of RSS in the namespace of Atom", `<rss version="2.0" xmlns="http://www.w3.org/2005/Atom"><channel><item><link>http://x/1</link></item></channel></rss>`, []string{"http://x/1"}, FromLink, []string{kindWeakID}},
 		{"an embedded atom:id", rssFeed(`<item><atom:id>1</atom:id><link>http://x/1</link></item>`), []string{"1"}, FromID, nil},
 		{"guid before atom:id", rssFeed(`<item><atom:id>1</atom:id><guid>2</guid></item>`), []string{"2"}, FromGUID, nil},
 		{
@@ -89,7 +89,7 @@ func TestIdentity(t *testing.T) {
 			rssFeed(`<item><title>t</title><description><![CDATA[d]]></description><pubDate>p</pubDate></item><item><description>d</description><pubDate>p</pubDate><title> t </title></item>`),
 			[]string{"", ""},
 			FromHash,
-			[]string{BadDate, WeakID, BadDate, WeakID},
+			[]string{kindBadDate, kindWeakID, kindBadDate, kindWeakID},
 		},
 		{
 			"case 130: rdf:about", `<r:RDF xmlns:r="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/"><channel r:about="c"/><item r:about=" http://x/1 "><link>http://x/2</link></item></r:RDF>`,
@@ -100,7 +100,7 @@ func TestIdentity(t *testing.T) {
 			"an about of no namespace", `<r:RDF xmlns:r="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/"><channel/><item about="http://x/1"><link>http://x/2</link></item></r:RDF>`,
 			[]string{"http://x/2"},
 			FromLink,
-			[]string{WeakID},
+			[]string{kindWeakID},
 		},
 		{"line ends within an id", atomFeed("<entry><id>a\r\nb\rc\nd</id></entry>"), []string{"a\nb\nc\nd"}, FromID, nil},
 	}
@@ -148,8 +148,8 @@ func TestTimesOfEntries(t *testing.T) {
 		{"the same the other way round", rssFeed(`<item><guid>1</guid><atom:updated>2026-01-03</atom:updated><dcterms:modified>2026-01-02</dcterms:modified><dc:date>2026-01-01</dc:date></item>`), date(3, "2026-01-03", "updated"), Date{}, nil},
 		{"case 130: dc:date", rssFeed(`<item><guid>1</guid><dc:date> 2026-01-01T00:00:00Z
 </dc:date></item>`), date(1, "2026-01-01T00:00:00Z", "date"), Date{}, nil},
-		{"a date that cannot be read", atomFeed(`<entry><id>1</id><updated>today</updated></entry>`), Date{Raw: "today", From: "updated"}, Date{}, []string{BadDate}},
-		{"a worse date for one that cannot be read", rssFeed(`<item><guid>1</guid><atom:updated>today</atom:updated><dc:date>2026-01-01</dc:date></item>`), date(1, "2026-01-01", "date"), Date{}, []string{BadDate}},
+		{"a date that cannot be read", atomFeed(`<entry><id>1</id><updated>today</updated></entry>`), Date{Raw: "today", From: "updated"}, Date{}, []string{kindBadDate}},
+		{"a worse date for one that cannot be read", rssFeed(`<item><guid>1</guid><atom:updated>today</atom:updated><dc:date>2026-01-01</dc:date></item>`), date(1, "2026-01-01", "date"), Date{}, []string{kindBadDate}},
 		{"an empty date", atomFeed(`<entry><id>1</id><updated> </updated></entry>`), Date{}, Date{}, nil},
 		{"the date of a source", atomFeed(`<entry><id>1</id><source><updated>2026-01-01</updated></source></entry>`), Date{}, Date{}, nil},
 	}
@@ -193,10 +193,10 @@ func TestTombstones(t *testing.T) {
 				`<at:comment xml:lang="la">Removed because of <![CDATA[spam]]>.</at:comment><link rel="related" href="/why"/><id>no</id><updated>2026-01-01</updated></at:deleted-entry>`),
 			whole, nil,
 		},
-		{"case 102: no when", atomFeed(`<at:deleted-entry ref="urn:1"/>`), timeless, []string{MissingWhen}},
-		{"case 102: a when that is no date", atomFeed(`<at:deleted-entry ref="urn:1" when="then"/>`), invalid, []string{BadDate}},
+		{"case 102: no when", atomFeed(`<at:deleted-entry ref="urn:1"/>`), timeless, []string{kindMissingWhen}},
+		{"case 102: a when that is no date", atomFeed(`<at:deleted-entry ref="urn:1" when="then"/>`), invalid, []string{kindBadDate}},
 		{"case 103: a when with nanoseconds", atomFeed(`<at:deleted-entry ref="urn:1" when="2005-11-29T12:11:12.123456789+00:00"/>`), precise, nil},
-		{"no ref", atomFeed(`<at:deleted-entry x:ref="a" xmlns:x="urn:x" when="2005-11-29T12:11:12Z"/>`), nameless, []string{MissingRef}},
+		{"no ref", atomFeed(`<at:deleted-entry x:ref="a" xmlns:x="urn:x" when="2005-11-29T12:11:12Z"/>`), nameless, []string{kindMissingRef}},
 		{"case 104: by itself", strings.Replace(usual, " ", ` xmlns:at="http://purl.org/atompub/tombstones/1.0" `, 1), whole, nil},
 		{"case 105: in a channel", rssFeed(usual), whole, nil},
 		{"beside a channel", strings.Replace(rssFeed(""), "</rss>", usual+"</rss>", 1), whole, nil},
@@ -301,7 +301,7 @@ func TestAtomWithoutNamespace(t *testing.T) {
 		if diff := cmp.Diff(wantMeta, r.Meta()); diff != "" {
 			t.Errorf("meta (-want +got):\n%s", diff)
 		}
-		if odd := kinds(r.Violations()); !slices.Equal(odd, []string{MissingNamespace}) {
+		if odd := kinds(r.Violations()); !slices.Equal(odd, []string{kindMissingNamespace}) {
 			t.Errorf("violations %v", odd)
 		}
 	}

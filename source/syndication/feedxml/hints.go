@@ -33,7 +33,7 @@ func (r *metaReader) readHint(b []byte, el *element, local string, content []byt
 					return
 				}
 			}
-			r.violationf(BadHint, "skipDays has an unknown day: %s", Excerpt(raw))
+			r.violationf(kindBadHint, "skipDays has an unknown day: %s", Excerpt(raw))
 		})
 	}
 }
@@ -52,7 +52,7 @@ func eachChild(b []byte, el *element, local string, f func(text string)) {
 func (r *metaReader) hintNumber(local, raw string) (int, bool) {
 	n, err := strconv.ParseUint(raw, 10, 32)
 	if err != nil || len(raw) > 9 {
-		r.violationf(BadHint, "%s is not a number: %s", local, Excerpt(raw))
+		r.violationf(kindBadHint, "%s is not a number: %s", local, Excerpt(raw))
 		return 0, false
 	}
 	return int(n), true
@@ -70,7 +70,7 @@ func (r *metaReader) readSyndication(local string, content []byte) {
 			"monthly": 30 * 24 * time.Hour, "yearly": 365 * 24 * time.Hour,
 		}[strings.ToLower(raw)]
 		if r.syPeriod == 0 {
-			r.violationf(BadHint, "updatePeriod is no period: %s", Excerpt(raw))
+			r.violationf(kindBadHint, "updatePeriod is no period: %s", Excerpt(raw))
 			return
 		}
 	case "updateFrequency":

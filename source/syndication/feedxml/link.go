@@ -35,7 +35,7 @@ func (r *metaReader) readLink(in *scope) {
 		case "rel":
 			rel = relationText(trimSpace(a.value))
 			if len(rel) > longestAddress {
-				r.violationf(BadHref, "a link has a rel of %d bytes, and is ignored", len(rel))
+				r.violationf(kindBadHref, "a link has a rel of %d bytes, and is ignored", len(rel))
 				return
 			}
 		case "href":
@@ -57,7 +57,7 @@ func (r *metaReader) readLink(in *scope) {
 	n := 0
 	for one := range strings.FieldsSeq(rel) {
 		if n++; n > mostRelations {
-			r.violationf(TooManyLinks, "the link %q has more than %d relations; the others are ignored", Excerpt(l.Raw), mostRelations)
+			r.violationf(kindTooManyLinks, "the link %q has more than %d relations; the others are ignored", Excerpt(l.Raw), mostRelations)
 			return
 		}
 		l.Rel = NormalRelation(one)
@@ -77,7 +77,7 @@ func (r *metaReader) addLink(l Link, in *scope) {
 	m := &r.meta
 	if len(m.Links) == mostLinks {
 		if !r.manyLinks {
-			r.violationf(TooManyLinks, "the document has more than %d links; the others are ignored", mostLinks)
+			r.violationf(kindTooManyLinks, "the document has more than %d links; the others are ignored", mostLinks)
 		}
 		r.manyLinks = true
 		return
@@ -96,10 +96,10 @@ func (r *metaReader) addLink(l Link, in *scope) {
 // badLink reports a reference that could not be resolved.
 func (r *metaReader) badLink(what, raw string, in *scope) {
 	if len(raw) > longestAddress || len(in.base) > 0 {
-		r.violationf(BadHref, "the %s %q leads to a URL of more than %d bytes, and is ignored", what, Excerpt(raw), longestAddress)
+		r.violationf(kindBadHref, "the %s %q leads to a URL of more than %d bytes, and is ignored", what, Excerpt(raw), longestAddress)
 		return
 	}
-	r.violationf(BadHref, "the %s %q is relative, and its base is unknown", what, Excerpt(raw))
+	r.violationf(kindBadHref, "the %s %q is relative, and its base is unknown", what, Excerpt(raw))
 }
 
 // relationText returns the value of an attribute rel: one normalized relation, or

@@ -71,7 +71,7 @@ func TestLinks(t *testing.T) {
 		if diff := cmp.Diff(want, r.Meta().Links); diff != "" {
 			t.Error(diff)
 		}
-		if diff := cmp.Diff([]string{BadHref}, kinds(r.Violations())); diff != "" {
+		if diff := cmp.Diff([]string{kindBadHref}, kinds(r.Violations())); diff != "" {
 			t.Error(diff)
 		}
 	})

@@ -160,13 +160,13 @@ func TestLimitsOfLinksAndIDs(t *testing.T) {
 	long := strings.Repeat("x", longestAddress)
 	parallel.Run(t, "links of a document", func(t *testing.T) {
 		_, meta, odd := mustRead(t, atomFeed(strings.Repeat(`<link href="a"/>`, mostLinks+2)))
-		if len(meta.Links) != mostLinks || len(odd) != 1 || odd[0].Kind != TooManyLinks {
+		if len(meta.Links) != mostLinks || len(odd) != 1 || odd[0].Kind != kindTooManyLinks {
 			t.Errorf("got %d links, %v", len(meta.Links), odd)
 		}
 	})
 	parallel.Run(t, "relations of a link", func(t *testing.T) {
 		_, meta, odd := mustRead(t, atomFeed(`<link href="a" rel="`+strings.Repeat("x ", mostRelations+1)+`"/>`))
-		if len(meta.Links) != mostRelations || len(odd) != 1 || odd[0].Kind != TooManyLinks {
+		if len(meta.Links) != mostRelations || len(odd) != 1 || odd[0].Kind != kindTooManyLinks {
 			t.Errorf("got %d links, %v", len(meta.Links), odd)
 		}
 	})
@@ -178,7 +178,7 @@ func TestLimitsOfLinksAndIDs(t *testing.T) {
 		parallel.Run(t, name, func(t *testing.T) {
 			doc := strings.Replace(atomFeed(`<link rel="next" href="`+tt.link+`"/>`), "<feed ", "<feed "+tt.attrs+" ", 1)
 			_, meta, odd := mustRead(t, doc)
-			if next, _ := meta.Link("next"); next.Href != "" || len(odd) != 1 || odd[0].Kind != BadHref || len(odd[0].Detail) > 300 {
+			if next, _ := meta.Link("next"); next.Href != "" || len(odd) != 1 || odd[0].Kind != kindBadHref || len(odd[0].Detail) > 300 {
 				t.Errorf("got %.50q, %.500v", next.Href, odd)
 			}
 		})
@@ -189,7 +189,7 @@ func TestLimitsOfLinksAndIDs(t *testing.T) {
 		if entries[0].ID != long || len(entries[1].ID) != len(hashed)+64 || !strings.HasPrefix(entries[1].ID, hashed) || entries[2].ID != entries[1].ID {
 			t.Errorf("got %.100q", ids(entries))
 		}
-		if len(odd) != 2 || odd[0].Kind != LongID || odd[1].Kind != LongID {
+		if len(odd) != 2 || odd[0].Kind != kindLongID || odd[1].Kind != kindLongID {
 			t.Errorf("got %.500v", odd)
 		}
 	})

@@ -184,11 +184,11 @@ func (r *metaReader) readHistory(s *scope, local string, content []byte) {
 		case raw == "0" || strings.EqualFold(raw, "false"):
 			flag = No
 		default:
-			r.violationf(BadFlag, "fh:%s is neither true nor false, and is ignored: %s", local, Excerpt(raw))
+			r.violationf(kindBadFlag, "fh:%s is neither true nor false, and is ignored: %s", local, Excerpt(raw))
 			return
 		}
 		if m.Incremental != Unset && m.Incremental != flag {
-			r.violationf(RepeatedFlag, "fh:%s says something else than the flag before it, which counts", local)
+			r.violationf(kindRepeatedFlag, "fh:%s says something else than the flag before it, which counts", local)
 			return
 		}
 		m.Incremental = flag
@@ -229,7 +229,7 @@ func (r *metaReader) addUndefined(s *scanner, offset int64) {
 	if r.meta.Undefined == "" {
 		r.meta.Undefined = name
 	}
-	r.violationf(UndefinedEntity, "what begins at byte %d has the entity &%s;, which XML does not define; strict readers refuse it", offset, name)
+	r.violationf(kindUndefinedEntity, "what begins at byte %d has the entity &%s;, which XML does not define; strict readers refuse it", offset, name)
 }
 
 // readAuthor returns an author of a feed as "Name <a@b.example>", or only the name or

@@ -112,9 +112,9 @@ func TestMeta(t *testing.T) {
 		{"case 78: draft 00", atomFeed("<fh:Stateful> 0\n</fh:Stateful>"), Meta{Incremental: No}, nil},
 		{"case 79: draft 01", atomFeed("<fh:stateful>1</fh:stateful>"), Meta{Incremental: Yes}, nil},
 		{"case 87: draft 04", atomFeed("<fh:incremental>false</fh:incremental>"), Meta{Incremental: No}, nil},
-		{"case 83: neither", atomFeed("<fh:stateful>maybe</fh:stateful>"), Meta{}, []string{BadFlag}},
-		{"case 83: nothing", atomFeed("<fh:stateful/>"), Meta{}, []string{BadFlag}},
-		{"a flag that contradicts itself", atomFeed("<fh:stateful>0</fh:stateful><fh:stateful>1</fh:stateful>"), Meta{Incremental: No}, []string{RepeatedFlag}},
+		{"case 83: neither", atomFeed("<fh:stateful>maybe</fh:stateful>"), Meta{}, []string{kindBadFlag}},
+		{"case 83: nothing", atomFeed("<fh:stateful/>"), Meta{}, []string{kindBadFlag}},
+		{"a flag that contradicts itself", atomFeed("<fh:stateful>0</fh:stateful><fh:stateful>1</fh:stateful>"), Meta{Incremental: No}, []string{kindRepeatedFlag}},
 		{
 			"case 85: fh:prev", strings.ReplaceAll(atomFeed("<fh:prev xml:base='b/'>\n <!-- x -->2005/1?a&amp;b\n</fh:prev><fh:prev>no</fh:prev>"), "fh:", "history:"),
 			Meta{},
@@ -130,8 +130,8 @@ func TestMeta(t *testing.T) {
 			Meta{ID: "f", Title: "T", Links: []Link{{Rel: "this", Href: "http://x.example/a/1", Raw: "1"}}},
 			nil,
 		},
-		{"case 19: an entity that XML does not define", atomFeed("<title>a&nbsp;b &unknown; &eacute;</title>"), Meta{Title: "a\u00a0b &unknown; é", Undefined: "nbsp"}, []string{UndefinedEntity}},
-		{"a date that cannot be read", atomFeed("<updated>now</updated>"), Meta{Updated: Date{Raw: "now", From: "updated"}}, []string{BadDate}},
+		{"case 19: an entity that XML does not define", atomFeed("<title>a&nbsp;b &unknown; &eacute;</title>"), Meta{Title: "a\u00a0b &unknown; é", Undefined: "nbsp"}, []string{kindUndefinedEntity}},
+		{"a date that cannot be read", atomFeed("<updated>now</updated>"), Meta{Updated: Date{Raw: "now", From: "updated"}}, []string{kindBadDate}},
 	}
 	for _, tt := range tests {
 		parallel.Run(t, tt.name, func(t *testing.T) {
@@ -170,14 +170,14 @@ func TestHints(t *testing.T) {
 	}{
 		{"case 111: ttl", rssFeed(`<ttl> 60 </ttl>`), Hints{TTL: time.Hour}, nil},
 		{"a ttl of years", rssFeed(`<ttl>99999999</ttl>`), Hints{TTL: 366 * day}, nil},
-		{"a ttl that is no number", rssFeed(`<ttl>-5</ttl>`), Hints{}, []string{BadHint}},
+		{"a ttl that is no number", rssFeed(`<ttl>-5</ttl>`), Hints{}, []string{kindBadHint}},
 		{"case 111: skipHours", rssFeed(`<skipHours><hour>0</hour><hour> 23</hour></skipHours>`), Hints{SkipHours: [24]bool{0: true, 23: true}}, nil},
 		{"hours from 1 to 24", rssFeed(`<skipHours><hour>24</hour><hour>25</hour></skipHours>`), Hints{SkipHours: [24]bool{0: true}}, nil},
-		{"skipDays", rssFeed(`<skipDays><day>Sunday</day><day>saturday</day><day>Sonntag</day></skipDays>`), Hints{SkipDays: [7]bool{0: true, 6: true}}, []string{BadHint}},
+		{"skipDays", rssFeed(`<skipDays><day>Sunday</day><day>saturday</day><day>Sonntag</day></skipDays>`), Hints{SkipDays: [7]bool{0: true, 6: true}}, []string{kindBadHint}},
 		{"sy", sy(`<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>4</sy:updateFrequency>`), Hints{Period: 15 * time.Minute}, nil},
 		{"sy the other way round", sy(`<sy:updateFrequency>2</sy:updateFrequency><sy:updatePeriod>weekly</sy:updatePeriod>`), Hints{Period: 84 * time.Hour}, nil},
 		{"sy by default", sy(`<sy:updateFrequency>2</sy:updateFrequency>`), Hints{Period: 12 * time.Hour}, nil},
-		{"sy with a word", sy(`<sy:updatePeriod>often</sy:updatePeriod>`), Hints{}, []string{BadHint}},
+		{"sy with a word", sy(`<sy:updatePeriod>often</sy:updatePeriod>`), Hints{}, []string{kindBadHint}},
 		{"in an item", rssFeed(`<item><guid>1</guid><ttl>60</ttl></item>`), Hints{}, nil},
 	}
 	for _, tt := range tests {

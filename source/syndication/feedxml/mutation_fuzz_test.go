@@ -107,7 +107,7 @@ func checkLenient(t *testing.T, doc string) {
 	opts := Options{URL: "http://x.example/a/feed"}
 	strictReader := NewReader(strings.NewReader(doc), opts)
 	strict, strictErr := read(strictReader)
-	late := slices.ContainsFunc(strictReader.Violations(), func(v feed.Violation) bool { return v.Kind == LateDeclaration })
+	late := slices.ContainsFunc(strictReader.Violations(), func(v feed.Violation) bool { return v.Kind == kindLateDeclaration })
 	opts.Lenient = true
 	r := NewReader(strings.NewReader(doc), opts)
 	entries, err := read(r)

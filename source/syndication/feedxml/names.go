@@ -208,7 +208,7 @@ func (v *vocabulary) innerScope(outer *scope, b []byte, t tag) scope {
 		case "xml:base":
 			base, ok := resolveLink(s.base, attrValue(a.value))
 			if !ok {
-				v.violationf(BadHref, "the xml:base %q is no URI, or one of more than %d bytes, and is ignored", Excerpt(a.value), longestAddress)
+				v.violationf(kindBadHref, "the xml:base %q is no URI, or one of more than %d bytes, and is ignored", Excerpt(a.value), longestAddress)
 				continue
 			}
 			s.base, s.based = base, true

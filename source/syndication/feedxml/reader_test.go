@@ -110,7 +110,7 @@ func TestProlog(t *testing.T) {
 		{"case 124: XML 1.1", `<?xml version="1.1" encoding="UTF-8" standalone='yes'?>`, true, nil},
 		{"case 124: a byte order mark", "\ufeff<?xml version='1.0'?>", true, nil},
 		{"a stylesheet and comments", "<?xml version='1.0'?><?xml-stylesheet href='x'?>\n<!-- <feed> -->", true, nil},
-		{"white space before the declaration", "\n<?xml version='1.0'?>", false, []string{LateDeclaration}},
+		{"white space before the declaration", "\n<?xml version='1.0'?>", false, []string{kindLateDeclaration}},
 		{"a subset with all that may confuse", `<!DOCTYPE feed [<!-- ]> " --><!ENTITY a "]>"><!ELEMENT feed ANY>]>`, true, nil},
 		{"a subset that confuses encoding/xml", `<!DOCTYPE feed [<?pi ]>?>]>`, false, nil},
 		{"the DTD of Netscape", `<!DOCTYPE rss PUBLIC "-//Netscape Communications//DTD RSS 0.91//EN" "http://my.netscape.com/publish/formats/rss-0.91.dtd">`, true, nil},

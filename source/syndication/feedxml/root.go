@@ -107,7 +107,7 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 		meta.Version = clipText(trimSpace(version))
 	case Atom:
 		if r.named = !bare; bare {
-			r.violationf(MissingNamespace, "the root element feed is in no namespace, and is read as Atom")
+			r.violationf(kindMissingNamespace, "the root element feed is in no namespace, and is read as Atom")
 		}
 	}
 	if !single {
@@ -133,7 +133,7 @@ func (r *Reader) detectCharset() error {
 		return r.errorAt(ErrCharset, 0, "the document's encoding is %s", err.Error())
 	}
 	if d.mismatch != "" {
-		r.violationf(CharsetMismatch, "%s", d.mismatch)
+		r.violationf(kindCharsetMismatch, "%s", d.mismatch)
 	}
 	r.in.r, r.charset = d.r, d.charset
 	r.in.replaced, r.in.mixed, r.in.strictUTF8 = !strings.HasPrefix(d.charset, "utf-"), d.mixed, d.unknown
@@ -204,7 +204,7 @@ func (r *Reader) readPrologToken(end int, late bool) error {
 			return r.errorAt(ErrMalformed, 0, "the XML declaration is malformed, or not at the beginning: %s", Excerpt(token))
 		}
 		if late {
-			r.violationf(LateDeclaration, "the XML declaration is not at the beginning of the document; strict readers refuse it")
+			r.violationf(kindLateDeclaration, "the XML declaration is not at the beginning of the document; strict readers refuse it")
 		}
 	case token[1] == '?' || bytes.HasPrefix(token, openComment):
 		return r.checkPiece(end, &scope{})

@@ -4,22 +4,22 @@ import "github.com/feedbridge/feedbridge/feed"
 
 // The kinds of violation in a document. They do not stop the reading.
 const (
-	NotWellFormed    = "not_well_formed" // repaired by a lenient reader
-	UndefinedEntity  = "undefined_entity"
-	UndeclaredPrefix = "undeclared_prefix"
-	MissingNamespace = "missing_namespace" // of Atom
-	CharsetMismatch  = "charset_mismatch"
-	LateDeclaration  = "late_xml_declaration"
-	BadDate          = "invalid_date"
-	BadHref          = "invalid_link"
-	BadFlag          = "invalid_flag"
-	BadHint          = "invalid_polling_hint"
-	RepeatedFlag     = "repeated_flag"
-	WeakID           = "weak_identity"
-	LongID           = "long_id"
-	TooManyLinks     = "too_many_links"
-	MissingRef       = "missing_ref"
-	MissingWhen      = "missing_when"
+	NotWellFormed        = "not_well_formed" // repaired by a lenient reader
+	kindUndefinedEntity  = "undefined_entity"
+	UndeclaredPrefix     = "undeclared_prefix"
+	kindMissingNamespace = "missing_namespace" // of Atom
+	kindCharsetMismatch  = "charset_mismatch"
+	kindLateDeclaration  = "late_xml_declaration"
+	kindBadDate          = "invalid_date"
+	kindBadHref          = "invalid_link"
+	kindBadFlag          = "invalid_flag"
+	kindBadHint          = "invalid_polling_hint"
+	kindRepeatedFlag     = "repeated_flag"
+	kindWeakID           = "weak_identity"
+	kindLongID           = "long_id"
+	kindTooManyLinks     = "too_many_links"
+	kindMissingRef       = "missing_ref"
+	kindMissingWhen      = "missing_when"
 )
 
 // mostViolations is the maximum number of violations in memory.
