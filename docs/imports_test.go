@@ -62,6 +62,7 @@ var layers = map[string][]string{
 	"internal/testkit/logbuffer":  {},
 	"internal/testkit/bridgetest": {"bridge", "checkpoint", "feed", "internal/testkit/sinktest"},
 	"internal/testkit/must":       {},
+	"internal/testkit/parallel":   {},
 	"internal/testkit/tlstest":    {"internal/testkit/must"},
 	"sink/nats":                   {"internal/fleet", "sink", "feed", "checkpoint", "internal/setting", "internal/credential", "message", "internal/limit", "internal/retry"},
 	"sink/kafka":                  {"internal/fleet", "sink", "feed", "checkpoint", "internal/setting", "internal/credential", "message", "internal/limit", "internal/retry"},
