@@ -29,6 +29,11 @@ func (nobody) Polled(feed.Batch, error, time.Duration) {}
 func (nobody) Processed(feed.Batch, time.Duration)     {}
 func (nobody) Entered(bridge.Status)                   {}
 
+// bubbled returns a test that runs another one in a bubble.
+func bubbled(test func(t *testing.T)) func(t *testing.T) {
+	return func(t *testing.T) { synctest.Test(t, test) }
+}
+
 // diary is an observer that remembers the states.
 type diary struct {
 	nobody

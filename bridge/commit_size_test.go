@@ -139,28 +139,26 @@ func TestCommitsToASlowBusEndInTime(t *testing.T) {
 			}
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				wait := func(int) time.Duration { return 0 }
-				if test.waits != nil {
-					wait = test.waits()
-				}
-				l := &link{takes: func(bytes int) time.Duration {
-					return 5*time.Millisecond + perSecond(bytes, test.rate) + wait(bytes)
-				}}
-				const seconds = 300
-				l.publish(t, 630, seconds*time.Second)
-				if len(l.aborted) > 1 {
-					t.Errorf("%d commits were aborted: %v", len(l.aborted), l.aborted)
-				}
-				if got, want := l.bytes(), test.rate*seconds; got < want*test.used/100 {
-					t.Errorf("%d bytes were published, and the link could carry %d", got, want)
-				}
-				if late := l.commits[len(l.commits)/2:]; slices.Max(late) > test.most*test.rate {
-					t.Errorf("late commits have %v bytes", late)
-				}
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			wait := func(int) time.Duration { return 0 }
+			if test.waits != nil {
+				wait = test.waits()
+			}
+			l := &link{takes: func(bytes int) time.Duration {
+				return 5*time.Millisecond + perSecond(bytes, test.rate) + wait(bytes)
+			}}
+			const seconds = 300
+			l.publish(t, 630, seconds*time.Second)
+			if len(l.aborted) > 1 {
+				t.Errorf("%d commits were aborted: %v", len(l.aborted), l.aborted)
+			}
+			if got, want := l.bytes(), test.rate*seconds; got < want*test.used/100 {
+				t.Errorf("%d bytes were published, and the link could carry %d", got, want)
+			}
+			if late := l.commits[len(l.commits)/2:]; slices.Max(late) > test.most*test.rate {
+				t.Errorf("late commits have %v bytes", late)
+			}
+		}))
 	}
 }
 

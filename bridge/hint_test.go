@@ -107,65 +107,61 @@ func TestAnIdleCopyNoticesWhatHappensToItsTopic(t *testing.T) {
 		"it is truncated":      func(topic *sinktest.Memory, _ func()) { topic.LoseMessages(1) },
 		"it has no checkpoint": func(topic *sinktest.Memory, _ func()) { topic.LoseCheckpoint() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var topic sinktest.Memory
-				b, _, seen := hintedBridge(&topic)
-				b.Every = 24 * time.Hour
-				other := topic.Open(sinktest.Faults{})
-				if _, err := other.Resume(t.Context()); err != nil {
-					t.Fatal(err)
+		t.Run(name, bubbled(func(t *testing.T) {
+			var topic sinktest.Memory
+			b, _, seen := hintedBridge(&topic)
+			b.Every = 24 * time.Hour
+			other := topic.Open(sinktest.Faults{})
+			if _, err := other.Resume(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := other.Commit(t.Context(), entities(0, 1), checkpoint.Checkpoint{Feed: b.Feed, Source: "test", Cursor: cursorAt(1), Count: 1}); err != nil {
+				t.Fatal(err)
+			}
+			restore := topic.Backup()
+			stop := start(t, b)
+			time.Sleep(time.Hour)
+			happens(&topic, restore)
+			for range 60 {
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if s := seen.last(); s.State == bridge.Idle && time.Since(s.Confirmed()) > 46*time.Second {
+					t.Fatalf("the feed is idle, and its checkpoint was confirmed %v ago", time.Since(s.Confirmed()))
 				}
-				if err := other.Commit(t.Context(), entities(0, 1), checkpoint.Checkpoint{Feed: b.Feed, Source: "test", Cursor: cursorAt(1), Count: 1}); err != nil {
-					t.Fatal(err)
-				}
-				restore := topic.Backup()
-				stop := start(t, b)
-				time.Sleep(time.Hour)
-				happens(&topic, restore)
-				for range 60 {
-					time.Sleep(time.Second)
-					synctest.Wait()
-					if s := seen.last(); s.State == bridge.Idle && time.Since(s.Confirmed()) > 46*time.Second {
-						t.Fatalf("the feed is idle, and its checkpoint was confirmed %v ago", time.Since(s.Confirmed()))
-					}
-				}
-				if s := seen.last(); s.State == bridge.Idle && len(topic.Entities()) < 3 {
-					t.Errorf("a minute later the feed is idle, and its topic has %d entities of 3", len(topic.Entities()))
-				}
-				stop()
-			})
-		})
+			}
+			if s := seen.last(); s.State == bridge.Idle && len(topic.Entities()) < 3 {
+				t.Errorf("a minute later the feed is idle, and its topic has %d entities of 3", len(topic.Entities()))
+			}
+			stop()
+		}))
 	}
 }
 
 func TestAHintEndsTheWaitOfAnIdleCopy(t *testing.T) {
 	for name, lost := range map[string]bool{"hint": false, "lost hint": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var topic sinktest.Memory
-				b, _, seen := hintedBridge(&topic)
-				b.Every = 24 * time.Hour
-				stop := start(t, b)
-				time.Sleep(time.Minute)
-				for _, pause := range []bool{true, false} {
-					if _, err := bridge.SetPaused(t.Context(), topic.Open(sinktest.Faults{}), b.Feed, "a person", pause); err != nil {
-						t.Fatal(err)
-					}
-					most := 46 * time.Second
-					if !lost {
-						b.Hint("a person")
-						most = 2 * time.Second
-					}
-					time.Sleep(most)
-					synctest.Wait()
-					if got := seen.last().State == bridge.Paused; got != pause {
-						t.Errorf("after %v the feed is %s, and paused should be %v", most, seen.last().State, pause)
-					}
+		t.Run(name, bubbled(func(t *testing.T) {
+			var topic sinktest.Memory
+			b, _, seen := hintedBridge(&topic)
+			b.Every = 24 * time.Hour
+			stop := start(t, b)
+			time.Sleep(time.Minute)
+			for _, pause := range []bool{true, false} {
+				if _, err := bridge.SetPaused(t.Context(), topic.Open(sinktest.Faults{}), b.Feed, "a person", pause); err != nil {
+					t.Fatal(err)
 				}
-				stop()
-			})
-		})
+				most := 46 * time.Second
+				if !lost {
+					b.Hint("a person")
+					most = 2 * time.Second
+				}
+				time.Sleep(most)
+				synctest.Wait()
+				if got := seen.last().State == bridge.Paused; got != pause {
+					t.Errorf("after %v the feed is %s, and paused should be %v", most, seen.last().State, pause)
+				}
+			}
+			stop()
+		}))
 	}
 }
 
@@ -278,40 +274,38 @@ func TestAWatchThatBeginsDuringAReadLosesNothing(t *testing.T) {
 // it compete earlier.
 func TestAHintDoesNotEndStandby(t *testing.T) {
 	for name, writer := range map[string]string{"commit of another copy": "another copy", "checkpoint that cannot be read": ""} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var topic sinktest.Memory
-				b, sink, seen := hintedBridge(&topic)
-				lost := false
-				b.Open = newBridge(sourceFunc(func(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
-					if !lost { // another copy commits during the poll
-						lost = true
-						other := topic.Open(sinktest.Faults{})
-						_, err := other.Resume(ctx)
-						if err == nil {
-							cp := checkpoint.Checkpoint{Feed: b.Feed, Source: "test", Cursor: cursorAt(1), Count: 1, Writer: "another copy"}
-							err = other.Commit(ctx, entities(0, 1), cp)
-						}
-						if err != nil {
-							t.Error(err)
-						}
+		t.Run(name, bubbled(func(t *testing.T) {
+			var topic sinktest.Memory
+			b, sink, seen := hintedBridge(&topic)
+			lost := false
+			b.Open = newBridge(sourceFunc(func(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+				if !lost { // another copy commits during the poll
+					lost = true
+					other := topic.Open(sinktest.Faults{})
+					_, err := other.Resume(ctx)
+					if err == nil {
+						cp := checkpoint.Checkpoint{Feed: b.Feed, Source: "test", Cursor: cursorAt(1), Count: 1, Writer: "another copy"}
+						err = other.Commit(ctx, entities(0, 1), cp)
 					}
-					return upTo(3)(ctx, after)
-				}), nil).Open
-				stop := start(t, b)
-				synctest.Wait()
-				if state := seen.last().State; state != bridge.Standby {
-					t.Fatalf("the feed is %s", state)
+					if err != nil {
+						t.Error(err)
+					}
 				}
-				before := sink.resumes.Load()
-				b.Hint(writer)
-				time.Sleep(10 * time.Second)
-				synctest.Wait()
-				if got := sink.resumes.Load(); got != before || seen.last().State != bridge.Standby {
-					t.Errorf("the feed is %s, and its checkpoint was read %d times", seen.last().State, got-before)
-				}
-				stop()
-			})
-		})
+				return upTo(3)(ctx, after)
+			}), nil).Open
+			stop := start(t, b)
+			synctest.Wait()
+			if state := seen.last().State; state != bridge.Standby {
+				t.Fatalf("the feed is %s", state)
+			}
+			before := sink.resumes.Load()
+			b.Hint(writer)
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			if got := sink.resumes.Load(); got != before || seen.last().State != bridge.Standby {
+				t.Errorf("the feed is %s, and its checkpoint was read %d times", seen.last().State, got-before)
+			}
+			stop()
+		}))
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/feedbridge/feedbridge/bridge"
@@ -68,38 +67,36 @@ func TestAPanicHaltsOneFeed(t *testing.T) {
 		"of Resume": func(b *bridge.Bridge) { b.Sink = &panickingSink{b.Sink, 2, 0} },
 		"of Commit": func(b *bridge.Bridge) { b.Sink = &panickingSink{b.Sink, 0, 2} },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var topic, other sinktest.Memory
-				var log logbuffer.Buffer
-				seen := &diary{}
-				b := newBridge(upTo(3), topic.Open(sinktest.Faults{}))
-				b.Observer, b.Log = seen, slog.New(slog.NewTextHandler(&log, nil))
-				fail(b)
-				stop := start(t, b)
-				stopOther := start(t, newBridge(upTo(3), other.Open(sinktest.Faults{})))
-				time.Sleep(5 * time.Second)
-				halted := seen.last()
-				if n := len(other.Entities()); n != 3 {
-					t.Errorf("the other feed has %d entities", n)
-				}
-				time.Sleep(5 * time.Minute)
-				stop()
-				stopOther()
-				var p *bridge.PanicError
-				if halted.State != bridge.Halted || !errors.As(halted.Err, &p) || !errors.Is(halted.Err, feed.ErrPermanent) || !strings.Contains(halted.Err.Error(), "is broken; this is a bug") {
-					t.Errorf("the bridge is %s: %v", halted.State, halted.Err)
-				}
-				if n := seen.count(bridge.Halted); n != 2 {
-					t.Errorf("it has halted %d times", n)
-				}
-				if text := log.String(); strings.Count(text, "panic_test.go") < 2 || strings.Count(text, "the feed is halted") != 2 {
-					t.Errorf("the log is %s", text)
-				}
-				if n := len(topic.Entities()); n != 3 {
-					t.Errorf("%d entities were published", n)
-				}
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			var topic, other sinktest.Memory
+			var log logbuffer.Buffer
+			seen := &diary{}
+			b := newBridge(upTo(3), topic.Open(sinktest.Faults{}))
+			b.Observer, b.Log = seen, slog.New(slog.NewTextHandler(&log, nil))
+			fail(b)
+			stop := start(t, b)
+			stopOther := start(t, newBridge(upTo(3), other.Open(sinktest.Faults{})))
+			time.Sleep(5 * time.Second)
+			halted := seen.last()
+			if n := len(other.Entities()); n != 3 {
+				t.Errorf("the other feed has %d entities", n)
+			}
+			time.Sleep(5 * time.Minute)
+			stop()
+			stopOther()
+			var p *bridge.PanicError
+			if halted.State != bridge.Halted || !errors.As(halted.Err, &p) || !errors.Is(halted.Err, feed.ErrPermanent) || !strings.Contains(halted.Err.Error(), "is broken; this is a bug") {
+				t.Errorf("the bridge is %s: %v", halted.State, halted.Err)
+			}
+			if n := seen.count(bridge.Halted); n != 2 {
+				t.Errorf("it has halted %d times", n)
+			}
+			if text := log.String(); strings.Count(text, "panic_test.go") < 2 || strings.Count(text, "the feed is halted") != 2 {
+				t.Errorf("the log is %s", text)
+			}
+			if n := len(topic.Entities()); n != 3 {
+				t.Errorf("%d entities were published", n)
+			}
+		}))
 	}
 }

@@ -126,30 +126,28 @@ func TestPauseOfAnotherCopyIsNoticed(t *testing.T) {
 		"halted":           {failing(feed.Permanent(errors.New("broken"))), bridge.Halted},
 		"retrying":         {failing(feed.RetryAfter(errors.New("come back later"), time.Hour)), bridge.Retrying},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var topic sinktest.Memory
-				seen, src := &diary{}, &releasable{sourceFunc: test.source}
-				b := newBridge(src, topic.Open(sinktest.Faults{}))
-				b.Every, b.Observer = time.Hour, seen
-				stop := start(t, b)
-				time.Sleep(20 * time.Minute)
-				wantState(t, "", seen, test.state)
-				setPaused(t, &topic, true)
-				time.Sleep(time.Minute)
-				wantState(t, "", seen, bridge.Paused)
-				if src.released.Load() == 0 {
-					t.Error("the source was not released")
-				}
-				if until := seen.last().Until; !until.IsZero() {
-					t.Errorf("the next attempt of a paused feed is at %v", until)
-				}
-				setPaused(t, &topic, false)
-				time.Sleep(time.Minute)
-				wantState(t, "", seen, test.state)
-				stop()
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			var topic sinktest.Memory
+			seen, src := &diary{}, &releasable{sourceFunc: test.source}
+			b := newBridge(src, topic.Open(sinktest.Faults{}))
+			b.Every, b.Observer = time.Hour, seen
+			stop := start(t, b)
+			time.Sleep(20 * time.Minute)
+			wantState(t, "", seen, test.state)
+			setPaused(t, &topic, true)
+			time.Sleep(time.Minute)
+			wantState(t, "", seen, bridge.Paused)
+			if src.released.Load() == 0 {
+				t.Error("the source was not released")
+			}
+			if until := seen.last().Until; !until.IsZero() {
+				t.Errorf("the next attempt of a paused feed is at %v", until)
+			}
+			setPaused(t, &topic, false)
+			time.Sleep(time.Minute)
+			wantState(t, "", seen, test.state)
+			stop()
+		}))
 	}
 }
 
@@ -176,30 +174,28 @@ func TestPauseAndResumeAtOnce(t *testing.T) {
 			return feed.Batch{}, ctx.Err()
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var topic sinktest.Memory
-				seen := &diary{}
-				b := newBridge(source, topic.Open(sinktest.Faults{}))
-				b.Every, b.Observer = time.Hour, seen
-				stop := start(t, b)
-				time.Sleep(20 * time.Minute)
-				before := time.Now()
-				for _, pause := range []bool{true, false} {
-					if r, err := b.SetPaused(t.Context(), pause); err != nil || !r.Changed {
-						t.Errorf("%+v, %v", r, err)
-					}
-					synctest.Wait()
-					if state := seen.last().State; (state == bridge.Paused) != pause {
-						t.Errorf("after the command with %v the copy is %s", pause, state)
-					}
+		t.Run(name, bubbled(func(t *testing.T) {
+			var topic sinktest.Memory
+			seen := &diary{}
+			b := newBridge(source, topic.Open(sinktest.Faults{}))
+			b.Every, b.Observer = time.Hour, seen
+			stop := start(t, b)
+			time.Sleep(20 * time.Minute)
+			before := time.Now()
+			for _, pause := range []bool{true, false} {
+				if r, err := b.SetPaused(t.Context(), pause); err != nil || !r.Changed {
+					t.Errorf("%+v, %v", r, err)
 				}
-				if took := time.Since(before); took > 0 {
-					t.Errorf("it took %v", took)
+				synctest.Wait()
+				if state := seen.last().State; (state == bridge.Paused) != pause {
+					t.Errorf("after the command with %v the copy is %s", pause, state)
 				}
-				stop()
-			})
-		})
+			}
+			if took := time.Since(before); took > 0 {
+				t.Errorf("it took %v", took)
+			}
+			stop()
+		}))
 	}
 }
 
@@ -294,30 +290,28 @@ func TestPauseIsNoCure(t *testing.T) {
 		"lost messages":     {func(m *sinktest.Memory) { m.LoseMessages(2) }, "numbers", feed.ErrPermanent},
 		"another feed":      {func(*sinktest.Memory) {}, "letters", checkpoint.ErrForeign},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var topic sinktest.Memory
-				b := newBridge(upTo(5), topic.Open(sinktest.Faults{}))
-				stop := start(t, b)
-				time.Sleep(time.Minute)
-				stop()
-				test.spoil(&topic)
-				before := topic.Checkpoint()
-				if r, err := bridge.SetPaused(t.Context(), topic.Open(sinktest.Faults{}), test.feed, "person", true); !errors.Is(err, test.want) || r.Changed {
-					t.Errorf("%+v, %v", r, err)
-				}
-				b = newBridge(upTo(5), topic.Open(sinktest.Faults{}))
-				b.Feed = test.feed
-				stop = start(t, b)
-				if r, err := b.SetPaused(t.Context(), true); !errors.Is(err, test.want) || r.Changed {
-					t.Errorf("through a bridge: %+v, %v", r, err)
-				}
-				stop()
-				if after := topic.Checkpoint(); string(checkpoint.Encode(after)) != string(checkpoint.Encode(before)) {
-					t.Errorf("checkpoint %+v, before %+v", after, before)
-				}
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			var topic sinktest.Memory
+			b := newBridge(upTo(5), topic.Open(sinktest.Faults{}))
+			stop := start(t, b)
+			time.Sleep(time.Minute)
+			stop()
+			test.spoil(&topic)
+			before := topic.Checkpoint()
+			if r, err := bridge.SetPaused(t.Context(), topic.Open(sinktest.Faults{}), test.feed, "person", true); !errors.Is(err, test.want) || r.Changed {
+				t.Errorf("%+v, %v", r, err)
+			}
+			b = newBridge(upTo(5), topic.Open(sinktest.Faults{}))
+			b.Feed = test.feed
+			stop = start(t, b)
+			if r, err := b.SetPaused(t.Context(), true); !errors.Is(err, test.want) || r.Changed {
+				t.Errorf("through a bridge: %+v, %v", r, err)
+			}
+			stop()
+			if after := topic.Checkpoint(); string(checkpoint.Encode(after)) != string(checkpoint.Encode(before)) {
+				t.Errorf("checkpoint %+v, before %+v", after, before)
+			}
+		}))
 	}
 }
 
@@ -349,36 +343,34 @@ func TestPoll(t *testing.T) {
 		"a halted feed":   {feed.Permanent(broken), bridge.Halted, 0},
 		"a retrying feed": {feed.RetryAfter(broken, time.Hour), bridge.Retrying, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var topic sinktest.Memory
-				var length atomic.Int64
-				length.Store(5)
-				b := newBridge(sourceFunc(func(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
-					if number(after) == 5 && test.fail != nil {
-						return feed.Batch{}, test.fail
-					}
-					return upTo(int(length.Load()))(ctx, after)
-				}), topic.Open(sinktest.Faults{}))
-				b.Every = 30 * time.Minute
-				stop := start(t, b)
-				time.Sleep(20 * time.Minute)
-				before := time.Now()
-				length.Store(8)
-				r, err := b.Poll(t.Context())
-				if err != nil || r.Status.State != test.want || r.Published != test.count || !errors.Is(r.Status.Err, test.fail) {
-					t.Errorf("%+v, %v", r, err)
+		t.Run(name, bubbled(func(t *testing.T) {
+			var topic sinktest.Memory
+			var length atomic.Int64
+			length.Store(5)
+			b := newBridge(sourceFunc(func(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+				if number(after) == 5 && test.fail != nil {
+					return feed.Batch{}, test.fail
 				}
-				if took := time.Since(before); took > 0 {
-					t.Errorf("it took %v", took)
-				}
-				stop()
-				if _, err := b.Poll(t.Context()); !errors.Is(err, bridge.ErrStopped) {
-					t.Errorf("after the end: %v", err)
-				}
-				wantExact(t, &topic)
-			})
-		})
+				return upTo(int(length.Load()))(ctx, after)
+			}), topic.Open(sinktest.Faults{}))
+			b.Every = 30 * time.Minute
+			stop := start(t, b)
+			time.Sleep(20 * time.Minute)
+			before := time.Now()
+			length.Store(8)
+			r, err := b.Poll(t.Context())
+			if err != nil || r.Status.State != test.want || r.Published != test.count || !errors.Is(r.Status.Err, test.fail) {
+				t.Errorf("%+v, %v", r, err)
+			}
+			if took := time.Since(before); took > 0 {
+				t.Errorf("it took %v", took)
+			}
+			stop()
+			if _, err := b.Poll(t.Context()); !errors.Is(err, bridge.ErrStopped) {
+				t.Errorf("after the end: %v", err)
+			}
+			wantExact(t, &topic)
+		}))
 	}
 }
 
@@ -516,20 +508,18 @@ func TestCommitOfAPauseIsNotCancelled(t *testing.T) {
 // The bus stores a pause, or does not, and its answer is lost. The error says where to look.
 func TestPauseWithoutAnAnswer(t *testing.T) {
 	for name, kind := range map[string]sinktest.Kind{"it is stored": sinktest.FailAfter, "it is not stored": sinktest.FailBefore} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var topic sinktest.Memory
-				fails := sinktest.Faults{Commit: func() sinktest.Fault { return sinktest.Fault{Kind: kind} }}
-				const hint = "; it is not known whether this was stored: look with 'feedbridge status numbers'"
-				_, err := bridge.SetPaused(t.Context(), topic.Open(fails), "numbers", "person", true)
-				if err == nil || !strings.HasSuffix(err.Error(), hint) || !errors.Is(err, sinktest.ErrFault) {
-					t.Errorf("got %v", err)
-				}
-				if paused := topic.Checkpoint().IsPaused(); paused != (kind == sinktest.FailAfter) {
-					t.Errorf("the feed is paused: %v", paused)
-				}
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			var topic sinktest.Memory
+			fails := sinktest.Faults{Commit: func() sinktest.Fault { return sinktest.Fault{Kind: kind} }}
+			const hint = "; it is not known whether this was stored: look with 'feedbridge status numbers'"
+			_, err := bridge.SetPaused(t.Context(), topic.Open(fails), "numbers", "person", true)
+			if err == nil || !strings.HasSuffix(err.Error(), hint) || !errors.Is(err, sinktest.ErrFault) {
+				t.Errorf("got %v", err)
+			}
+			if paused := topic.Checkpoint().IsPaused(); paused != (kind == sinktest.FailAfter) {
+				t.Errorf("the feed is paused: %v", paused)
+			}
+		}))
 	}
 }
 

@@ -226,41 +226,39 @@ func TestErrorsOfUpstreamAreNotRetriedEarly(t *testing.T) {
 		"it asks for a wait": feed.RetryAfter(errors.New("come back later"), 10*time.Minute),
 		"it is broken":       feed.Permanent(errors.New("no self link")),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				bus := newFlakyBus()
-				var topic sinktest.Memory
-				calls := 0
-				b := newBridge(sourceFunc(func(context.Context, feed.Cursor) (feed.Batch, error) {
-					calls++
-					return feed.Batch{}, fail
-				}), topic.Open(bus.faults()))
-				b.Reconnected = bus.Reconnected
-				seen := &diary{}
-				b.Observer = seen
-				stop := start(t, b)
-				time.Sleep(20 * time.Minute)
+		t.Run(name, bubbled(func(t *testing.T) {
+			bus := newFlakyBus()
+			var topic sinktest.Memory
+			calls := 0
+			b := newBridge(sourceFunc(func(context.Context, feed.Cursor) (feed.Batch, error) {
+				calls++
+				return feed.Batch{}, fail
+			}), topic.Open(bus.faults()))
+			b.Reconnected = bus.Reconnected
+			seen := &diary{}
+			b.Observer = seen
+			stop := start(t, b)
+			time.Sleep(20 * time.Minute)
+			synctest.Wait()
+			for left := time.Until(seen.last().Until); left < 20*time.Second; left = time.Until(seen.last().Until) {
+				time.Sleep(max(left, 0) + time.Second)
 				synctest.Wait()
-				for left := time.Until(seen.last().Until); left < 20*time.Second; left = time.Until(seen.last().Until) {
-					time.Sleep(max(left, 0) + time.Second)
-					synctest.Wait()
-				}
-				before, state := calls, seen.last().State
-				for range 5 {
-					bus.set(true)
-					time.Sleep(time.Second)
-					bus.set(false)
-					time.Sleep(2 * time.Second)
-				}
-				synctest.Wait()
-				if calls != before {
-					t.Errorf("%d calls of the upstream while the feed should wait", calls-before)
-				}
-				if now := seen.last().State; now != state || state != bridge.Retrying && state != bridge.Halted {
-					t.Errorf("the feed is %s, and was %s", now, state)
-				}
-				stop()
-			})
-		})
+			}
+			before, state := calls, seen.last().State
+			for range 5 {
+				bus.set(true)
+				time.Sleep(time.Second)
+				bus.set(false)
+				time.Sleep(2 * time.Second)
+			}
+			synctest.Wait()
+			if calls != before {
+				t.Errorf("%d calls of the upstream while the feed should wait", calls-before)
+			}
+			if now := seen.last().State; now != state || state != bridge.Retrying && state != bridge.Halted {
+				t.Errorf("the feed is %s, and was %s", now, state)
+			}
+			stop()
+		}))
 	}
 }

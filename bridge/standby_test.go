@@ -98,32 +98,30 @@ func TestAPositionThatWasMovedIsTakenUpHoweverLongTheWait(t *testing.T) {
 			return upTo(5)(ctx, after)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var topic sinktest.Memory
-				b := newBridge(next, topic.Open(sinktest.Faults{}))
-				b.Every = time.Hour
-				stop := start(t, b)
-				time.Sleep(20 * time.Minute)
-				before := len(topic.Entities())
-				person := topic.Open(sinktest.Faults{})
-				cp, err := person.Resume(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				cp.Cursor, cp.Moved = cursorAt(4), time.Now()
-				if err := person.Commit(t.Context(), nil, cp); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Minute)
-				stop()
-				if got := topic.Entities()[before:]; len(got) != 1 || got[0].ID != "4" {
-					t.Errorf("published %v since the position was moved in front of 4", got)
-				}
-				if !topic.Checkpoint().Moved.Equal(cp.Moved) {
-					t.Error("the commit forgot that a person has moved the place")
-				}
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			var topic sinktest.Memory
+			b := newBridge(next, topic.Open(sinktest.Faults{}))
+			b.Every = time.Hour
+			stop := start(t, b)
+			time.Sleep(20 * time.Minute)
+			before := len(topic.Entities())
+			person := topic.Open(sinktest.Faults{})
+			cp, err := person.Resume(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			cp.Cursor, cp.Moved = cursorAt(4), time.Now()
+			if err := person.Commit(t.Context(), nil, cp); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			stop()
+			if got := topic.Entities()[before:]; len(got) != 1 || got[0].ID != "4" {
+				t.Errorf("published %v since the position was moved in front of 4", got)
+			}
+			if !topic.Checkpoint().Moved.Equal(cp.Moved) {
+				t.Error("the commit forgot that a person has moved the place")
+			}
+		}))
 	}
 }

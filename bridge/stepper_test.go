@@ -25,41 +25,39 @@ func TestABridgeThatWaitsHasNoGoroutine(t *testing.T) {
 		"retrying": {source: fail(broken), want: bridge.Retrying},
 		"halted":   {source: fail(feed.Permanent(broken)), want: bridge.Halted},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const feeds = 50
-				ctx, stop := context.WithCancel(t.Context())
-				topics := make([]sinktest.Memory, feeds)
-				states := make([]diary, feeds)
-				stopped := make(chan struct{}, feeds)
-				before := runtime.NumGoroutine()
-				for i := range topics {
-					b := newBridge(test.source, topics[i].Open(sinktest.Faults{}))
-					b.Every, b.Observer = time.Hour, &states[i]
-					if test.pause {
-						if _, err := bridge.SetPaused(ctx, topics[i].Open(sinktest.Faults{}), b.Feed, "a person", true); err != nil {
-							t.Fatal(err)
-						}
-					}
-					b.Start(ctx, func() { stopped <- struct{}{} })
-				}
-				time.Sleep(100 * time.Millisecond)
-				synctest.Wait()
-				for i := range states {
-					if got := states[i].last().State; got != test.want {
-						t.Fatalf("feed %d is %s, want %s", i, got, test.want)
+		t.Run(name, bubbled(func(t *testing.T) {
+			const feeds = 50
+			ctx, stop := context.WithCancel(t.Context())
+			topics := make([]sinktest.Memory, feeds)
+			states := make([]diary, feeds)
+			stopped := make(chan struct{}, feeds)
+			before := runtime.NumGoroutine()
+			for i := range topics {
+				b := newBridge(test.source, topics[i].Open(sinktest.Faults{}))
+				b.Every, b.Observer = time.Hour, &states[i]
+				if test.pause {
+					if _, err := bridge.SetPaused(ctx, topics[i].Open(sinktest.Faults{}), b.Feed, "a person", true); err != nil {
+						t.Fatal(err)
 					}
 				}
-				// The runtime starts a few of its own.
-				if extra := runtime.NumGoroutine() - before; extra > feeds/10 {
-					t.Errorf("%d feeds that wait have %d goroutines", feeds, extra)
+				b.Start(ctx, func() { stopped <- struct{}{} })
+			}
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+			for i := range states {
+				if got := states[i].last().State; got != test.want {
+					t.Fatalf("feed %d is %s, want %s", i, got, test.want)
 				}
-				stop()
-				for range topics {
-					<-stopped
-				}
-			})
-		})
+			}
+			// The runtime starts a few of its own.
+			if extra := runtime.NumGoroutine() - before; extra > feeds/10 {
+				t.Errorf("%d feeds that wait have %d goroutines", feeds, extra)
+			}
+			stop()
+			for range topics {
+				<-stopped
+			}
+		}))
 	}
 }
 

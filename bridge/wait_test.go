@@ -48,27 +48,25 @@ func TestErrorsThatAPersonMustCureHaltTheFeed(t *testing.T) {
 		"no checkpoint": feed.Permanent(checkpoint.ErrMissing),
 		"broken feed":   feed.Permanent(errors.New("no self link")),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var topic sinktest.Memory
-				seen := &diary{}
-				b := newBridge(upTo(3), topic.Open(sinktest.Faults{Resume: func() error { return err }}))
-				b.Observer = seen
-				stop := start(t, b)
-				time.Sleep(time.Hour)
-				state := seen.last()
-				stop()
-				if state.State != bridge.Halted || !errors.Is(state.Err, err) {
-					t.Errorf("the bridge is %s: %v, want halted: %v", state.State, state.Err, err)
-				}
-				if n := seen.count(bridge.Halted); n < 10 || n > 40 {
-					t.Errorf("%d attempts in an hour", n)
-				}
-				if n := len(topic.Entities()); n != 0 {
-					t.Errorf("%d entities were published", n)
-				}
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			var topic sinktest.Memory
+			seen := &diary{}
+			b := newBridge(upTo(3), topic.Open(sinktest.Faults{Resume: func() error { return err }}))
+			b.Observer = seen
+			stop := start(t, b)
+			time.Sleep(time.Hour)
+			state := seen.last()
+			stop()
+			if state.State != bridge.Halted || !errors.Is(state.Err, err) {
+				t.Errorf("the bridge is %s: %v, want halted: %v", state.State, state.Err, err)
+			}
+			if n := seen.count(bridge.Halted); n < 10 || n > 40 {
+				t.Errorf("%d attempts in an hour", n)
+			}
+			if n := len(topic.Entities()); n != 0 {
+				t.Errorf("%d entities were published", n)
+			}
+		}))
 	}
 }
 
@@ -124,30 +122,28 @@ func TestAnErrorOfNoRequestHidesNoCause(t *testing.T) {
 		"a person has to act": {feed.Permanent(errors.New("404 Not Found")), "404 Not Found", bridge.Halted},
 		"it passes by itself": {errors.New("503 Service Unavailable"), "not requested", bridge.Retrying},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var topic sinktest.Memory
-				calls := 0
-				b := newBridge(sourceFunc(func(context.Context, feed.Cursor) (feed.Batch, error) {
-					if calls++; calls == 1 {
-						return feed.Batch{}, test.first
-					}
-					return feed.Batch{}, feed.RetryAfter(feed.ErrNotRequested, 10*time.Minute)
-				}), topic.Open(sinktest.Faults{}))
-				seen := &diary{}
-				b.Observer = seen
-				stop := start(t, b)
-				time.Sleep(15 * time.Minute)
-				synctest.Wait()
-				if s := seen.last(); s.State != test.state || s.Err.Error() != test.want {
-					t.Errorf("the bridge is %s: %v, want %s: %s", s.State, s.Err, test.state, test.want)
+		t.Run(name, bubbled(func(t *testing.T) {
+			var topic sinktest.Memory
+			calls := 0
+			b := newBridge(sourceFunc(func(context.Context, feed.Cursor) (feed.Batch, error) {
+				if calls++; calls == 1 {
+					return feed.Batch{}, test.first
 				}
-				if calls != 3 {
-					t.Errorf("%d calls, want 3: the wait that upstream asked for counts", calls)
-				}
-				stop()
-			})
-		})
+				return feed.Batch{}, feed.RetryAfter(feed.ErrNotRequested, 10*time.Minute)
+			}), topic.Open(sinktest.Faults{}))
+			seen := &diary{}
+			b.Observer = seen
+			stop := start(t, b)
+			time.Sleep(15 * time.Minute)
+			synctest.Wait()
+			if s := seen.last(); s.State != test.state || s.Err.Error() != test.want {
+				t.Errorf("the bridge is %s: %v, want %s: %s", s.State, s.Err, test.state, test.want)
+			}
+			if calls != 3 {
+				t.Errorf("%d calls, want 3: the wait that upstream asked for counts", calls)
+			}
+			stop()
+		}))
 	}
 }
 

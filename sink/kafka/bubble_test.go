@@ -28,6 +28,11 @@ func inBubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
+// bubbled returns a test that runs another one in a bubble.
+func bubbled(test func(t *testing.T)) func(t *testing.T) {
+	return func(t *testing.T) { inBubble(t, test) }
+}
+
 // isInBubble reports whether the caller is in a bubble. The clock of a bubble begins in 2000.
 func isInBubble() bool { return time.Now().Year() < 2020 }
 

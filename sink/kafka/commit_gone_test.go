@@ -41,31 +41,29 @@ func TestConfirmedCommitIsGone(t *testing.T) {
 func TestConfirmedCommitIsGoneAndAnotherCopyHasGoneOn(t *testing.T) {
 	t.Parallel()
 	for name, to := range map[string]int{"not as far": 4, "further": 8} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				c := startCluster(t)
-				cfg := configFor(c)
-				cfg.Timeout = 20 * time.Second
-				s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
-				resume(t, s)
-				commit(t, s, 0, 2)
-				c.ControlKey(kmsg.EndTxn.Int16(), confirm)
-				commit(t, s, 2, 6)
-				resume(t, other)
-				// Other entities than those that are gone, as the feed has them by now.
-				must.Succeed(t, other.Commit(t.Context(), sinktest.Entities(100, to-2), sinktest.At(to)))
-				wantError(t, s.Commit(t.Context(), sinktest.Entities(6, 1), sinktest.At(7)), false, checkpoint.ErrConflict)
-				wantCount(t, s, uint64(to))
-				for _, e := range sinktest.Entities(2, 4) {
-					if !s.IDs().Add(e.ID) {
-						t.Errorf("%s counts as one that the topic holds", e.ID)
-					}
+		t.Run(name, bubbled(func(t *testing.T) {
+			c := startCluster(t)
+			cfg := configFor(c)
+			cfg.Timeout = 20 * time.Second
+			s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 2)
+			c.ControlKey(kmsg.EndTxn.Int16(), confirm)
+			commit(t, s, 2, 6)
+			resume(t, other)
+			// Other entities than those that are gone, as the feed has them by now.
+			must.Succeed(t, other.Commit(t.Context(), sinktest.Entities(100, to-2), sinktest.At(to)))
+			wantError(t, s.Commit(t.Context(), sinktest.Entities(6, 1), sinktest.At(7)), false, checkpoint.ErrConflict)
+			wantCount(t, s, uint64(to))
+			for _, e := range sinktest.Entities(2, 4) {
+				if !s.IDs().Add(e.ID) {
+					t.Errorf("%s counts as one that the topic holds", e.ID)
 				}
-				if s.IDs().Add("nothing") && s.IDs().Add(sinktest.Entities(100, 1)[0].ID) {
-					t.Error("the other copy's entities are not held")
-				}
-			})
-		})
+			}
+			if s.IDs().Add("nothing") && s.IDs().Add(sinktest.Entities(100, 1)[0].ID) {
+				t.Error("the other copy's entities are not held")
+			}
+		}))
 	}
 }
 

@@ -111,24 +111,22 @@ func TestCommitSeldomAsksForSlowMarkers(t *testing.T) {
 func TestCommitAsksOnAnotherConnection(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]kmsg.Key{"transactions": kmsg.DescribeTransactions, "producers": kmsg.DescribeProducers} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				c, w := startWired(t)
-				cfg := configFor(c)
-				cfg.Timeout = 3 * time.Second
-				s := connect(t, cfg).Sink(orders())
-				resume(t, s)
-				commit(t, s, 0, 2)
-				s.AwaitEnd(t)
-				s.Doubt()
-				var muted atomic.Int32
-				w.muting(func(k kmsg.Key) bool { return k == key && muted.Add(1) == 1 })
-				commit(t, s, 2, 4)
-				if muted.Load() < 2 {
-					t.Errorf("it asked %d times", muted.Load())
-				}
-				wantFeed(t, s, 4)
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			c, w := startWired(t)
+			cfg := configFor(c)
+			cfg.Timeout = 3 * time.Second
+			s := connect(t, cfg).Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 2)
+			s.AwaitEnd(t)
+			s.Doubt()
+			var muted atomic.Int32
+			w.muting(func(k kmsg.Key) bool { return k == key && muted.Add(1) == 1 })
+			commit(t, s, 2, 4)
+			if muted.Load() < 2 {
+				t.Errorf("it asked %d times", muted.Load())
+			}
+			wantFeed(t, s, 4)
+		}))
 	}
 }

@@ -83,64 +83,60 @@ func TestClosedConnection(t *testing.T) {
 func TestClusterIsTooOld(t *testing.T) {
 	t.Parallel()
 	for name, v := range map[string]*kversion.Versions{"2.4": kversion.V2_4_0(), "2.5": kversion.V2_5_0(), "2.8": kversion.V2_8_0(), "3.6": kversion.V3_6_0()} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				conn := connect(t, configFor(startCluster(t, kfake.MaxVersions(v))))
-				if name == "2.4" {
-					wantError(t, conn.Check(t.Context()), true, nil, "is too old", "from 2.5 on")
-					_, err := conn.Sink(orders()).Resume(t.Context())
-					wantError(t, err, true, nil, "is too old", "from 2.5 on")
-					return
-				}
-				if err := conn.Check(t.Context()); err != nil {
-					t.Error(err)
-				}
-				s, other := conn.Sink(orders()), conn.Sink(orders())
-				resume(t, s)
-				commit(t, s, 0, 2)
-				resume(t, other)
-				commit(t, s, 2, 3)
-				wantError(t, other.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
-				resume(t, other)
-				commit(t, other, 3, 4)
-				wantError(t, s.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
-				// The one that lost has not taken the id back.
-				commit(t, other, 4, 5)
-				wantFeed(t, s, 5)
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			conn := connect(t, configFor(startCluster(t, kfake.MaxVersions(v))))
+			if name == "2.4" {
+				wantError(t, conn.Check(t.Context()), true, nil, "is too old", "from 2.5 on")
+				_, err := conn.Sink(orders()).Resume(t.Context())
+				wantError(t, err, true, nil, "is too old", "from 2.5 on")
+				return
+			}
+			if err := conn.Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+			s, other := conn.Sink(orders()), conn.Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 2)
+			resume(t, other)
+			commit(t, s, 2, 3)
+			wantError(t, other.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
+			resume(t, other)
+			commit(t, other, 3, 4)
+			wantError(t, s.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
+			// The one that lost has not taken the id back.
+			commit(t, other, 4, 5)
+			wantFeed(t, s, 5)
+		}))
 	}
 }
 
 func TestPassword(t *testing.T) {
 	t.Parallel()
 	for _, mechanism := range []kafka.Mechanism{kafka.Plain, kafka.ScramSHA256, kafka.ScramSHA512} {
-		t.Run(string(mechanism), func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				c := startCluster(t, kfake.EnableSASL(), kfake.Superuser(string(mechanism), "fb", "right"))
-				file := writeFile(t, "wrong\n")
-				cfg := configFor(c)
-				cfg.Timeout = 5 * time.Second
-				cfg.SASL = kafka.SASL{Mechanism: mechanism, Username: "fb", Password: credential.Secret("file:" + file)}
-				conn := connect(t, cfg)
-				s := conn.Sink(orders())
-				_, err := s.Resume(t.Context())
-				for _, err := range []error{err, conn.Check(t.Context())} {
-					wantError(t, err, true, nil, "Kafka at 127.0.0.1:", "refuses the username and password (sasl, "+string(mechanism)+")")
-				}
-				// It is put right, and taken up without a restart.
-				must.Succeed(t, os.WriteFile(file, []byte("right\n"), 0o600))
-				if err := conn.Check(t.Context()); err != nil {
-					t.Error(err)
-				}
-				resume(t, s)
-				commit(t, s, 0, 2)
-				wantFeed(t, s, 2)
-				must.Succeed(t, os.Remove(file))
-				_, err = kafka.Connect(t.Context(), cfg, silent)
-				wantError(t, err, true, nil, "sasl.password", "no such file")
-			})
-		})
+		t.Run(string(mechanism), bubbled(func(t *testing.T) {
+			c := startCluster(t, kfake.EnableSASL(), kfake.Superuser(string(mechanism), "fb", "right"))
+			file := writeFile(t, "wrong\n")
+			cfg := configFor(c)
+			cfg.Timeout = 5 * time.Second
+			cfg.SASL = kafka.SASL{Mechanism: mechanism, Username: "fb", Password: credential.Secret("file:" + file)}
+			conn := connect(t, cfg)
+			s := conn.Sink(orders())
+			_, err := s.Resume(t.Context())
+			for _, err := range []error{err, conn.Check(t.Context())} {
+				wantError(t, err, true, nil, "Kafka at 127.0.0.1:", "refuses the username and password (sasl, "+string(mechanism)+")")
+			}
+			// It is put right, and taken up without a restart.
+			must.Succeed(t, os.WriteFile(file, []byte("right\n"), 0o600))
+			if err := conn.Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+			resume(t, s)
+			commit(t, s, 0, 2)
+			wantFeed(t, s, 2)
+			must.Succeed(t, os.Remove(file))
+			_, err = kafka.Connect(t.Context(), cfg, silent)
+			wantError(t, err, true, nil, "sasl.password", "no such file")
+		}))
 	}
 }
 
@@ -249,33 +245,31 @@ func TestRights(t *testing.T) {
 			[]string{`this user may not use the transactional id "feedbridge.shop.orders/orders"`},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				var acls []kfake.ACL
-				for _, a := range rights() {
-					if !test.without(a) {
-						acls = append(acls, a)
-					}
+		t.Run(name, bubbled(func(t *testing.T) {
+			var acls []kfake.ACL
+			for _, a := range rights() {
+				if !test.without(a) {
+					acls = append(acls, a)
 				}
-				c := startCluster(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "root", "root"), kfake.User("PLAIN", "fb", "right", acls...))
-				if test.exist {
-					must.Succeed(t, errors.Join(c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}), c.CreateTopic("shop.orders", 1, nil)))
-				}
-				cfg := configFor(c)
-				cfg.SASL = kafka.SASL{Mechanism: kafka.Plain, Username: "fb", Password: "right"}
-				s := connect(t, cfg).Sink(orders())
-				_, err := s.Resume(t.Context())
-				if err == nil {
-					err = s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2))
-				}
-				if test.want == nil {
-					must.Succeed(t, errors.Join(err, s.Check(t.Context())))
-					return
-				}
-				wantError(t, err, true, nil, test.want...)
-				wantError(t, s.Check(t.Context()), true, nil, test.want...)
-			})
-		})
+			}
+			c := startCluster(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "root", "root"), kfake.User("PLAIN", "fb", "right", acls...))
+			if test.exist {
+				must.Succeed(t, errors.Join(c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}), c.CreateTopic("shop.orders", 1, nil)))
+			}
+			cfg := configFor(c)
+			cfg.SASL = kafka.SASL{Mechanism: kafka.Plain, Username: "fb", Password: "right"}
+			s := connect(t, cfg).Sink(orders())
+			_, err := s.Resume(t.Context())
+			if err == nil {
+				err = s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2))
+			}
+			if test.want == nil {
+				must.Succeed(t, errors.Join(err, s.Check(t.Context())))
+				return
+			}
+			wantError(t, err, true, nil, test.want...)
+			wantError(t, s.Check(t.Context()), true, nil, test.want...)
+		}))
 	}
 }
 

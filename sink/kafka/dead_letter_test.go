@@ -159,41 +159,39 @@ func TestDeadLetterTopicRefuses(t *testing.T) {
 		"its limit was lowered": {kerr.MessageTooLarge.Code, []string{"dead-letter topic shop.orders.dead", "max.message.bytes"}},
 		"this user may not":     {kerr.TopicAuthorizationFailed.Code, []string{"shop.orders.dead", "--topic shop.orders.dead"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s, c, more := open(t, ordersWithDead())
-				entities, cp := withDead(0, 2, 0)
-				must.Succeed(t, s.Commit(t.Context(), entities, cp))
-				id := c.TopicInfo(deadTopic).TopicID
-				c.ControlKey(kmsg.Produce.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
-					c.KeepControl()
-					req := r.(*kmsg.ProduceRequest)
-					if len(req.Topics) == 0 || req.Topics[0].Topic != deadTopic && req.Topics[0].TopicID != id {
-						return nil, nil, false
-					}
-					resp := req.ResponseKind().(*kmsg.ProduceResponse)
-					topic, partition := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
-					topic.Topic, topic.TopicID, partition.ErrorCode = req.Topics[0].Topic, req.Topics[0].TopicID, test.code
-					topic.Partitions = append(topic.Partitions, partition)
-					resp.Topics = append(resp.Topics, topic)
-					return resp, nil, true
-				})
-				entities, next := withDead(2, 4, 1)
-				wantError(t, s.Commit(t.Context(), entities, next), true, nil, test.want...)
-				if now := resume(t, more()); string(now.Cursor) != string(cp.Cursor) {
-					t.Errorf("the position has moved to %s", now.Cursor)
+		t.Run(name, bubbled(func(t *testing.T) {
+			s, c, more := open(t, ordersWithDead())
+			entities, cp := withDead(0, 2, 0)
+			must.Succeed(t, s.Commit(t.Context(), entities, cp))
+			id := c.TopicInfo(deadTopic).TopicID
+			c.ControlKey(kmsg.Produce.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				c.KeepControl()
+				req := r.(*kmsg.ProduceRequest)
+				if len(req.Topics) == 0 || req.Topics[0].Topic != deadTopic && req.Topics[0].TopicID != id {
+					return nil, nil, false
 				}
-				// Commits without dead letters go on.
-				resume(t, s)
-				moved := cp
-				moved.Cursor = feed.Cursor("elsewhere")
-				if err := s.Commit(t.Context(), nil, moved); err != nil {
-					t.Error(err)
-				}
-				wantFeed(t, s, 1)
-				wantDead(t, connect(t, configFor(c)), 1)
+				resp := req.ResponseKind().(*kmsg.ProduceResponse)
+				topic, partition := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
+				topic.Topic, topic.TopicID, partition.ErrorCode = req.Topics[0].Topic, req.Topics[0].TopicID, test.code
+				topic.Partitions = append(topic.Partitions, partition)
+				resp.Topics = append(resp.Topics, topic)
+				return resp, nil, true
 			})
-		})
+			entities, next := withDead(2, 4, 1)
+			wantError(t, s.Commit(t.Context(), entities, next), true, nil, test.want...)
+			if now := resume(t, more()); string(now.Cursor) != string(cp.Cursor) {
+				t.Errorf("the position has moved to %s", now.Cursor)
+			}
+			// Commits without dead letters go on.
+			resume(t, s)
+			moved := cp
+			moved.Cursor = feed.Cursor("elsewhere")
+			if err := s.Commit(t.Context(), nil, moved); err != nil {
+				t.Error(err)
+			}
+			wantFeed(t, s, 1)
+			wantDead(t, connect(t, configFor(c)), 1)
+		}))
 	}
 }
 
@@ -338,27 +336,25 @@ func TestMarksOfRecordsWhoseTimesRunBack(t *testing.T) {
 		"the newest version is in the topic":  {true, false},
 		"back and forth":                      {true, false, true, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				_, c, more := open(t, ordersWithDead())
-				stampRecords(c)
-				var version []feed.Entity
-				for i, isDead := range dead {
-					copy := more()
-					resume(t, copy)
-					version = marked(0, 1)
-					version[0].Mark, version[0].Dead = fmt.Sprint("v1;", i), nil
-					if isDead {
-						version[0].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
-					}
-					cp := sinktest.At(i + 1)
-					cp.Count -= uint64(len(slices.DeleteFunc(slices.Clone(dead[:i+1]), func(d bool) bool { return !d })))
-					must.Succeed(t, copy.Commit(t.Context(), version, cp))
-					wantMarks(t, copy, version)
+		t.Run(name, bubbled(func(t *testing.T) {
+			_, c, more := open(t, ordersWithDead())
+			stampRecords(c)
+			var version []feed.Entity
+			for i, isDead := range dead {
+				copy := more()
+				resume(t, copy)
+				version = marked(0, 1)
+				version[0].Mark, version[0].Dead = fmt.Sprint("v1;", i), nil
+				if isDead {
+					version[0].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
 				}
-				wantMarks(t, more(), version)
-			})
-		})
+				cp := sinktest.At(i + 1)
+				cp.Count -= uint64(len(slices.DeleteFunc(slices.Clone(dead[:i+1]), func(d bool) bool { return !d })))
+				must.Succeed(t, copy.Commit(t.Context(), version, cp))
+				wantMarks(t, copy, version)
+			}
+			wantMarks(t, more(), version)
+		}))
 	}
 }
 
@@ -476,37 +472,35 @@ func TestWindowHasTheNewestEntitiesBesideDeadLetters(t *testing.T) {
 		}},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				topic := test.topic
-				topic.Window = 10
-				s, c, _ := open(t, topic)
-				end, dead := 0, 0
-				for _, n := range test.commits {
-					entities := sinktest.Entities(end, n)
-					for i := range entities {
-						if test.isDead(end + i) {
-							entities[i].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
-							dead++
-						}
-					}
-					end += n
-					cp := sinktest.At(end)
-					cp.Count -= uint64(dead)
-					must.Succeed(t, s.Commit(t.Context(), entities, cp))
-				}
-				if test.behind != nil {
-					test.behind(t, c)
-				}
-				fresh := connect(t, configFor(c)).Sink(topic)
-				resume(t, fresh)
-				for _, e := range sinktest.Entities(end-topic.Window, topic.Window) {
-					if fresh.IDs().Add(e.ID) {
-						t.Errorf("%s, of the newest %d, is not known", e.ID, topic.Window)
+		t.Run(name, bubbled(func(t *testing.T) {
+			topic := test.topic
+			topic.Window = 10
+			s, c, _ := open(t, topic)
+			end, dead := 0, 0
+			for _, n := range test.commits {
+				entities := sinktest.Entities(end, n)
+				for i := range entities {
+					if test.isDead(end + i) {
+						entities[i].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+						dead++
 					}
 				}
-			})
-		})
+				end += n
+				cp := sinktest.At(end)
+				cp.Count -= uint64(dead)
+				must.Succeed(t, s.Commit(t.Context(), entities, cp))
+			}
+			if test.behind != nil {
+				test.behind(t, c)
+			}
+			fresh := connect(t, configFor(c)).Sink(topic)
+			resume(t, fresh)
+			for _, e := range sinktest.Entities(end-topic.Window, topic.Window) {
+				if fresh.IDs().Add(e.ID) {
+					t.Errorf("%s, of the newest %d, is not known", e.ID, topic.Window)
+				}
+			}
+		}))
 	}
 }
 

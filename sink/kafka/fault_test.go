@@ -155,30 +155,28 @@ func TestCommitFails(t *testing.T) {
 			"transactions of version 1":  func(t testing.TB) *kfake.Cluster { return downgraded(t) },
 			"how they stand is not told": func(t testing.TB) *kfake.Cluster { return downgraded(t, kfake.MaxVersions(kversion.V2_8_0())) },
 		} {
-			t.Run(name+", "+cluster, func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
-					c := start(t)
-					cfg := configFor(c)
-					cfg.Timeout = 4 * time.Second
-					s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
-					resume(t, s)
-					commit(t, s, 0, 2)
-					h := c.Fault(fault)
-					wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
-					if h.Hits() == 0 {
-						t.Error("the fault was not met")
-					}
-					// Nothing is left open that would hold readers back.
-					if p := c.PartitionInfo("shop.orders", 0); p.LastStableOffset != p.HighWatermark {
-						t.Errorf("the last stable offset is %d of %d", p.LastStableOffset, p.HighWatermark)
-					}
-					h.Remove()
-					wantCount(t, other, 2)
-					resume(t, s)
-					commit(t, s, 2, 4)
-					wantFeed(t, s, 4)
-				})
-			})
+			t.Run(name+", "+cluster, bubbled(func(t *testing.T) {
+				c := start(t)
+				cfg := configFor(c)
+				cfg.Timeout = 4 * time.Second
+				s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
+				resume(t, s)
+				commit(t, s, 0, 2)
+				h := c.Fault(fault)
+				wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
+				if h.Hits() == 0 {
+					t.Error("the fault was not met")
+				}
+				// Nothing is left open that would hold readers back.
+				if p := c.PartitionInfo("shop.orders", 0); p.LastStableOffset != p.HighWatermark {
+					t.Errorf("the last stable offset is %d of %d", p.LastStableOffset, p.HighWatermark)
+				}
+				h.Remove()
+				wantCount(t, other, 2)
+				resume(t, s)
+				commit(t, s, 2, 4)
+				wantFeed(t, s, 4)
+			}))
 		}
 	}
 }
@@ -188,26 +186,24 @@ func TestCommitFails(t *testing.T) {
 func TestAbortLeavesAnotherCopyAlone(t *testing.T) {
 	t.Parallel()
 	for version := range 2 {
-		t.Run(fmt.Sprintf("transactions of version %d", version+1), func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				c, w := startWired(t)
-				if version == 0 {
-					downgrade(t, c.ListenAddrs()[0])
-				}
-				cfg := configFor(c)
-				cfg.Timeout = 3 * time.Second
-				s := connect(t, cfg).Sink(orders())
-				resume(t, s)
-				commit(t, s, 0, 2)
-				theirs := begin(t, c, transactionalID, &kgo.Record{Topic: "shop.orders", Value: []byte("under way")})
-				w.losing(func(key kmsg.Key) bool { return key == kmsg.AddPartitionsToTxn || key == kmsg.Produce })
-				wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
-				w.losing(nil)
-				if err := theirs.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
-					t.Errorf("the other copy has lost its transaction: %v", err)
-				}
-			})
-		})
+		t.Run(fmt.Sprintf("transactions of version %d", version+1), bubbled(func(t *testing.T) {
+			c, w := startWired(t)
+			if version == 0 {
+				downgrade(t, c.ListenAddrs()[0])
+			}
+			cfg := configFor(c)
+			cfg.Timeout = 3 * time.Second
+			s := connect(t, cfg).Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 2)
+			theirs := begin(t, c, transactionalID, &kgo.Record{Topic: "shop.orders", Value: []byte("under way")})
+			w.losing(func(key kmsg.Key) bool { return key == kmsg.AddPartitionsToTxn || key == kmsg.Produce })
+			wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
+			w.losing(nil)
+			if err := theirs.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+				t.Errorf("the other copy has lost its transaction: %v", err)
+			}
+		}))
 	}
 }
 
@@ -221,23 +217,21 @@ func TestTroubleThatPassesWithinACommit(t *testing.T) {
 		"the coordinator loads":               {Keys: []kmsg.Key{kmsg.EndTxn}, Err: kerr.CoordinatorLoadInProgress},
 		"the transaction before is not ended": {Keys: []kmsg.Key{kmsg.EndTxn}, Err: kerr.ConcurrentTransactions, Count: 3},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				c := startCluster(t)
-				cfg := configFor(c)
-				cfg.Timeout = 20 * time.Second // a busy machine takes its time
-				s := connect(t, cfg).Sink(orders())
-				resume(t, s)
-				commit(t, s, 0, 2)
-				h := c.Fault(fault)
-				commit(t, s, 2, 4)
-				if h.Hits() == 0 {
-					t.Error("the fault was not met")
-				}
-				commit(t, s, 4, 5)
-				wantFeed(t, s, 5)
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			c := startCluster(t)
+			cfg := configFor(c)
+			cfg.Timeout = 20 * time.Second // a busy machine takes its time
+			s := connect(t, cfg).Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 2)
+			h := c.Fault(fault)
+			commit(t, s, 2, 4)
+			if h.Hits() == 0 {
+				t.Error("the fault was not met")
+			}
+			commit(t, s, 4, 5)
+			wantFeed(t, s, 5)
+		}))
 	}
 }
 
@@ -372,36 +366,34 @@ func hold(c *kfake.Cluster, key kmsg.Key, which func(kmsg.Request) bool) (held <
 func TestCommitThatArrivesAfterItsSuccessorIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, patience := range map[string]time.Duration{"its writer waits": 20 * time.Second, "its writer has given up": 3 * time.Second} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				c := startCluster(t)
-				slow, quick := configFor(c), configFor(c)
-				slow.Timeout = patience
-				s, other := connect(t, slow).Sink(orders()), connect(t, quick).Sink(orders())
-				resume(t, s)
-				commit(t, s, 0, 2)
-				held, release := hold(c, kmsg.EndTxn, func(r kmsg.Request) bool { return r.(*kmsg.EndTxnRequest).Commit })
-				failed := make(chan error, 1)
-				go func() { failed <- s.Commit(t.Context(), sinktest.Entities(900, 3), sinktest.At(5)) }()
-				<-held
-				is := checkpoint.ErrConflict
-				if patience < quick.Timeout {
-					is = nil
-					wantError(t, <-failed, false, nil, "no answer from Kafka at 127.0.0.1:")
-				}
-				// The other copy aborts the open transaction, because its copy may be dead.
-				wantCount(t, other, 2)
-				commit(t, other, 2, 4)
-				release()
-				if is != nil {
-					wantError(t, <-failed, false, is)
-				}
-				wantFeed(t, other, 4)
-				resume(t, s)
-				commit(t, s, 4, 5)
-				wantFeed(t, s, 5)
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			c := startCluster(t)
+			slow, quick := configFor(c), configFor(c)
+			slow.Timeout = patience
+			s, other := connect(t, slow).Sink(orders()), connect(t, quick).Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 2)
+			held, release := hold(c, kmsg.EndTxn, func(r kmsg.Request) bool { return r.(*kmsg.EndTxnRequest).Commit })
+			failed := make(chan error, 1)
+			go func() { failed <- s.Commit(t.Context(), sinktest.Entities(900, 3), sinktest.At(5)) }()
+			<-held
+			is := checkpoint.ErrConflict
+			if patience < quick.Timeout {
+				is = nil
+				wantError(t, <-failed, false, nil, "no answer from Kafka at 127.0.0.1:")
+			}
+			// The other copy aborts the open transaction, because its copy may be dead.
+			wantCount(t, other, 2)
+			commit(t, other, 2, 4)
+			release()
+			if is != nil {
+				wantError(t, <-failed, false, is)
+			}
+			wantFeed(t, other, 4)
+			resume(t, s)
+			commit(t, s, 4, 5)
+			wantFeed(t, s, 5)
+		}))
 	}
 }
 
@@ -483,25 +475,23 @@ func TestCheckpointIsTooLarge(t *testing.T) {
 		"for its topic": {"2000", 3000, []string{"bytes exceed max.message.bytes of topic feedbridge.checkpoints; run 'kafka-configs.sh", "--topic feedbridge.checkpoints --add-config max.message.bytes=1048588'"}},
 		"for any topic": {"5000000", 1 << 20, []string{"exceed the limit of 1000000", "'feedbridge checkpoint set orders'"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				c := startCluster(t)
-				must.Succeed(t, c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact", "max.message.bytes": test.limit}))
-				s := connect(t, configFor(c)).Sink(orders())
-				resume(t, s)
-				large := sinktest.At(2)
-				large.Cursor = make([]byte, test.size)
-				_, _ = rand.NewChaCha8([32]byte{}).Read(large.Cursor) // which never fails, and cannot be compressed
-				err := s.Commit(t.Context(), sinktest.Entities(0, 2), large)
-				wantError(t, err, true, nil, append(test.want, "the checkpoint is too large: its ")...)
-				if errors.Is(err, sink.ErrTooLarge) {
-					t.Errorf("%v is about an entity", err)
-				}
-				resume(t, s)
-				commit(t, s, 0, 2)
-				wantFeed(t, s, 2)
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			c := startCluster(t)
+			must.Succeed(t, c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact", "max.message.bytes": test.limit}))
+			s := connect(t, configFor(c)).Sink(orders())
+			resume(t, s)
+			large := sinktest.At(2)
+			large.Cursor = make([]byte, test.size)
+			_, _ = rand.NewChaCha8([32]byte{}).Read(large.Cursor) // which never fails, and cannot be compressed
+			err := s.Commit(t.Context(), sinktest.Entities(0, 2), large)
+			wantError(t, err, true, nil, append(test.want, "the checkpoint is too large: its ")...)
+			if errors.Is(err, sink.ErrTooLarge) {
+				t.Errorf("%v is about an entity", err)
+			}
+			resume(t, s)
+			commit(t, s, 0, 2)
+			wantFeed(t, s, 2)
+		}))
 	}
 }
 

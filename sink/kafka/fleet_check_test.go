@@ -60,30 +60,28 @@ func TestCheckOfAFleetFindsWhatRunNeeds(t *testing.T) {
 		"no topic":           {[]kfake.ACL{right(kmsg.ACLOperationRead)}, false, false, []string{"there is no topic feedbridge.checkpoints, and create is off"}},
 		"of another program": {[]kfake.ACL{right(kmsg.ACLOperationRead)}, true, true, []string{`another program uses the consumer group "feedbridge.shop"`, "choose another fleet.name"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				c := startCluster(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "root", "root"), kfake.User("PLAIN", "fb", "right", append(rights(), test.acls...)...))
-				cfg := configFor(c)
-				root := cfg
-				root.SASL = kafka.SASL{Mechanism: kafka.Plain, Username: "root", Password: "root"}
-				if test.another {
-					other(t, c)
-				} else if test.create {
-					// kfake checks no rights to a group that does not exist; Kafka does.
-					a := joinOn(t, connect(t, root), "a", silent)
-					until(t, func() bool { return len(a.Assignment().Members) == 1 })
+		t.Run(name, bubbled(func(t *testing.T) {
+			c := startCluster(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "root", "root"), kfake.User("PLAIN", "fb", "right", append(rights(), test.acls...)...))
+			cfg := configFor(c)
+			root := cfg
+			root.SASL = kafka.SASL{Mechanism: kafka.Plain, Username: "root", Password: "root"}
+			if test.another {
+				other(t, c)
+			} else if test.create {
+				// kfake checks no rights to a group that does not exist; Kafka does.
+				a := joinOn(t, connect(t, root), "a", silent)
+				until(t, func() bool { return len(a.Assignment().Members) == 1 })
+			}
+			cfg.SASL = kafka.SASL{Mechanism: kafka.Plain, Username: "fb", Password: "right"}
+			_, err := checkFleet(t, cfg, test.create)
+			if test.want == nil {
+				if err != nil {
+					t.Error(err)
 				}
-				cfg.SASL = kafka.SASL{Mechanism: kafka.Plain, Username: "fb", Password: "right"}
-				_, err := checkFleet(t, cfg, test.create)
-				if test.want == nil {
-					if err != nil {
-						t.Error(err)
-					}
-					return
-				}
-				wantError(t, err, true, nil, test.want...)
-			})
-		})
+				return
+			}
+			wantError(t, err, true, nil, test.want...)
+		}))
 	}
 }
 

@@ -221,30 +221,28 @@ func TestDelete(t *testing.T) {
 		kafka.DeleteMessage:   {false, false, false},
 		kafka.DeleteTombstone: {false, true, false},
 	} {
-		t.Run(string(becomes), func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				topic := orders()
-				topic.Key, topic.Delete = "header:Content-ID", becomes
-				s, c, _ := open(t, topic)
-				must.Succeed(t, s.Commit(t.Context(), entities, sinktest.At(3)))
-				for i, r := range consume(t, c, 3) {
-					if string(r.Key) != entities[i].ID {
-						t.Errorf("key %s, want %s", r.Key, entities[i].ID)
-					}
+		t.Run(string(becomes), bubbled(func(t *testing.T) {
+			topic := orders()
+			topic.Key, topic.Delete = "header:Content-ID", becomes
+			s, c, _ := open(t, topic)
+			must.Succeed(t, s.Commit(t.Context(), entities, sinktest.At(3)))
+			for i, r := range consume(t, c, 3) {
+				if string(r.Key) != entities[i].ID {
+					t.Errorf("key %s, want %s", r.Key, entities[i].ID)
 				}
-				var got []bool
-				for _, r := range messages(t, s, 0) {
-					e, err := message.Entity(r.Header, r.Body)
-					must.Succeed(t, err)
-					if want := entities[len(got)]; e.Op != want.Op || e.ID != want.ID {
-						t.Errorf("%s %s; want %s %s", e.Op, e.ID, want.Op, want.ID)
-					}
-					got = append(got, r.Tombstone)
+			}
+			var got []bool
+			for _, r := range messages(t, s, 0) {
+				e, err := message.Entity(r.Header, r.Body)
+				must.Succeed(t, err)
+				if want := entities[len(got)]; e.Op != want.Op || e.ID != want.ID {
+					t.Errorf("%s %s; want %s %s", e.Op, e.ID, want.Op, want.ID)
 				}
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("tombstones (-want +got):\n%s", diff)
-				}
-			})
-		})
+				got = append(got, r.Tombstone)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("tombstones (-want +got):\n%s", diff)
+			}
+		}))
 	}
 }

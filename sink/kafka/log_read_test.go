@@ -172,40 +172,38 @@ func TestTheNextRecordsAreFetchedWhileOthersAreRead(t *testing.T) {
 		"":                                 {nil, batches},
 		"a fetch ahead and its retry fail": {[]int{3, 4}, batches + 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				c, conn := shop(t)
-				for range batches {
-					produceBatch(t, c, slices.Repeat([]string{"x"}, size)...)
-				}
-				fetches := notifyFetches(c, test.fail...)
-				log := conn.Log("shop.orders", 1)
-				n, seen := uint64(0), 0
-				for from := uint64(0); from < batches*size; from += page {
-					for r, err := range log.Read(t.Context(), from, from+page) {
-						must.Succeed(t, err)
-						if r.Position != n {
-							t.Fatalf("record %d, want %d", r.Position, n)
-						}
-						// At the first record of a later batch, the next one is being fetched.
-						if batch := int(n / size); n%size == 0 && batch > 0 && batch < batches-1 {
-							for seen < batch+2 {
-								select {
-								case <-fetches:
-									seen++
-								case <-time.After(20 * time.Second):
-									t.Fatalf("the records behind record %d are not being fetched", n)
-								}
+		t.Run(name, bubbled(func(t *testing.T) {
+			c, conn := shop(t)
+			for range batches {
+				produceBatch(t, c, slices.Repeat([]string{"x"}, size)...)
+			}
+			fetches := notifyFetches(c, test.fail...)
+			log := conn.Log("shop.orders", 1)
+			n, seen := uint64(0), 0
+			for from := uint64(0); from < batches*size; from += page {
+				for r, err := range log.Read(t.Context(), from, from+page) {
+					must.Succeed(t, err)
+					if r.Position != n {
+						t.Fatalf("record %d, want %d", r.Position, n)
+					}
+					// At the first record of a later batch, the next one is being fetched.
+					if batch := int(n / size); n%size == 0 && batch > 0 && batch < batches-1 {
+						for seen < batch+2 {
+							select {
+							case <-fetches:
+								seen++
+							case <-time.After(20 * time.Second):
+								t.Fatalf("the records behind record %d are not being fetched", n)
 							}
 						}
-						n++
 					}
+					n++
 				}
-				if seen += len(fetches); n != batches*size || seen != test.fetches {
-					t.Errorf("%d records and %d fetches, want %d and %d", n, seen, batches*size, test.fetches)
-				}
-			})
-		})
+			}
+			if seen += len(fetches); n != batches*size || seen != test.fetches {
+				t.Errorf("%d records and %d fetches, want %d and %d", n, seen, batches*size, test.fetches)
+			}
+		}))
 	}
 }
 

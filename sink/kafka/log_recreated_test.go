@@ -39,34 +39,32 @@ func TestLogOfATopicThatIsMadeAnewIsOfOneTopic(t *testing.T) {
 	t.Parallel()
 	for name, version := range map[string]*kversion.Versions{"fetched by id": kversion.Stable(), "fetched by name": kversion.V3_0_0()} {
 		for looks := range 3 {
-			t.Run(fmt.Sprintf("%s, looked at %d times", name, looks), func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
-					c, conn := shop(t, kfake.MaxVersions(version))
-					log := conn.Log("shop.orders", 1)
-					produceBatch(t, c, "a", "b")
-					produceBatch(t, c, "a", "b")
-					for range looks {
-						spanOf(t, log)
+			t.Run(fmt.Sprintf("%s, looked at %d times", name, looks), bubbled(func(t *testing.T) {
+				c, conn := shop(t, kfake.MaxVersions(version))
+				log := conn.Log("shop.orders", 1)
+				produceBatch(t, c, "a", "b")
+				produceBatch(t, c, "a", "b")
+				for range looks {
+					spanOf(t, log)
+				}
+				if got := bodies(records(t, log, 0, 1)); got != "0:a " {
+					t.Errorf("%q", got)
+				}
+				must.Succeed(t, errors.Join(c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 2, nil)))
+				produceBatch(t, c, "c", "d", "e", "f")
+				var all []feed.Record
+				for r, err := range log.Read(t.Context(), 1, 4) {
+					if err != nil {
+						wantError(t, err, false, feed.ErrNoTopic, "was deleted and created again while it was read")
+						break
 					}
-					if got := bodies(records(t, log, 0, 1)); got != "0:a " {
-						t.Errorf("%q", got)
-					}
-					must.Succeed(t, errors.Join(c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 2, nil)))
-					produceBatch(t, c, "c", "d", "e", "f")
-					var all []feed.Record
-					for r, err := range log.Read(t.Context(), 1, 4) {
-						if err != nil {
-							wantError(t, err, false, feed.ErrNoTopic, "was deleted and created again while it was read")
-							break
-						}
-						all = append(all, r)
-					}
-					// If the topic was not looked at twice, or a second ago, it is now.
-					if got := bodies(all); got != "1:d 2:e 3:f " && (got != "1:b " || looks < 2) {
-						t.Errorf("%q", got)
-					}
-				})
-			})
+					all = append(all, r)
+				}
+				// If the topic was not looked at twice, or a second ago, it is now.
+				if got := bodies(all); got != "1:d 2:e 3:f " && (got != "1:b " || looks < 2) {
+					t.Errorf("%q", got)
+				}
+			}))
 		}
 	}
 }

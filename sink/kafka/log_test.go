@@ -234,54 +234,52 @@ func TestSpanIsLookedAtAgain(t *testing.T) {
 		"fetched by name": {kversion.V3_0_0(), false},
 		"without ids":     {kversion.V2_7_0(), false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				c, conn := shop(t, kfake.NumBrokers(3), kfake.MaxVersions(test.version))
-				produce(t, c, nil, "a", "b")
-				log := conn.Log("shop.orders", 1)
-				spanOf(t, log)
-				spanOf(t, log) // which connects
-				var requests atomic.Int64
-				for key := range int16(100) {
-					c.ControlKey(key, func(kmsg.Request) (kmsg.Response, error, bool) {
-						c.KeepControl()
-						requests.Add(1)
-						return nil, nil, false
-					})
+		t.Run(name, bubbled(func(t *testing.T) {
+			c, conn := shop(t, kfake.NumBrokers(3), kfake.MaxVersions(test.version))
+			produce(t, c, nil, "a", "b")
+			log := conn.Log("shop.orders", 1)
+			spanOf(t, log)
+			spanOf(t, log) // which connects
+			var requests atomic.Int64
+			for key := range int16(100) {
+				c.ControlKey(key, func(kmsg.Request) (kmsg.Response, error, bool) {
+					c.KeepControl()
+					requests.Add(1)
+					return nil, nil, false
+				})
+			}
+			if span := spanOf(t, log); span.First != 0 || span.End != 2 || (requests.Load() == 1) != test.byID {
+				t.Errorf("%+v, with %d requests", span, requests.Load())
+			}
+			open := begin(t, c, "x", &kgo.Record{Topic: "shop.orders", Partition: 1, Value: []byte("c")})
+			for _, step := range []struct {
+				name   string
+				change func() error
+			}{
+				{"a transaction is under way", func() error { produce(t, c, nil, "d"); return nil }},
+				{"it is committed", func() error { return open.EndTransaction(t.Context(), kgo.TryCommit) }},
+				{"retention", func() error { return c.DeleteRecords("shop.orders", 1, 2) }},
+				{"another leader", func() error {
+					return c.MoveTopicPartition("shop.orders", 1, (c.LeaderFor("shop.orders", 1)+1)%3)
+				}},
+				{"deleted", func() error { return c.DeleteTopic("shop.orders") }},
+				{"made anew", func() error { return c.CreateTopic("shop.orders", 2, nil) }},
+				{"growth of another", func() error { produce(t, c, nil, "e"); return nil }},
+			} {
+				if err := step.change(); err != nil {
+					t.Fatalf("%s: %v", step.name, err)
 				}
-				if span := spanOf(t, log); span.First != 0 || span.End != 2 || (requests.Load() == 1) != test.byID {
-					t.Errorf("%+v, with %d requests", span, requests.Load())
+				fresh := conn.Log("shop.orders", 1)
+				if step.name == "it is committed" {
+					spanOf(t, settled{fresh})
 				}
-				open := begin(t, c, "x", &kgo.Record{Topic: "shop.orders", Partition: 1, Value: []byte("c")})
-				for _, step := range []struct {
-					name   string
-					change func() error
-				}{
-					{"a transaction is under way", func() error { produce(t, c, nil, "d"); return nil }},
-					{"it is committed", func() error { return open.EndTransaction(t.Context(), kgo.TryCommit) }},
-					{"retention", func() error { return c.DeleteRecords("shop.orders", 1, 2) }},
-					{"another leader", func() error {
-						return c.MoveTopicPartition("shop.orders", 1, (c.LeaderFor("shop.orders", 1)+1)%3)
-					}},
-					{"deleted", func() error { return c.DeleteTopic("shop.orders") }},
-					{"made anew", func() error { return c.CreateTopic("shop.orders", 2, nil) }},
-					{"growth of another", func() error { produce(t, c, nil, "e"); return nil }},
-				} {
-					if err := step.change(); err != nil {
-						t.Fatalf("%s: %v", step.name, err)
-					}
-					fresh := conn.Log("shop.orders", 1)
-					if step.name == "it is committed" {
-						spanOf(t, settled{fresh})
-					}
-					want, wantErr := fresh.Span(t.Context())
-					got, err := log.Span(t.Context())
-					if got != want || errors.Is(err, feed.ErrNoTopic) != (wantErr != nil) {
-						t.Errorf("%s: got %+v, %v, want %+v, %v", step.name, got, err, want, wantErr)
-					}
+				want, wantErr := fresh.Span(t.Context())
+				got, err := log.Span(t.Context())
+				if got != want || errors.Is(err, feed.ErrNoTopic) != (wantErr != nil) {
+					t.Errorf("%s: got %+v, %v, want %+v, %v", step.name, got, err, want, wantErr)
 				}
-			})
-		})
+			}
+		}))
 	}
 }
 

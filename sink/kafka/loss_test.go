@@ -43,53 +43,51 @@ func lose(t *testing.T, dir, saved, partition string) {
 func TestTopicHasLostMessages(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]kafka.Key{"one partition": "", "one of three": "/n"} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				dir, saved := t.TempDir(), t.TempDir()
-				port := freePort(t)
-				c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-				topic := orders()
-				if topic.Key = key; key != "" {
-					topic.Partitions = 3
-				}
-				cfg := configFor(c)
-				cfg.Timeout = 2 * time.Second
-				s := connect(t, cfg).Sink(topic)
-				resume(t, s)
-				commit(t, s, 0, 20)
-				c.Close()
-				must.Succeed(t, os.CopyFS(saved, os.DirFS(dir)))
-				c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-				resume(t, s)
-				commit(t, s, 20, 40)
-				// The partitions that this one does not write to are still known.
-				must.Succeed(t, s.Commit(t.Context(), nil, sinktest.At(40)))
-				c.Close()
-				lose(t, dir, saved, "shop.orders-0")
-				startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+		t.Run(name, bubbled(func(t *testing.T) {
+			dir, saved := t.TempDir(), t.TempDir()
+			port := freePort(t)
+			c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+			topic := orders()
+			if topic.Key = key; key != "" {
+				topic.Partitions = 3
+			}
+			cfg := configFor(c)
+			cfg.Timeout = 2 * time.Second
+			s := connect(t, cfg).Sink(topic)
+			resume(t, s)
+			commit(t, s, 0, 20)
+			c.Close()
+			must.Succeed(t, os.CopyFS(saved, os.DirFS(dir)))
+			c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+			resume(t, s)
+			commit(t, s, 20, 40)
+			// The partitions that this one does not write to are still known.
+			must.Succeed(t, s.Commit(t.Context(), nil, sinktest.At(40)))
+			c.Close()
+			lose(t, dir, saved, "shop.orders-0")
+			startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
 
-				late := connect(t, cfg).Sink(topic)
-				for _, s := range []*kafka.Sink{s, late} {
-					_, err := s.Resume(t.Context())
-					wantError(t, err, true, checkpoint.ErrLost, "partition 0 of shop.orders ends at offset ", "and its checkpoint says at least ",
-						"'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
-					_, err = s.Checkpoint(t.Context())
-					wantError(t, err, true, checkpoint.ErrLost)
-				}
-				// A person goes on where they are missing.
-				must.Succeed(t, late.Overwrite(t.Context(), sinktest.MoveTo(move(20))))
-				for _, s := range []*kafka.Sink{late, s} {
-					wantCount(t, s, 20)
-				}
-				if held := s.IDs().Len(); key == "" && held != 20 {
-					t.Errorf("%d IDs are held, want those of the 20 that are left", held)
-				}
-				commit(t, s, 20, 40)
-				if key == "" {
-					wantFeed(t, s, 40)
-				}
-			})
-		})
+			late := connect(t, cfg).Sink(topic)
+			for _, s := range []*kafka.Sink{s, late} {
+				_, err := s.Resume(t.Context())
+				wantError(t, err, true, checkpoint.ErrLost, "partition 0 of shop.orders ends at offset ", "and its checkpoint says at least ",
+					"'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
+				_, err = s.Checkpoint(t.Context())
+				wantError(t, err, true, checkpoint.ErrLost)
+			}
+			// A person goes on where they are missing.
+			must.Succeed(t, late.Overwrite(t.Context(), sinktest.MoveTo(move(20))))
+			for _, s := range []*kafka.Sink{late, s} {
+				wantCount(t, s, 20)
+			}
+			if held := s.IDs().Len(); key == "" && held != 20 {
+				t.Errorf("%d IDs are held, want those of the 20 that are left", held)
+			}
+			commit(t, s, 20, 40)
+			if key == "" {
+				wantFeed(t, s, 40)
+			}
+		}))
 	}
 }
 
@@ -108,73 +106,71 @@ func TestTopicLosesMessagesOfARunningCopy(t *testing.T) {
 		"dead letters, it has resumed":             {topic: deadTopic, first: true},
 		"dead letters, lost as the commit is made": {topic: deadTopic, late: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				dir, saved := t.TempDir(), t.TempDir()
-				port := freePort(t)
-				c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-				conn := connect(t, configFor(c))
-				s, other := conn.Sink(ordersWithDead()), conn.Sink(ordersWithDead())
-				resume(t, s)
-				commitDead(t, s, 0, 20, 0)
-				s.AwaitEnd(t)
-				c.Close()
-				must.Succeed(t, os.CopyFS(saved, os.DirFS(dir)))
-				c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-				resume(t, s)
-				commitDead(t, s, 20, 40, 1)
-				s.AwaitEnd(t)
-				if test.first {
-					resume(t, other)
-					s = other
-				}
-				before := newDeposed(c, test.topic)
-				c.Close()
-				lose(t, dir, saved, test.topic+"-0")
-				c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-				before.c = c
-				var stale atomic.Bool
-				if test.late {
-					stale.Store(true)
-					c.ControlKey(int16(kmsg.ListOffsets), func(r kmsg.Request) (kmsg.Response, error, bool) {
-						c.KeepControl()
-						if !stale.Load() {
-							return nil, nil, false
-						}
-						resp := before.offsets(r)
-						return resp, nil, resp != nil
-					})
-				}
-				entities, cp := withDead(40, 100, 2)
-				err := s.Commit(t.Context(), entities, cp)
-				lost := "partition 0 of " + test.topic + " ends at offset "
-				if test.late {
+		t.Run(name, bubbled(func(t *testing.T) {
+			dir, saved := t.TempDir(), t.TempDir()
+			port := freePort(t)
+			c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+			conn := connect(t, configFor(c))
+			s, other := conn.Sink(ordersWithDead()), conn.Sink(ordersWithDead())
+			resume(t, s)
+			commitDead(t, s, 0, 20, 0)
+			s.AwaitEnd(t)
+			c.Close()
+			must.Succeed(t, os.CopyFS(saved, os.DirFS(dir)))
+			c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+			resume(t, s)
+			commitDead(t, s, 20, 40, 1)
+			s.AwaitEnd(t)
+			if test.first {
+				resume(t, other)
+				s = other
+			}
+			before := newDeposed(c, test.topic)
+			c.Close()
+			lose(t, dir, saved, test.topic+"-0")
+			c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+			before.c = c
+			var stale atomic.Bool
+			if test.late {
+				stale.Store(true)
+				c.ControlKey(int16(kmsg.ListOffsets), func(r kmsg.Request) (kmsg.Response, error, bool) {
+					c.KeepControl()
+					if !stale.Load() {
+						return nil, nil, false
+					}
+					resp := before.offsets(r)
+					return resp, nil, resp != nil
+				})
+			}
+			entities, cp := withDead(40, 100, 2)
+			err := s.Commit(t.Context(), entities, cp)
+			lost := "partition 0 of " + test.topic + " ends at offset "
+			if test.late {
+				wantError(t, err, true, checkpoint.ErrLost, lost)
+				stale.Store(false)
+				// The aborted records make the topic as long as its checkpoint says.
+				for range 2 {
+					_, err = s.Resume(t.Context())
 					wantError(t, err, true, checkpoint.ErrLost, lost)
-					stale.Store(false)
-					// The aborted records make the topic as long as its checkpoint says.
-					for range 2 {
-						_, err = s.Resume(t.Context())
-						wantError(t, err, true, checkpoint.ErrLost, lost)
-					}
-					// A person goes on where the messages are missing.
-					must.Succeed(t, other.Overwrite(t.Context(), sinktest.MoveTo(move(20))))
-					wantCount(t, s, 20)
-					entities, cp := withDead(20, 40, 1)
-					fresh := slices.DeleteFunc(entities, func(e feed.Entity) bool { return !s.IDs().Add(e.ID) })
-					must.Succeed(t, s.Commit(t.Context(), fresh, cp))
-					if n := len(messages(t, s, 0)); n != 38 {
-						t.Errorf("the topic holds %d entities, want 38", n)
-					}
-					wantDead(t, conn, 19, 39)
-					return
 				}
-				wantError(t, err, false, nil, lost)
-				_, err = s.Resume(t.Context())
-				wantError(t, err, true, checkpoint.ErrLost, lost)
-				_, err = s.Checkpoint(t.Context())
-				wantError(t, err, true, checkpoint.ErrLost, lost)
-			})
-		})
+				// A person goes on where the messages are missing.
+				must.Succeed(t, other.Overwrite(t.Context(), sinktest.MoveTo(move(20))))
+				wantCount(t, s, 20)
+				entities, cp := withDead(20, 40, 1)
+				fresh := slices.DeleteFunc(entities, func(e feed.Entity) bool { return !s.IDs().Add(e.ID) })
+				must.Succeed(t, s.Commit(t.Context(), fresh, cp))
+				if n := len(messages(t, s, 0)); n != 38 {
+					t.Errorf("the topic holds %d entities, want 38", n)
+				}
+				wantDead(t, conn, 19, 39)
+				return
+			}
+			wantError(t, err, false, nil, lost)
+			_, err = s.Resume(t.Context())
+			wantError(t, err, true, checkpoint.ErrLost, lost)
+			_, err = s.Checkpoint(t.Context())
+			wantError(t, err, true, checkpoint.ErrLost, lost)
+		}))
 	}
 }
 
@@ -221,11 +217,9 @@ func TestCheckpointWithoutEnds(t *testing.T) {
 func TestAnotherCheckpointHasTheSameOffset(t *testing.T) {
 	t.Parallel()
 	for name, further := range map[string]bool{"it is the newest": false, "there is a newer one": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				sameOffset(t, further)
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			sameOffset(t, further)
+		}))
 	}
 }
 
@@ -305,31 +299,29 @@ func TestDeposedLeaderOfTheTopicIsNoLoss(t *testing.T) {
 		"checkpoint set":                {"shop.orders", 40, moves},
 		"checkpoint set, dead letters":  {deadTopic, 40, moves},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s, c, _ := open(t, ordersWithDead())
-				commitDead(t, s, 0, 2, 0)
-				d := newDeposed(c, test.topic)
-				commitDead(t, s, 2, 4, 1)
-				var answers atomic.Int32
-				for key, of := range map[kmsg.Key]func(kmsg.Request) kmsg.Response{kmsg.ListOffsets: d.offsets, kmsg.Fetch: d.records} {
-					c.ControlKey(int16(key), func(r kmsg.Request) (kmsg.Response, error, bool) {
-						c.KeepControl()
-						resp := of(r)
-						if resp == nil || answers.Add(1) > test.stale {
-							return nil, nil, false
-						}
-						return resp, nil, true
-					})
-				}
-				cfg := configFor(c)
-				cfg.Timeout = time.Second
-				test.look(t, connect(t, cfg).Sink(ordersWithDead()))
-				if n := answers.Load(); n <= test.stale {
-					t.Errorf("the leader was asked %d times, want more than %d", n, test.stale)
-				}
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			s, c, _ := open(t, ordersWithDead())
+			commitDead(t, s, 0, 2, 0)
+			d := newDeposed(c, test.topic)
+			commitDead(t, s, 2, 4, 1)
+			var answers atomic.Int32
+			for key, of := range map[kmsg.Key]func(kmsg.Request) kmsg.Response{kmsg.ListOffsets: d.offsets, kmsg.Fetch: d.records} {
+				c.ControlKey(int16(key), func(r kmsg.Request) (kmsg.Response, error, bool) {
+					c.KeepControl()
+					resp := of(r)
+					if resp == nil || answers.Add(1) > test.stale {
+						return nil, nil, false
+					}
+					return resp, nil, true
+				})
+			}
+			cfg := configFor(c)
+			cfg.Timeout = time.Second
+			test.look(t, connect(t, cfg).Sink(ordersWithDead()))
+			if n := answers.Load(); n <= test.stale {
+				t.Errorf("the leader was asked %d times, want more than %d", n, test.stale)
+			}
+		}))
 	}
 }
 
@@ -339,40 +331,38 @@ func TestDeposedLeaderOfTheTopicIsNoLoss(t *testing.T) {
 func TestCopyThatCommittedLastDoesNotGoOnAfterALoss(t *testing.T) {
 	t.Parallel()
 	for name, refilled := range map[string]int{"nobody has committed since": 0, "another copy has published a part": 1} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				dir, saved := t.TempDir(), t.TempDir()
-				port := freePort(t)
-				c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-				conn := connect(t, configFor(c))
-				s, idle := conn.Sink(orders()), conn.Sink(orders())
-				resume(t, s)
-				commit(t, s, 0, 2)
-				s.AwaitEnd(t)
-				c.Close()
-				must.Succeed(t, os.CopyFS(saved, os.DirFS(dir)))
-				c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-				// Without entities, for a topic that is shorter is noticed before the checkpoint.
-				for range 2 {
-					must.Succeed(t, s.Commit(t.Context(), nil, sinktest.At(4)))
-				}
-				s.AwaitEnd(t)
-				resume(t, idle) // the connection has read the checkpoint that is lost
-				c.Close()
-				c = startCluster(t, kfake.DataDir(saved), kfake.Ports(port))
-				n := 2 + refilled
-				if refilled > 0 {
-					other := connect(t, configFor(c)).Sink(orders())
-					resume(t, other)
-					commit(t, other, 2, n)
-				}
-				// A commit that waited for the lost records would end with its timeout instead.
-				wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5)), false, checkpoint.ErrConflict)
-				wantCount(t, s, uint64(n))
-				commit(t, s, n, 5)
-				wantFeed(t, s, 5)
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			dir, saved := t.TempDir(), t.TempDir()
+			port := freePort(t)
+			c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+			conn := connect(t, configFor(c))
+			s, idle := conn.Sink(orders()), conn.Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 2)
+			s.AwaitEnd(t)
+			c.Close()
+			must.Succeed(t, os.CopyFS(saved, os.DirFS(dir)))
+			c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+			// Without entities, for a topic that is shorter is noticed before the checkpoint.
+			for range 2 {
+				must.Succeed(t, s.Commit(t.Context(), nil, sinktest.At(4)))
+			}
+			s.AwaitEnd(t)
+			resume(t, idle) // the connection has read the checkpoint that is lost
+			c.Close()
+			c = startCluster(t, kfake.DataDir(saved), kfake.Ports(port))
+			n := 2 + refilled
+			if refilled > 0 {
+				other := connect(t, configFor(c)).Sink(orders())
+				resume(t, other)
+				commit(t, other, 2, n)
+			}
+			// A commit that waited for the lost records would end with its timeout instead.
+			wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5)), false, checkpoint.ErrConflict)
+			wantCount(t, s, uint64(n))
+			commit(t, s, n, 5)
+			wantFeed(t, s, 5)
+		}))
 	}
 }
 

@@ -168,33 +168,31 @@ func TestSharedTopicIsSearchedUntilAMessageIsFound(t *testing.T) {
 		"some are near":                       {sinktest.Entities(0, 12), 2, 2, false},
 		"a checkpoint that counts none alone": {nil, 0, 0, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				c := startCluster(t)
-				topic, parcels := orders(), orders()
-				topic.Shared, topic.Window = true, 10
-				parcels.Shared, parcels.Feed = true, "parcels"
-				s, other := connect(t, configFor(c)).Sink(topic), connect(t, configFor(c)).Sink(parcels)
-				resume(t, s)
-				commitMarked(t, s, test.entities, len(test.entities))
-				resume(t, other)
-				for n := 0; n < 400; n += 100 {
-					commit(t, other, n, n+100)
-				}
-				if test.late > 0 {
-					commit(t, s, 12, 12+test.late)
-				}
-				early := countFetches(c, 150) // the reach is 160 of some 420
-				fresh := connect(t, configFor(c)).Sink(topic)
-				resume(t, fresh)
-				if n := fresh.IDs().Len(); n != test.ids {
-					t.Errorf("%d IDs are known, want %d", n, test.ids)
-				}
-				if read := early.Load() > 0; read != test.early {
-					t.Errorf("the beginning is read: %v, want %v", read, test.early)
-				}
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			c := startCluster(t)
+			topic, parcels := orders(), orders()
+			topic.Shared, topic.Window = true, 10
+			parcels.Shared, parcels.Feed = true, "parcels"
+			s, other := connect(t, configFor(c)).Sink(topic), connect(t, configFor(c)).Sink(parcels)
+			resume(t, s)
+			commitMarked(t, s, test.entities, len(test.entities))
+			resume(t, other)
+			for n := 0; n < 400; n += 100 {
+				commit(t, other, n, n+100)
+			}
+			if test.late > 0 {
+				commit(t, s, 12, 12+test.late)
+			}
+			early := countFetches(c, 150) // the reach is 160 of some 420
+			fresh := connect(t, configFor(c)).Sink(topic)
+			resume(t, fresh)
+			if n := fresh.IDs().Len(); n != test.ids {
+				t.Errorf("%d IDs are known, want %d", n, test.ids)
+			}
+			if read := early.Load() > 0; read != test.early {
+				t.Errorf("the beginning is read: %v, want %v", read, test.early)
+			}
+		}))
 	}
 }
 
@@ -221,33 +219,31 @@ func TestSinkFarBehindReadsOnWhereItWas(t *testing.T) {
 func TestMarksAreNumberedBehindThoseThatWereNotLoaded(t *testing.T) {
 	t.Parallel()
 	for name, moved := range map[string]bool{"": false, "the position is moved": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				topic := ordersWithDead()
-				topic.Window = 2
-				s, c, more := open(t, topic)
-				stampRecords(c)
-				versions := slices.Concat(marked(1, 9), marked(0, 1))
-				versions[9].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
-				commitMarked(t, s, versions, 9)
-				unmarked := sinktest.Entities(50, 200)
-				for i := range unmarked[:100] {
-					unmarked[i].Dead = versions[9].Dead
-				}
-				commitMarked(t, s, unmarked, 109)
-				if moved {
-					must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(move(109))))
-				}
-				late := more()
-				resume(t, late)
-				if late.IDs().Marked() {
-					t.Fatal("a mark was loaded")
-				}
-				versions[9].Dead, versions[9].Mark = nil, "v1;later"
-				commitMarked(t, late, versions[9:], 110)
-				wantMarks(t, more(), versions)
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			topic := ordersWithDead()
+			topic.Window = 2
+			s, c, more := open(t, topic)
+			stampRecords(c)
+			versions := slices.Concat(marked(1, 9), marked(0, 1))
+			versions[9].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+			commitMarked(t, s, versions, 9)
+			unmarked := sinktest.Entities(50, 200)
+			for i := range unmarked[:100] {
+				unmarked[i].Dead = versions[9].Dead
+			}
+			commitMarked(t, s, unmarked, 109)
+			if moved {
+				must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(move(109))))
+			}
+			late := more()
+			resume(t, late)
+			if late.IDs().Marked() {
+				t.Fatal("a mark was loaded")
+			}
+			versions[9].Dead, versions[9].Mark = nil, "v1;later"
+			commitMarked(t, late, versions[9:], 110)
+			wantMarks(t, more(), versions)
+		}))
 	}
 }
 
@@ -256,45 +252,43 @@ func TestMarksAreNumberedBehindThoseThatWereNotLoaded(t *testing.T) {
 func TestMarksWithoutNumbers(t *testing.T) {
 	t.Parallel()
 	for name, dead := range map[string]bool{"the newer is a dead letter": true, "the newer is in the topic": false} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				withoutDead := ordersWithDead()
-				withoutDead.DeadLetters = false
-				s, c, _ := open(t, withoutDead)
-				commit(t, s, 10, 11) // without a number
-				more := func() *kafka.Sink { return connect(t, configFor(c)).Sink(ordersWithDead()) }
-				resume(t, more()) // which creates the topic for dead letters
-				entities := marked(0, 1)
-				id := entities[0].ID
-				old := func(topic, mark string, at time.Time) *kgo.Record {
-					return &kgo.Record{Topic: topic, Value: []byte("old"), Timestamp: at, Headers: []kgo.RecordHeader{
-						{Key: message.ContentID, Value: []byte(id)}, {Key: message.Mark, Value: []byte(mark)},
-					}}
+		t.Run(name, bubbled(func(t *testing.T) {
+			withoutDead := ordersWithDead()
+			withoutDead.DeadLetters = false
+			s, c, _ := open(t, withoutDead)
+			commit(t, s, 10, 11) // without a number
+			more := func() *kafka.Sink { return connect(t, configFor(c)).Sink(ordersWithDead()) }
+			resume(t, more()) // which creates the topic for dead letters
+			entities := marked(0, 1)
+			id := entities[0].ID
+			old := func(topic, mark string, at time.Time) *kgo.Record {
+				return &kgo.Record{Topic: topic, Value: []byte("old"), Timestamp: at, Headers: []kgo.RecordHeader{
+					{Key: message.ContentID, Value: []byte(id)}, {Key: message.Mark, Value: []byte(mark)},
+				}}
+			}
+			topics := []string{"shop.orders", deadTopic}
+			if !dead {
+				slices.Reverse(topics)
+			}
+			cl, _ := admin(t, c)
+			records := []*kgo.Record{old(topics[0], "v1;older", time.Now().Add(-time.Hour)), old(topics[1], "v1;newer", time.Now())}
+			must.Succeed(t, cl.ProduceSync(t.Context(), records...).FirstErr())
+			entities[0].Mark = "v1;newer"
+			wantMarks(t, more(), entities)
+			stampRecords(c)
+			for i, isDead := range []bool{!dead, dead} {
+				late := more()
+				resume(t, late)
+				entities[0].Mark, entities[0].Dead = fmt.Sprint("v1;numbered;", i), nil
+				if isDead {
+					entities[0].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
 				}
-				topics := []string{"shop.orders", deadTopic}
-				if !dead {
-					slices.Reverse(topics)
-				}
-				cl, _ := admin(t, c)
-				records := []*kgo.Record{old(topics[0], "v1;older", time.Now().Add(-time.Hour)), old(topics[1], "v1;newer", time.Now())}
-				must.Succeed(t, cl.ProduceSync(t.Context(), records...).FirstErr())
-				entities[0].Mark = "v1;newer"
+				commitMarked(t, late, entities, 2+i)
 				wantMarks(t, more(), entities)
-				stampRecords(c)
-				for i, isDead := range []bool{!dead, dead} {
-					late := more()
-					resume(t, late)
-					entities[0].Mark, entities[0].Dead = fmt.Sprint("v1;numbered;", i), nil
-					if isDead {
-						entities[0].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
-					}
-					commitMarked(t, late, entities, 2+i)
-					wantMarks(t, more(), entities)
-					r := beside(t, c)
-					r.Key, r.Value = []byte("shop.orders/orders"), checkpoint.Encode(sinktest.At(2+i))
-					must.Succeed(t, cl.ProduceSync(t.Context(), r).FirstErr())
-				}
-			})
-		})
+				r := beside(t, c)
+				r.Key, r.Value = []byte("shop.orders/orders"), checkpoint.Encode(sinktest.At(2+i))
+				must.Succeed(t, cl.ProduceSync(t.Context(), r).FirstErr())
+			}
+		}))
 	}
 }

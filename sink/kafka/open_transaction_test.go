@@ -49,19 +49,17 @@ func TestCopyDiedWithinATransaction(t *testing.T) {
 			return []*kgo.Record{{Topic: "shop.orders", Value: []byte("torn")}, cp}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				c := startCluster(t)
-				cfg := configFor(c)
-				s := connect(t, cfg).Sink(orders())
-				resume(t, s)
-				commit(t, s, 0, 2)
-				begin(t, c, transactionalID, records(beside(t, c))...)
-				wantCount(t, s, 2)
-				commit(t, s, 2, 3)
-				wantFeed(t, s, 3)
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			c := startCluster(t)
+			cfg := configFor(c)
+			s := connect(t, cfg).Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 2)
+			begin(t, c, transactionalID, records(beside(t, c))...)
+			wantCount(t, s, 2)
+			commit(t, s, 2, 3)
+			wantFeed(t, s, 3)
+		}))
 	}
 }
 
@@ -174,24 +172,22 @@ func TestBrokerRestartsWithATransactionPending(t *testing.T) {
 func TestOpenTransactionHoldsEveryTopicBack(t *testing.T) {
 	t.Parallel()
 	for _, topic := range []string{"shop.orders", deadTopic} {
-		t.Run(topic, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				c := startCluster(t)
-				cfg := configFor(c)
-				cfg.Timeout = 2 * time.Second
-				s := connect(t, cfg).Sink(ordersWithDead())
-				resume(t, s)
-				theirs := begin(t, c, "someone's", &kgo.Record{Topic: topic, Value: []byte("torn")})
-				held := "partition 0 of " + topic + " is held back by a transaction of \"someone's\""
-				wantError(t, s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)), false, nil, held)
-				_, err := s.Resume(t.Context())
-				wantError(t, err, false, nil, held)
-				must.Succeed(t, theirs.EndTransaction(t.Context(), kgo.TryAbort))
-				resume(t, s)
-				commit(t, s, 0, 2)
-				wantFeed(t, s, 2)
-			})
-		})
+		t.Run(topic, bubbled(func(t *testing.T) {
+			c := startCluster(t)
+			cfg := configFor(c)
+			cfg.Timeout = 2 * time.Second
+			s := connect(t, cfg).Sink(ordersWithDead())
+			resume(t, s)
+			theirs := begin(t, c, "someone's", &kgo.Record{Topic: topic, Value: []byte("torn")})
+			held := "partition 0 of " + topic + " is held back by a transaction of \"someone's\""
+			wantError(t, s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)), false, nil, held)
+			_, err := s.Resume(t.Context())
+			wantError(t, err, false, nil, held)
+			must.Succeed(t, theirs.EndTransaction(t.Context(), kgo.TryAbort))
+			resume(t, s)
+			commit(t, s, 0, 2)
+			wantFeed(t, s, 2)
+		}))
 	}
 }
 
@@ -202,47 +198,45 @@ func TestNoTransactionHasTheLastEpochsOfAProducerID(t *testing.T) {
 	t.Parallel()
 	const spare, left = 16, 40
 	for name, takeover := range map[string]int{"a copy goes on": 0, "a copy takes over": left - spare} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				c := startCluster(t)
-				first, s, other := connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders())
-				resume(t, first)
-				commit(t, first, 0, 1)
-				first.AwaitEnd(t)
-				cl, _ := admin(t, c)
-				for epoch := int16(0); epoch < math.MaxInt16-left; {
-					req := kmsg.NewPtrInitProducerIDRequest()
-					id := transactionalID
-					req.TransactionalID, req.TransactionTimeoutMillis = &id, 60_000
-					resp, err := req.RequestWith(t.Context(), cl)
-					if err != nil || resp.ErrorCode != 0 {
-						t.Fatal(err, kerr.ErrorForCode(resp.ErrorCode))
-					}
-					epoch = resp.ProducerEpoch
+		t.Run(name, bubbled(func(t *testing.T) {
+			c := startCluster(t)
+			first, s, other := connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders())
+			resume(t, first)
+			commit(t, first, 0, 1)
+			first.AwaitEnd(t)
+			cl, _ := admin(t, c)
+			for epoch := int16(0); epoch < math.MaxInt16-left; {
+				req := kmsg.NewPtrInitProducerIDRequest()
+				id := transactionalID
+				req.TransactionalID, req.TransactionTimeoutMillis = &id, 60_000
+				resp, err := req.RequestWith(t.Context(), cl)
+				if err != nil || resp.ErrorCode != 0 {
+					t.Fatal(err, kerr.ErrorForCode(resp.ErrorCode))
 				}
-				ended := map[int64]int{}
-				c.ControlKey(kmsg.EndTxn.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
-					c.KeepControl()
-					req := r.(*kmsg.EndTxnRequest)
-					ended[req.ProducerID]++
-					if req.ProducerEpoch > math.MaxInt16-spare {
-						t.Errorf("a transaction has epoch %d", req.ProducerEpoch)
-					}
-					return nil, nil, false
-				})
-				resume(t, s)
-				for n := 1; n < left; n++ {
-					commit(t, s, n, n+1)
-					if n == takeover {
-						resume(t, other)
-						s, other = other, s
-					}
+				epoch = resp.ProducerEpoch
+			}
+			ended := map[int64]int{}
+			c.ControlKey(kmsg.EndTxn.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				c.KeepControl()
+				req := r.(*kmsg.EndTxnRequest)
+				ended[req.ProducerID]++
+				if req.ProducerEpoch > math.MaxInt16-spare {
+					t.Errorf("a transaction has epoch %d", req.ProducerEpoch)
 				}
-				if len(ended) != 2 {
-					t.Errorf("transactions by producer id: %v, want two ids", ended)
-				}
-				wantFeed(t, s, left)
+				return nil, nil, false
 			})
-		})
+			resume(t, s)
+			for n := 1; n < left; n++ {
+				commit(t, s, n, n+1)
+				if n == takeover {
+					resume(t, other)
+					s, other = other, s
+				}
+			}
+			if len(ended) != 2 {
+				t.Errorf("transactions by producer id: %v, want two ids", ended)
+			}
+			wantFeed(t, s, left)
+		}))
 	}
 }

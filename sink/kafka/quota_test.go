@@ -99,21 +99,19 @@ func TestQuotaIsNamed(t *testing.T) {
 func TestOffsetsAreNotAvailableAfterAnElection(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]kmsg.Key{"ListOffsets": kmsg.ListOffsets, "Fetch": kmsg.Fetch} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s, c, _ := open(t, orders())
-				commit(t, s, 0, 3)
-				const errors = 12
-				h := c.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: kerr.OffsetNotAvailable, Count: errors})
-				fresh := connect(t, configFor(c)).Sink(orders())
-				if cp := resume(t, fresh); cp.Count != 3 || fresh.IDs().Len() != 3 {
-					t.Errorf("checkpoint %+v and %d IDs, want three", cp, fresh.IDs().Len())
-				}
-				if h.Hits() < errors {
-					t.Errorf("the fault was met %d times", h.Hits())
-				}
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			s, c, _ := open(t, orders())
+			commit(t, s, 0, 3)
+			const errors = 12
+			h := c.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: kerr.OffsetNotAvailable, Count: errors})
+			fresh := connect(t, configFor(c)).Sink(orders())
+			if cp := resume(t, fresh); cp.Count != 3 || fresh.IDs().Len() != 3 {
+				t.Errorf("checkpoint %+v and %d IDs, want three", cp, fresh.IDs().Len())
+			}
+			if h.Hits() < errors {
+				t.Errorf("the fault was met %d times", h.Hits())
+			}
+		}))
 	}
 }
 

@@ -21,15 +21,13 @@ func TestRetentionLimits(t *testing.T) {
 		"compaction by what we go by":     {"header:content-id", []string{"cleanup.policy=compact"}, nil},
 		"compaction by that, and age too": {"header:Content-ID", []string{"cleanup.policy=compact,delete", "retention.ms=1000"}, []string{"retention.ms=1000"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				topic := orders()
-				topic.Key, topic.Config = test.key, test.config
-				s, _, _ := open(t, topic)
-				if got, err := s.RetentionLimits(t.Context()); err != nil || !slices.Equal(got, test.want) {
-					t.Errorf("got %q, %v, want %q", got, err, test.want)
-				}
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			topic := orders()
+			topic.Key, topic.Config = test.key, test.config
+			s, _, _ := open(t, topic)
+			if got, err := s.RetentionLimits(t.Context()); err != nil || !slices.Equal(got, test.want) {
+				t.Errorf("got %q, %v, want %q", got, err, test.want)
+			}
+		}))
 	}
 }

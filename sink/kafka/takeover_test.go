@@ -145,29 +145,27 @@ func depose(t *testing.T, c *kfake.Cluster) (stale func() int) {
 func TestStaleCopyDoesNotCommitWhileADeposedLeaderAnswers(t *testing.T) {
 	t.Parallel()
 	for name, resumes := range map[string]bool{"it resumed before": false, "it resumes from the deposed leader": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				c := startCluster(t)
-				s, other := connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders())
-				resume(t, s)
-				commit(t, s, 0, 2)
-				resume(t, other)
-				stale := depose(t, c)
-				// s holds the transactional id and reads no offset of the checkpoint.
-				commit(t, s, 2, 4)
-				if resumes {
-					wantCount(t, other, 2)
-				}
-				wantError(t, other.Commit(t.Context(), sinktest.Entities(2, 3), sinktest.At(5)), false, checkpoint.ErrConflict)
-				if stale() == 0 {
-					t.Error("no stale answer was given")
-				}
-				wantFeed(t, other, 4)
-				wantCount(t, other, 4)
-				commit(t, other, 4, 5)
-				wantFeed(t, other, 5)
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			c := startCluster(t)
+			s, other := connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 2)
+			resume(t, other)
+			stale := depose(t, c)
+			// s holds the transactional id and reads no offset of the checkpoint.
+			commit(t, s, 2, 4)
+			if resumes {
+				wantCount(t, other, 2)
+			}
+			wantError(t, other.Commit(t.Context(), sinktest.Entities(2, 3), sinktest.At(5)), false, checkpoint.ErrConflict)
+			if stale() == 0 {
+				t.Error("no stale answer was given")
+			}
+			wantFeed(t, other, 4)
+			wantCount(t, other, 4)
+			commit(t, other, 4, 5)
+			wantFeed(t, other, 5)
+		}))
 	}
 }
 

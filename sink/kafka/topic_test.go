@@ -138,18 +138,16 @@ func TestTopicIsUnfit(t *testing.T) {
 			[]string{"this is the topic for checkpoints"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				c := startCluster(t)
-				must.Succeed(t, test.seed(c))
-				topic := orders()
-				if test.topic != nil {
-					test.topic(&topic)
-				}
-				_, err := connect(t, configFor(c)).Sink(topic).Resume(t.Context())
-				wantError(t, err, true, nil, test.want...)
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			c := startCluster(t)
+			must.Succeed(t, test.seed(c))
+			topic := orders()
+			if test.topic != nil {
+				test.topic(&topic)
+			}
+			_, err := connect(t, configFor(c)).Sink(topic).Resume(t.Context())
+			wantError(t, err, true, nil, test.want...)
+		}))
 	}
 }
 
@@ -177,24 +175,22 @@ func TestTopicHasMessagesAndNoCheckpoint(t *testing.T) {
 			must.Succeed(t, c.DeleteRecords("shop.orders", 0, -1))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s, c, more := open(t, orders())
-				lose(t, s, c)
-				for _, s := range []*kafka.Sink{s, more()} {
-					_, err := s.Resume(t.Context())
-					wantError(t, err, true, checkpoint.ErrMissing, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
-					_, err = s.Checkpoint(t.Context())
-					wantError(t, err, true, checkpoint.ErrMissing)
-					if err := s.Commit(t.Context(), nil, sinktest.At(1)); err == nil {
-						t.Error("a commit after a resume that failed is not refused")
-					}
+		t.Run(name, bubbled(func(t *testing.T) {
+			s, c, more := open(t, orders())
+			lose(t, s, c)
+			for _, s := range []*kafka.Sink{s, more()} {
+				_, err := s.Resume(t.Context())
+				wantError(t, err, true, checkpoint.ErrMissing, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
+				_, err = s.Checkpoint(t.Context())
+				wantError(t, err, true, checkpoint.ErrMissing)
+				if err := s.Commit(t.Context(), nil, sinktest.At(1)); err == nil {
+					t.Error("a commit after a resume that failed is not refused")
 				}
-				must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(7))))
-				wantCount(t, s, 7)
-				commit(t, s, 7, 9)
-			})
-		})
+			}
+			must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(7))))
+			wantCount(t, s, 7)
+			commit(t, s, 7, 9)
+		}))
 	}
 }
 

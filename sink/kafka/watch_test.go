@@ -211,36 +211,34 @@ func TestALookConfirmsTheCheckpointOfTheTopicThatItShows(t *testing.T) {
 			return nil
 		}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				cluster := startCluster(t)
-				c := connect(t, configFor(cluster))
-				commitAs(t, c, "orders", "this copy")
-				watchCheckpoints(t, c)
-				waitUntilWatched(t, c, true)
-				to := orders()
-				to.Feed, to.Name = "orders", "orders"
-				s := c.Sink(to)
-				defer s.Close()
-				resume(t, s)
-				confirms := func() bool {
-					time.Sleep(25 * time.Second) // the client remembers topics for a second
-					began := time.Now()
-					c.Look(t.Context())
-					return !s.Unchanged().Before(began)
-				}
-				if !s.Unchanged().IsZero() || !confirms() {
-					t.Fatal("the first look, and nothing before it, should confirm the checkpoint")
-				}
-				must.Succeed(t, test.happens(t, cluster, c))
-				if got := confirms(); got != test.want {
-					t.Errorf("a look confirms the checkpoint: %v, want %v", got, test.want)
-				}
-				if _, err := s.Resume(t.Context()); err == nil && !confirms() {
-					t.Error("a look after Resume does not confirm the checkpoint")
-				}
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T) {
+			cluster := startCluster(t)
+			c := connect(t, configFor(cluster))
+			commitAs(t, c, "orders", "this copy")
+			watchCheckpoints(t, c)
+			waitUntilWatched(t, c, true)
+			to := orders()
+			to.Feed, to.Name = "orders", "orders"
+			s := c.Sink(to)
+			defer s.Close()
+			resume(t, s)
+			confirms := func() bool {
+				time.Sleep(25 * time.Second) // the client remembers topics for a second
+				began := time.Now()
+				c.Look(t.Context())
+				return !s.Unchanged().Before(began)
+			}
+			if !s.Unchanged().IsZero() || !confirms() {
+				t.Fatal("the first look, and nothing before it, should confirm the checkpoint")
+			}
+			must.Succeed(t, test.happens(t, cluster, c))
+			if got := confirms(); got != test.want {
+				t.Errorf("a look confirms the checkpoint: %v, want %v", got, test.want)
+			}
+			if _, err := s.Resume(t.Context()); err == nil && !confirms() {
+				t.Error("a look after Resume does not confirm the checkpoint")
+			}
+		}))
 	}
 }
 
