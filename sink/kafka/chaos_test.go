@@ -37,8 +37,7 @@ func TestTwoCopiesAndEveryTrouble(t *testing.T) {
 func chaos(t *testing.T, seed uint64, total int) {
 	c, w := startWired(t, kfake.NumBrokers(3))
 	w.takes(time.Millisecond)
-	cfg := configFor(c)
-	cfg.Timeout = time.Second
+	cfg := configWithin(c, time.Second)
 	topic := orders()
 	topic.Window = total
 	ctx, stop := context.WithCancel(t.Context())

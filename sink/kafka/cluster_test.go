@@ -69,6 +69,13 @@ func configFor(c *kfake.Cluster) kafka.Config {
 	return kafka.Config{Brokers: c.ListenAddrs(), Timeout: time.Minute, TransactionTimeout: 3 * time.Minute}
 }
 
+// configWithin is configFor with a timeout.
+func configWithin(c *kfake.Cluster, timeout time.Duration) kafka.Config {
+	cfg := configFor(c)
+	cfg.Timeout = timeout
+	return cfg
+}
+
 // admin is a client like Kafka's tools.
 func admin(t testing.TB, c *kfake.Cluster, opts ...kgo.Opt) (*kgo.Client, *kadm.Client) {
 	t.Helper()
@@ -126,6 +133,26 @@ func resume(t testing.TB, s *kafka.Sink) checkpoint.Checkpoint {
 func commit(t testing.TB, s *kafka.Sink, from, to int) {
 	t.Helper()
 	must.Succeed(t, s.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to)))
+}
+
+func resumeAndCommit(t testing.TB, s *kafka.Sink, from, to int) {
+	t.Helper()
+	resume(t, s)
+	commit(t, s, from, to)
+}
+
+// commitAndCheck commits, and checks that the topic holds the feed up to to.
+func commitAndCheck(t testing.TB, s *kafka.Sink, from, to int) {
+	t.Helper()
+	commit(t, s, from, to)
+	wantFeed(t, s, to)
+}
+
+// continueTo resumes, commits, and checks that the topic holds the feed up to to.
+func continueTo(t testing.TB, s *kafka.Sink, from, to int) {
+	t.Helper()
+	resume(t, s)
+	commitAndCheck(t, s, from, to)
 }
 
 // wantCount resumes a sink, and checks how many entities its checkpoint has.

@@ -19,11 +19,9 @@ import (
 func TestConfirmedCommitIsGone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := startCluster(t)
-		cfg := configFor(c)
-		cfg.Timeout = 20 * time.Second
+		cfg := configWithin(c, 20*time.Second)
 		s := connect(t, cfg).Sink(orders())
-		resume(t, s)
-		commit(t, s, 0, 2)
+		resumeAndCommit(t, s, 0, 2)
 		c.ControlKey(kmsg.EndTxn.Int16(), confirm)
 		commit(t, s, 2, 4)
 		wantCount(t, s, 2)
@@ -32,8 +30,7 @@ func TestConfirmedCommitIsGone(t *testing.T) {
 				t.Errorf("%s counts as one that the topic holds", e.ID)
 			}
 		}
-		commit(t, s, 2, 5)
-		wantFeed(t, s, 5)
+		commitAndCheck(t, s, 2, 5)
 	})
 }
 
@@ -43,11 +40,9 @@ func TestConfirmedCommitIsGoneAndAnotherCopyHasGoneOn(t *testing.T) {
 	for name, to := range map[string]int{"not as far": 4, "further": 8} {
 		t.Run(name, bubbled(func(t *testing.T) {
 			c := startCluster(t)
-			cfg := configFor(c)
-			cfg.Timeout = 20 * time.Second
+			cfg := configWithin(c, 20*time.Second)
 			s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
-			resume(t, s)
-			commit(t, s, 0, 2)
+			resumeAndCommit(t, s, 0, 2)
 			c.ControlKey(kmsg.EndTxn.Int16(), confirm)
 			commit(t, s, 2, 6)
 			resume(t, other)
@@ -76,13 +71,11 @@ func TestCommitsOfAnotherCopyAreGone(t *testing.T) {
 		c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
 		cfg := configFor(c)
 		s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
-		resume(t, s)
-		commit(t, s, 0, 2)
+		resumeAndCommit(t, s, 0, 2)
 		c.Close()
 		must.Succeed(t, os.CopyFS(saved, os.DirFS(dir)))
 		c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-		resume(t, other)
-		commit(t, other, 2, 3)
+		resumeAndCommit(t, other, 2, 3)
 		commit(t, other, 3, 4)
 		resume(t, s)
 		c.Close()
@@ -98,7 +91,6 @@ func TestCommitsOfAnotherCopyAreGone(t *testing.T) {
 				t.Errorf("%s counts as one that the topic holds", e.ID)
 			}
 		}
-		commit(t, s, 2, 5)
-		wantFeed(t, s, 5)
+		commitAndCheck(t, s, 2, 5)
 	})
 }

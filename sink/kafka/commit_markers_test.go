@@ -19,8 +19,7 @@ import (
 func TestCommitAsksWhetherTheLastOneIsEnded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := startCluster(t)
-		cfg := configFor(c)
-		cfg.Timeout = 5 * time.Second
+		cfg := configWithin(c, 5*time.Second)
 		s := connect(t, cfg).Sink(orders())
 		resume(t, s)
 		asked := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeProducers}, Observe: true, Count: -1})
@@ -45,9 +44,7 @@ func TestCommitAsksWhetherTheLastOneIsEnded(t *testing.T) {
 		if err := theirs.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
 			t.Fatal(err)
 		}
-		resume(t, s)
-		commit(t, s, 10, 11)
-		wantFeed(t, s, 11)
+		continueTo(t, s, 10, 11)
 	})
 }
 
@@ -83,8 +80,7 @@ func TestCommitWaitsForTheMarkersOfTheLastOne(t *testing.T) {
 func TestCommitSeldomAsksForSlowMarkers(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, v *virtualCluster) {
 		s := kafka.ConnectVia(t, configFor(v.Cluster), silent, v.newLink().dial).Sink(orders())
-		resume(t, s)
-		commit(t, s, 0, 2)
+		resumeAndCommit(t, s, 0, 2)
 		v.ControlKey(kmsg.EndTxn.Int16(), confirm)
 		commit(t, s, 2, 4)
 		began := time.Now()
@@ -113,11 +109,9 @@ func TestCommitAsksOnAnotherConnection(t *testing.T) {
 	for name, key := range map[string]kmsg.Key{"transactions": kmsg.DescribeTransactions, "producers": kmsg.DescribeProducers} {
 		t.Run(name, bubbled(func(t *testing.T) {
 			c, w := startWired(t)
-			cfg := configFor(c)
-			cfg.Timeout = 3 * time.Second
+			cfg := configWithin(c, 3*time.Second)
 			s := connect(t, cfg).Sink(orders())
-			resume(t, s)
-			commit(t, s, 0, 2)
+			resumeAndCommit(t, s, 0, 2)
 			s.AwaitEnd(t)
 			s.Doubt()
 			var muted atomic.Int32

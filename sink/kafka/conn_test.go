@@ -39,8 +39,7 @@ func writeFile(t testing.TB, text string) string {
 func TestNoBrokerAnswers(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := startCluster(t, kfake.Ports(freePort(t)))
-		cfg := configFor(c)
-		cfg.Timeout = 5 * time.Second
+		cfg := configWithin(c, 5*time.Second)
 		c.Close()
 		conn := connect(t, cfg)
 		s := conn.Sink(orders())
@@ -55,8 +54,7 @@ func TestNoBrokerAnswers(t *testing.T) {
 func TestPortIsSilent(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := startCluster(t)
-		cfg := configFor(c)
-		cfg.Timeout = time.Second
+		cfg := configWithin(c, time.Second)
 		c.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
 			c.KeepControl()
 			return nil, nil, true
@@ -70,8 +68,7 @@ func TestClosedConnection(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		conn := connect(t, configFor(startCluster(t)))
 		s := conn.Sink(orders())
-		resume(t, s)
-		commit(t, s, 0, 1)
+		resumeAndCommit(t, s, 0, 1)
 		conn.Close()
 		wantError(t, conn.Check(t.Context()), false, nil, "is closed")
 		wantError(t, s.Commit(t.Context(), nil, sinktest.At(2)), false, nil, "is closed")
@@ -95,13 +92,11 @@ func TestClusterIsTooOld(t *testing.T) {
 				t.Error(err)
 			}
 			s, other := conn.Sink(orders()), conn.Sink(orders())
-			resume(t, s)
-			commit(t, s, 0, 2)
+			resumeAndCommit(t, s, 0, 2)
 			resume(t, other)
 			commit(t, s, 2, 3)
 			wantError(t, other.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
-			resume(t, other)
-			commit(t, other, 3, 4)
+			resumeAndCommit(t, other, 3, 4)
 			wantError(t, s.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
 			// The one that lost has not taken the id back.
 			commit(t, other, 4, 5)
@@ -116,8 +111,7 @@ func TestPassword(t *testing.T) {
 		t.Run(string(mechanism), bubbled(func(t *testing.T) {
 			c := startCluster(t, kfake.EnableSASL(), kfake.Superuser(string(mechanism), "fb", "right"))
 			file := writeFile(t, "wrong\n")
-			cfg := configFor(c)
-			cfg.Timeout = 5 * time.Second
+			cfg := configWithin(c, 5*time.Second)
 			cfg.SASL = kafka.SASL{Mechanism: mechanism, Username: "fb", Password: credential.Secret("file:" + file)}
 			conn := connect(t, cfg)
 			s := conn.Sink(orders())
@@ -130,9 +124,7 @@ func TestPassword(t *testing.T) {
 			if err := conn.Check(t.Context()); err != nil {
 				t.Error(err)
 			}
-			resume(t, s)
-			commit(t, s, 0, 2)
-			wantFeed(t, s, 2)
+			continueTo(t, s, 0, 2)
 			must.Succeed(t, os.Remove(file))
 			_, err = kafka.Connect(t.Context(), cfg, silent)
 			wantError(t, err, true, nil, "sasl.password", "no such file")
@@ -143,8 +135,7 @@ func TestPassword(t *testing.T) {
 func TestProofIsMissing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := startCluster(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "fb", "right"))
-		cfg := configFor(c)
-		cfg.Timeout = 5 * time.Second
+		cfg := configWithin(c, 5*time.Second)
 		wantError(t, connect(t, cfg).Check(t.Context()), false, nil, "closes every connection at once: does it expect TLS or SASL")
 		cfg.SASL = kafka.SASL{Mechanism: kafka.ScramSHA512, Username: "fb", Password: "right"}
 		wantError(t, connect(t, cfg).Check(t.Context()), true, nil, "refuses the username and password")
@@ -167,8 +158,7 @@ func TestTLS(t *testing.T) {
 		t.Error(err)
 	}
 	s := connect(t, cfg).Sink(orders())
-	resume(t, s)
-	commit(t, s, 0, 1)
+	resumeAndCommit(t, s, 0, 1)
 
 	wrong := cfg
 	wrong.TLS.CAFile = ""

@@ -199,8 +199,7 @@ func TestAnswerToACommitWithDeadLettersIsLost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c, w := startWired(t)
 		s := connect(t, configFor(c)).Sink(ordersWithDead())
-		resume(t, s)
-		commit(t, s, 0, 1)
+		resumeAndCommit(t, s, 0, 1)
 		entities, cp := withDead(1, 3, 0)
 		w.losing(func(key kmsg.Key) bool { return key == kmsg.EndTxn })
 		wantError(t, s.Commit(t.Context(), entities, cp), false, nil, "commit")

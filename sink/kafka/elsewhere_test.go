@@ -70,11 +70,9 @@ func TestCheckpointOfAnotherFeedLiesInAnotherPartition(t *testing.T) {
 func TestALookThatIsToldNothingFencesNobody(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := startCluster(t)
-		cfg := configFor(c)
-		cfg.Timeout = 5 * time.Second
+		cfg := configWithin(c, 5*time.Second)
 		s := connect(t, cfg).Sink(orders())
-		resume(t, s)
-		commit(t, s, 0, 10)
+		resumeAndCommit(t, s, 0, 10)
 		tell(c, func(string) *kadm.DescribedTransaction {
 			return &kadm.DescribedTransaction{Err: kerr.CoordinatorLoadInProgress}
 		})
@@ -92,11 +90,9 @@ func TestALookThatIsToldNothingFencesNobody(t *testing.T) {
 func TestALookEndsATransactionOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := startCluster(t)
-		cfg := configFor(c)
-		cfg.Timeout = 5 * time.Second
+		cfg := configWithin(c, 5*time.Second)
 		s := connect(t, cfg).Sink(orders())
-		resume(t, s)
-		commit(t, s, 0, 2)
+		resumeAndCommit(t, s, 0, 2)
 		begin(t, c, "other", beside(t, c))
 		tell(c, func(id string) *kadm.DescribedTransaction {
 			return &kadm.DescribedTransaction{TxnID: id, State: "Ongoing", StartTimestamp: 1}
@@ -114,11 +110,9 @@ func TestALookEndsATransactionOnce(t *testing.T) {
 func TestCommitBeginsDuringALook(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := startCluster(t)
-		cfg := configFor(c)
-		cfg.Timeout = 10 * time.Second
+		cfg := configWithin(c, 10*time.Second)
 		living, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
-		resume(t, living)
-		commit(t, living, 0, 2)
+		resumeAndCommit(t, living, 0, 2)
 		held, release := hold(c, kmsg.EndTxn, func(kmsg.Request) bool { return true })
 		committed, resumed := make(chan error, 1), make(chan error, 1)
 		go func() { committed <- living.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)) }()
@@ -205,8 +199,7 @@ func TestNewFeedsReadAllPartitionsOnce(t *testing.T) {
 	}
 	for n := range feeds {
 		s := conn.Sink(name(n))
-		resume(t, s)
-		commit(t, s, 0, 1)
+		resumeAndCommit(t, s, 0, 1)
 	}
 	fetches := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Observe: true, Count: -1})
 	fresh := connect(t, configFor(c))

@@ -30,16 +30,14 @@ func TestAnswerToACommitIsLostOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c, w := startWired(t)
 		s := connect(t, configFor(c)).Sink(orders())
-		resume(t, s)
-		commit(t, s, 0, 2)
+		resumeAndCommit(t, s, 0, 2)
 		var lost atomic.Int32
 		w.losing(func(key kmsg.Key) bool { return key == kmsg.EndTxn && lost.Add(1) == 1 })
 		commit(t, s, 2, 4)
 		if lost.Load() == 0 {
 			t.Error("no answer was lost")
 		}
-		commit(t, s, 4, 5)
-		wantFeed(t, s, 5)
+		commitAndCheck(t, s, 4, 5)
 	})
 }
 
@@ -47,16 +45,14 @@ func TestAnswerToACommitIsLostForGood(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c, w := startWired(t)
 		s := connect(t, configFor(c)).Sink(orders())
-		resume(t, s)
-		commit(t, s, 0, 2)
+		resumeAndCommit(t, s, 0, 2)
 		w.losing(func(key kmsg.Key) bool { return key == kmsg.EndTxn })
 		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
 		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "has not resumed since its last error")
 		w.losing(nil)
 		// The commit has taken place, and only the checkpoint shows it.
 		wantCount(t, s, 4)
-		commit(t, s, 4, 5)
-		wantFeed(t, s, 5)
+		commitAndCheck(t, s, 4, 5)
 	})
 }
 
@@ -76,8 +72,7 @@ func TestCallerCancelsWhileTheTransactionEnds(t *testing.T) {
 		if err := s.Commit(ctx, sinktest.Entities(2, 2), sinktest.At(4)); err != nil || ctx.Err() == nil {
 			t.Fatalf("the commit returned %v, and the caller has cancelled: %v", err, ctx.Err())
 		}
-		commit(t, s, 4, 5)
-		wantFeed(t, s, 5)
+		commitAndCheck(t, s, 4, 5)
 	})
 }
 
@@ -86,11 +81,9 @@ func TestCallerCancelsWhileTheTransactionEnds(t *testing.T) {
 func TestAnswerToACommitIsLostAndNobodyTells(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c, w := startWired(t)
-		cfg := configFor(c)
-		cfg.Timeout = 5 * time.Second
+		cfg := configWithin(c, 5*time.Second)
 		s := connect(t, cfg).Sink(orders())
-		resume(t, s)
-		commit(t, s, 0, 2)
+		resumeAndCommit(t, s, 0, 2)
 		var taken atomic.Int32
 		w.losing(func(key kmsg.Key) bool {
 			if key == kmsg.InitProducerID {
@@ -104,8 +97,7 @@ func TestAnswerToACommitIsLostAndNobodyTells(t *testing.T) {
 		}
 		w.losing(nil)
 		wantCount(t, s, 4)
-		commit(t, s, 4, 5)
-		wantFeed(t, s, 5)
+		commitAndCheck(t, s, 4, 5)
 	})
 }
 
@@ -157,11 +149,9 @@ func TestCommitFails(t *testing.T) {
 		} {
 			t.Run(name+", "+cluster, bubbled(func(t *testing.T) {
 				c := start(t)
-				cfg := configFor(c)
-				cfg.Timeout = 4 * time.Second
+				cfg := configWithin(c, 4*time.Second)
 				s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
-				resume(t, s)
-				commit(t, s, 0, 2)
+				resumeAndCommit(t, s, 0, 2)
 				h := c.Fault(fault)
 				wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
 				if h.Hits() == 0 {
@@ -173,9 +163,7 @@ func TestCommitFails(t *testing.T) {
 				}
 				h.Remove()
 				wantCount(t, other, 2)
-				resume(t, s)
-				commit(t, s, 2, 4)
-				wantFeed(t, s, 4)
+				continueTo(t, s, 2, 4)
 			}))
 		}
 	}
@@ -191,11 +179,9 @@ func TestAbortLeavesAnotherCopyAlone(t *testing.T) {
 			if version == 0 {
 				downgrade(t, c.ListenAddrs()[0])
 			}
-			cfg := configFor(c)
-			cfg.Timeout = 3 * time.Second
+			cfg := configWithin(c, 3*time.Second)
 			s := connect(t, cfg).Sink(orders())
-			resume(t, s)
-			commit(t, s, 0, 2)
+			resumeAndCommit(t, s, 0, 2)
 			theirs := begin(t, c, transactionalID, &kgo.Record{Topic: "shop.orders", Value: []byte("under way")})
 			w.losing(func(key kmsg.Key) bool { return key == kmsg.AddPartitionsToTxn || key == kmsg.Produce })
 			wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
@@ -219,27 +205,22 @@ func TestTroubleThatPassesWithinACommit(t *testing.T) {
 	} {
 		t.Run(name, bubbled(func(t *testing.T) {
 			c := startCluster(t)
-			cfg := configFor(c)
-			cfg.Timeout = 20 * time.Second // a busy machine takes its time
+			cfg := configWithin(c, 20*time.Second) // a busy machine takes its time
 			s := connect(t, cfg).Sink(orders())
-			resume(t, s)
-			commit(t, s, 0, 2)
+			resumeAndCommit(t, s, 0, 2)
 			h := c.Fault(fault)
 			commit(t, s, 2, 4)
 			if h.Hits() == 0 {
 				t.Error("the fault was not met")
 			}
-			commit(t, s, 4, 5)
-			wantFeed(t, s, 5)
+			commitAndCheck(t, s, 4, 5)
 		}))
 	}
 }
 
 func TestLeadersAndCoordinatorsMove(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		c := startCluster(t, kfake.NumBrokers(3))
-		s := connect(t, configFor(c)).Sink(orders())
-		resume(t, s)
+		s, c, _ := open(t, orders(), kfake.NumBrokers(3))
 		for n := range 12 {
 			commit(t, s, n, n+1)
 			c.ShufflePartitionLeaders()
@@ -261,8 +242,7 @@ func TestLeaderMovesWhileManyAskForOffsets(t *testing.T) {
 		c := startCluster(t)
 		conn := connect(t, configFor(c))
 		s := conn.Sink(orders())
-		resume(t, s)
-		commit(t, s, 0, 2)
+		resumeAndCommit(t, s, 0, 2)
 		h := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.NotLeaderForPartition, Count: 4 * n})
 		var group sync.WaitGroup
 		for range n {
@@ -279,8 +259,7 @@ func TestLeaderMovesWhileManyAskForOffsets(t *testing.T) {
 		h.Remove()
 		// It ends if it stays so.
 		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.NotLeaderForPartition, Count: -1})
-		short := configFor(c)
-		short.Timeout = time.Second
+		short := configWithin(c, time.Second)
 		_, err := connect(t, short).Sink(orders()).Resume(t.Context())
 		wantError(t, err, false, nil, "resume")
 	})
@@ -293,9 +272,7 @@ func TestNewTopicIsUnknownForAMoment(t *testing.T) {
 		c := startCluster(t)
 		unknown := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.UnknownTopicOrPartition, Count: 3})
 		s := connect(t, configFor(c)).Sink(orders())
-		resume(t, s)
-		commit(t, s, 0, 2)
-		wantFeed(t, s, 2)
+		continueTo(t, s, 0, 2)
 		if unknown.Hits() != 3 {
 			t.Errorf("the fault was met %d times", unknown.Hits())
 		}
@@ -311,9 +288,7 @@ func TestNewTopicIsUnknownForAMoment(t *testing.T) {
 // one of the checkpoint topic.
 func TestFeedDependsOnTheLeadersOfItsPartitionsOnly(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		c := startCluster(t, kfake.NumBrokers(2))
-		s := connect(t, configFor(c)).Sink(orders())
-		resume(t, s)
+		s, c, _ := open(t, orders(), kfake.NumBrokers(2))
 		commit(t, s, 0, 1)
 		own := beside(t, c)
 		for p := range int32(kafka.CheckpointPartitions) {
@@ -334,8 +309,7 @@ func TestFeedDependsOnTheLeadersOfItsPartitionsOnly(t *testing.T) {
 			}
 			return nil, nil, false
 		})
-		resume(t, s)
-		commit(t, s, 2, 3)
+		resumeAndCommit(t, s, 2, 3)
 		s.AwaitEnd(t)
 		commit(t, s, 3, 4)
 		s.AwaitEnd(t)
@@ -371,8 +345,7 @@ func TestCommitThatArrivesAfterItsSuccessorIsRefused(t *testing.T) {
 			slow, quick := configFor(c), configFor(c)
 			slow.Timeout = patience
 			s, other := connect(t, slow).Sink(orders()), connect(t, quick).Sink(orders())
-			resume(t, s)
-			commit(t, s, 0, 2)
+			resumeAndCommit(t, s, 0, 2)
 			held, release := hold(c, kmsg.EndTxn, func(r kmsg.Request) bool { return r.(*kmsg.EndTxnRequest).Commit })
 			failed := make(chan error, 1)
 			go func() { failed <- s.Commit(t.Context(), sinktest.Entities(900, 3), sinktest.At(5)) }()
@@ -390,9 +363,7 @@ func TestCommitThatArrivesAfterItsSuccessorIsRefused(t *testing.T) {
 				wantError(t, <-failed, false, is)
 			}
 			wantFeed(t, other, 4)
-			resume(t, s)
-			commit(t, s, 4, 5)
-			wantFeed(t, s, 5)
+			continueTo(t, s, 4, 5)
 		}))
 	}
 }
@@ -401,8 +372,7 @@ func TestCommitTakesPlaceBetweenTheLookAndTheFence(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := startCluster(t)
 		s, other := connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders())
-		resume(t, s)
-		commit(t, s, 0, 2)
+		resumeAndCommit(t, s, 0, 2)
 		resume(t, other)
 		held, release := hold(c, kmsg.InitProducerID, takes(transactionalID))
 		failed := make(chan error, 1)
@@ -416,9 +386,7 @@ func TestCommitTakesPlaceBetweenTheLookAndTheFence(t *testing.T) {
 			t.Errorf("the last stable offset is %d of %d", p.LastStableOffset, p.HighWatermark)
 		}
 		wantFeed(t, s, 4)
-		resume(t, other)
-		commit(t, other, 4, 5)
-		wantFeed(t, other, 5)
+		continueTo(t, other, 4, 5)
 	})
 }
 
@@ -445,8 +413,7 @@ func TestClientsThatCommitAreClosed(t *testing.T) {
 		commit(t, s, 1, 2)
 		resume(t, s)
 		want(1, "at work")
-		resume(t, other)
-		commit(t, other, 2, 3)
+		resumeAndCommit(t, other, 2, 3)
 		resume(t, s)
 		want(0, "after another copy's commit")
 		commit(t, s, 3, 4)
@@ -456,8 +423,7 @@ func TestClientsThatCommitAreClosed(t *testing.T) {
 		want(0, "after a commit that failed")
 		must.Succeed(t, s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(4))))
 		want(0, "after the place was moved")
-		resume(t, s)
-		commit(t, s, 4, 5)
+		resumeAndCommit(t, s, 4, 5)
 		want(1, "at work again")
 		s.Close()
 		want(0, "after it was closed")
@@ -488,9 +454,7 @@ func TestCheckpointIsTooLarge(t *testing.T) {
 			if errors.Is(err, sink.ErrTooLarge) {
 				t.Errorf("%v is about an entity", err)
 			}
-			resume(t, s)
-			commit(t, s, 0, 2)
-			wantFeed(t, s, 2)
+			continueTo(t, s, 0, 2)
 		}))
 	}
 }
@@ -500,8 +464,7 @@ func TestTooFewReplicasInSync(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := startCluster(t)
 		must.Succeed(t, c.CreateTopic("shop.orders", 1, map[string]string{"min.insync.replicas": "2"}))
-		cfg := configFor(c)
-		cfg.Timeout = time.Second
+		cfg := configWithin(c, time.Second)
 		begin(t, c, "someone's", &kgo.Record{Topic: "shop.orders", Value: []byte("open")})
 		_, err := connect(t, cfg).Sink(orders()).Resume(t.Context())
 		wantError(t, err, false, nil, "partition 0 of shop.orders has 1 replicas in sync, and min.insync.replicas is 2; are brokers down?")

@@ -92,8 +92,7 @@ func TestIdleFeedsHaveNoProducer(t *testing.T) {
 			to := orders()
 			to.Name = fmt.Sprintf("shop.feed-%d", n)
 			s := conn.Sink(to)
-			resume(t, s)
-			commit(t, s, 0, 2)
+			resumeAndCommit(t, s, 0, 2)
 			sinks = append(sinks, s)
 		}
 		if n, open := conn.Producers(), connections.Load(); n != feeds || open < feeds {
@@ -124,8 +123,7 @@ func TestIdleCopyInitializesItsIDInACommitOnly(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, v *virtualCluster) {
 		s := v.newConn(t).Sink(orders())
 		requests := v.logRequests()
-		resume(t, s)
-		commit(t, s, 0, 1)
+		resumeAndCommit(t, s, 0, 1)
 		commit(t, s, 1, 2)
 		requests.wantRequests(t, "of two commits", kmsg.InitProducerID)
 		time.Sleep(long)
@@ -144,8 +142,7 @@ func TestIdleCopyInitializesItsIDInACommitOnly(t *testing.T) {
 func TestIdleCopyIsFencedByTheCopyThatTookOver(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, v *virtualCluster) {
 		s, other := v.newConn(t).Sink(orders()), v.newConn(t).Sink(orders())
-		resume(t, s)
-		commit(t, s, 0, 2)
+		resumeAndCommit(t, s, 0, 2)
 		resume(t, other)
 		time.Sleep(long)
 		commit(t, other, 2, 4)
@@ -185,8 +182,7 @@ func TestIdleCopiesRaceForANewEntity(t *testing.T) {
 			all.Wait()
 			switch won.Load() {
 			case 0: // each has fenced the other
-				resume(t, copies[0])
-				commit(t, copies[0], n, n+1)
+				resumeAndCommit(t, copies[0], n, n+1)
 			case 2:
 				t.Fatalf("both copies have committed entity %d", n)
 			}
@@ -200,8 +196,7 @@ func TestIdleCopiesRaceForANewEntity(t *testing.T) {
 func TestIdleCopyLooksAtItsLastCommitFirst(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, v *virtualCluster) {
 		s := v.newConn(t).Sink(orders())
-		resume(t, s)
-		commit(t, s, 0, 2)
+		resumeAndCommit(t, s, 0, 2)
 		s.Doubt()
 		time.Sleep(long)
 		requests := v.logRequests()
@@ -210,8 +205,7 @@ func TestIdleCopyLooksAtItsLastCommitFirst(t *testing.T) {
 		// A Resume looks for itself.
 		s.Doubt()
 		time.Sleep(long)
-		resume(t, s)
-		commit(t, s, 4, 5)
+		resumeAndCommit(t, s, 4, 5)
 		requests.wantRequests(t, "of a commit after a Resume", kmsg.InitProducerID)
 		wantFeed(t, s, 5)
 	})

@@ -286,8 +286,7 @@ func TestSpanIsLookedAtAgain(t *testing.T) {
 func TestLogWhileTheBusIsAway(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := startCluster(t, kfake.Ports(freePort(t)))
-		cfg := configFor(c)
-		cfg.Timeout = 5 * time.Second
+		cfg := configWithin(c, 5*time.Second)
 		log := connect(t, cfg).Log("shop.orders", 1)
 		must.Succeed(t, c.CreateTopic("shop.orders", 2, nil))
 		produce(t, c, nil, "a")

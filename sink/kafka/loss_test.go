@@ -51,16 +51,13 @@ func TestTopicHasLostMessages(t *testing.T) {
 			if topic.Key = key; key != "" {
 				topic.Partitions = 3
 			}
-			cfg := configFor(c)
-			cfg.Timeout = 2 * time.Second
+			cfg := configWithin(c, 2*time.Second)
 			s := connect(t, cfg).Sink(topic)
-			resume(t, s)
-			commit(t, s, 0, 20)
+			resumeAndCommit(t, s, 0, 20)
 			c.Close()
 			must.Succeed(t, os.CopyFS(saved, os.DirFS(dir)))
 			c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-			resume(t, s)
-			commit(t, s, 20, 40)
+			resumeAndCommit(t, s, 20, 40)
 			// The partitions that this one does not write to are still known.
 			must.Succeed(t, s.Commit(t.Context(), nil, sinktest.At(40)))
 			c.Close()
@@ -204,8 +201,7 @@ func TestCheckpointWithoutEnds(t *testing.T) {
 			resume(t, more())
 		}
 		// From the next commit on they do.
-		resume(t, s)
-		commit(t, s, 5, 6)
+		resumeAndCommit(t, s, 5, 6)
 		if ends := s.StoredEnds(t); len(ends) != 1 || ends[0] != 7 {
 			t.Errorf("the checkpoint says that the topic ends at %v, want 7", ends)
 		}
@@ -229,13 +225,11 @@ func sameOffset(t *testing.T, further bool) {
 	c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
 	cfg := configFor(c)
 	s, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
-	resume(t, s)
-	commit(t, s, 0, 2)
+	resumeAndCommit(t, s, 0, 2)
 	c.Close()
 	must.Succeed(t, os.CopyFS(saved, os.DirFS(dir)))
 	c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-	resume(t, s)
-	commit(t, s, 2, 4)
+	resumeAndCommit(t, s, 2, 4)
 	resume(t, idle)
 	ends := c.PartitionInfos(checkpoints)
 	c.Close()
@@ -263,8 +257,7 @@ func sameOffset(t *testing.T, further bool) {
 		t.Errorf("%s counts as one that the topic holds", lost)
 	}
 	if !further {
-		commit(t, idle, 3, 5)
-		wantFeed(t, idle, 5)
+		commitAndCheck(t, idle, 3, 5)
 	}
 }
 
@@ -315,8 +308,7 @@ func TestDeposedLeaderOfTheTopicIsNoLoss(t *testing.T) {
 					return resp, nil, true
 				})
 			}
-			cfg := configFor(c)
-			cfg.Timeout = time.Second
+			cfg := configWithin(c, time.Second)
 			test.look(t, connect(t, cfg).Sink(ordersWithDead()))
 			if n := answers.Load(); n <= test.stale {
 				t.Errorf("the leader was asked %d times, want more than %d", n, test.stale)
@@ -337,8 +329,7 @@ func TestCopyThatCommittedLastDoesNotGoOnAfterALoss(t *testing.T) {
 			c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
 			conn := connect(t, configFor(c))
 			s, idle := conn.Sink(orders()), conn.Sink(orders())
-			resume(t, s)
-			commit(t, s, 0, 2)
+			resumeAndCommit(t, s, 0, 2)
 			s.AwaitEnd(t)
 			c.Close()
 			must.Succeed(t, os.CopyFS(saved, os.DirFS(dir)))
@@ -354,14 +345,12 @@ func TestCopyThatCommittedLastDoesNotGoOnAfterALoss(t *testing.T) {
 			n := 2 + refilled
 			if refilled > 0 {
 				other := connect(t, configFor(c)).Sink(orders())
-				resume(t, other)
-				commit(t, other, 2, n)
+				resumeAndCommit(t, other, 2, n)
 			}
 			// A commit that waited for the lost records would end with its timeout instead.
 			wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5)), false, checkpoint.ErrConflict)
 			wantCount(t, s, uint64(n))
-			commit(t, s, n, 5)
-			wantFeed(t, s, 5)
+			commitAndCheck(t, s, n, 5)
 		}))
 	}
 }
@@ -374,19 +363,16 @@ func TestCopyResumesWhenTheNewestCommitIsLost(t *testing.T) {
 		port := freePort(t)
 		c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
 		s, idle := connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders())
-		resume(t, s)
-		commit(t, s, 0, 2)
+		resumeAndCommit(t, s, 0, 2)
 		s.AwaitEnd(t)
 		c.Close()
 		must.Succeed(t, os.CopyFS(saved, os.DirFS(dir)))
 		c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-		resume(t, s)
-		commit(t, s, 2, 3)
+		resumeAndCommit(t, s, 2, 3)
 		resume(t, idle)
 		c.Close()
 		startCluster(t, kfake.DataDir(saved), kfake.Ports(port))
 		wantCount(t, idle, 2)
-		commit(t, idle, 2, 5)
-		wantFeed(t, idle, 5)
+		commitAndCheck(t, idle, 2, 5)
 	})
 }

@@ -53,12 +53,10 @@ func TestCopyDiedWithinATransaction(t *testing.T) {
 			c := startCluster(t)
 			cfg := configFor(c)
 			s := connect(t, cfg).Sink(orders())
-			resume(t, s)
-			commit(t, s, 0, 2)
+			resumeAndCommit(t, s, 0, 2)
 			begin(t, c, transactionalID, records(beside(t, c))...)
 			wantCount(t, s, 2)
-			commit(t, s, 2, 3)
-			wantFeed(t, s, 3)
+			commitAndCheck(t, s, 2, 3)
 		}))
 	}
 }
@@ -66,11 +64,9 @@ func TestCopyDiedWithinATransaction(t *testing.T) {
 func TestTransactionOfAnotherProgramHoldsTheCheckpointsBack(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := startCluster(t)
-		cfg := configFor(c)
-		cfg.Timeout = 5 * time.Second
+		cfg := configWithin(c, 5*time.Second)
 		living, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
-		resume(t, living)
-		commit(t, living, 0, 2)
+		resumeAndCommit(t, living, 0, 2)
 		resume(t, idle)
 		theirs := begin(t, c, "someone's", beside(t, c))
 		// Nobody can see this commit until theirs has ended.
@@ -81,8 +77,7 @@ func TestTransactionOfAnotherProgramHoldsTheCheckpointsBack(t *testing.T) {
 		wantError(t, err, false, nil, "is held back by a transaction of \"someone's\"", "at its transaction timeout")
 		must.Succeed(t, theirs.EndTransaction(t.Context(), kgo.TryAbort))
 		wantCount(t, idle, 4)
-		commit(t, idle, 4, 5)
-		wantFeed(t, idle, 5)
+		commitAndCheck(t, idle, 4, 5)
 	})
 }
 
@@ -149,11 +144,9 @@ func TestBrokerRestartsWithATransactionPending(t *testing.T) {
 		dir := t.TempDir()
 		port := freePort(t)
 		c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-		cfg := configFor(c)
-		cfg.Timeout = 15 * time.Second
+		cfg := configWithin(c, 15*time.Second)
 		s := connect(t, cfg).Sink(orders())
-		resume(t, s)
-		commit(t, s, 0, 2)
+		resumeAndCommit(t, s, 0, 2)
 		begin(t, c, transactionalID, &kgo.Record{Topic: "shop.orders", Value: []byte("torn")}, beside(t, c))
 		c.Close()
 		_, err := s.Resume(t.Context())
@@ -174,8 +167,7 @@ func TestOpenTransactionHoldsEveryTopicBack(t *testing.T) {
 	for _, topic := range []string{"shop.orders", deadTopic} {
 		t.Run(topic, bubbled(func(t *testing.T) {
 			c := startCluster(t)
-			cfg := configFor(c)
-			cfg.Timeout = 2 * time.Second
+			cfg := configWithin(c, 2*time.Second)
 			s := connect(t, cfg).Sink(ordersWithDead())
 			resume(t, s)
 			theirs := begin(t, c, "someone's", &kgo.Record{Topic: topic, Value: []byte("torn")})
@@ -184,9 +176,7 @@ func TestOpenTransactionHoldsEveryTopicBack(t *testing.T) {
 			_, err := s.Resume(t.Context())
 			wantError(t, err, false, nil, held)
 			must.Succeed(t, theirs.EndTransaction(t.Context(), kgo.TryAbort))
-			resume(t, s)
-			commit(t, s, 0, 2)
-			wantFeed(t, s, 2)
+			continueTo(t, s, 0, 2)
 		}))
 	}
 }
@@ -201,8 +191,7 @@ func TestNoTransactionHasTheLastEpochsOfAProducerID(t *testing.T) {
 		t.Run(name, bubbled(func(t *testing.T) {
 			c := startCluster(t)
 			first, s, other := connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders())
-			resume(t, first)
-			commit(t, first, 0, 1)
+			resumeAndCommit(t, first, 0, 1)
 			first.AwaitEnd(t)
 			cl, _ := admin(t, c)
 			for epoch := int16(0); epoch < math.MaxInt16-left; {

@@ -37,8 +37,7 @@ func TestFetchOverTheQuota(t *testing.T) {
 			resp.ThrottleMillis = 400
 			return resp, nil, true
 		})
-		cfg := configFor(c)
-		cfg.Timeout = time.Second
+		cfg := configWithin(c, time.Second)
 		fresh := connect(t, cfg).Sink(orders())
 		if cp := resume(t, fresh); cp.Count != 6 || fresh.IDs().Len() != 6 {
 			t.Errorf("checkpoint %+v and %d IDs, want six", cp, fresh.IDs().Len())
@@ -82,9 +81,7 @@ func TestQuotaIsNamed(t *testing.T) {
 		err := s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1))
 		wantError(t, err, false, nil, "by a quota", "wait 50s", "producer_byte_rate", `client_id "orders-copier"`)
 		w.throttling(0)
-		resume(t, s)
-		commit(t, s, 0, 1)
-		wantFeed(t, s, 1)
+		continueTo(t, s, 0, 1)
 		if n := strings.Count(log.String(), "the brokers hold this client back"); n != 1 {
 			t.Errorf("%d messages in the log:\n%s", n, log.String())
 		}
@@ -127,8 +124,7 @@ func TestFetchIsWithheldForLong(t *testing.T) {
 			return resp, nil, true
 		})
 		var out logbuffer.Buffer
-		cfg := configFor(c)
-		cfg.Timeout = time.Second
+		cfg := configWithin(c, time.Second)
 		conn := connectLogging(t, cfg, slog.New(slog.NewTextHandler(&out, nil)))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

@@ -54,8 +54,7 @@ func TestRealBrokerIsKilled(t *testing.T) {
 
 	s = connect(t, atReal(b.Addr())).Sink(topic)
 	n := int(resume(t, s).Count)
-	commit(t, s, n, n+5)
-	wantFeed(t, s, n+5)
+	commitAndCheck(t, s, n, n+5)
 	if got := len(kafkatest.ReadJava(t, b, topic.Name)); got != n+5 {
 		t.Errorf("the Java client reads %d messages, want %d", got, n+5)
 	}
@@ -81,8 +80,7 @@ func TestRealTransactionOfADeadCopyIsEnded(t *testing.T) {
 	cfg := atReal(b.Addr())
 	cfg.Checkpoints = kafkatest.Name(t)
 	s := connect(t, cfg).Sink(topic)
-	resume(t, s)
-	commit(t, s, 0, 3)
+	resumeAndCommit(t, s, 0, 3)
 
 	// The state after a crash at the worst moment: all records are written, and the transaction
 	// is not ended.
@@ -100,8 +98,7 @@ func TestRealTransactionOfADeadCopyIsEnded(t *testing.T) {
 
 	successor := connect(t, cfg).Sink(topic)
 	wantCount(t, successor, 3)
-	commit(t, successor, 3, 7)
-	wantFeed(t, successor, 7)
+	commitAndCheck(t, successor, 3, 7)
 	if got := len(kafkatest.ReadJava(t, b, topic.Name)); got != 7 {
 		t.Errorf("the Java client reads %d messages, want 7", got)
 	}
@@ -115,15 +112,12 @@ func TestRealTransactionOfAnotherProgramIsNamed(t *testing.T) {
 	cfg := atReal(b.Addr())
 	cfg.Timeout = 10 * time.Second
 	s := connect(t, cfg).Sink(topic)
-	resume(t, s)
-	commit(t, s, 0, 3)
+	resumeAndCommit(t, s, 0, 3)
 	other := kafkaClient(t, b.Addr(), kgo.TransactionalID(topic.Name+"-other"))
 	must.Succeed(t, other.BeginTransaction())
 	must.Succeed(t, other.ProduceSync(t.Context(), &kgo.Record{Topic: topic.Name, Value: []byte("under way")}).FirstErr())
 	_, err := s.Resume(t.Context())
 	wantError(t, err, false, nil, "is held back by a transaction of \""+topic.Name+"-other\"", "at its transaction timeout")
 	must.Succeed(t, other.EndTransaction(t.Context(), kgo.TryAbort))
-	resume(t, s)
-	commit(t, s, 3, 4)
-	wantFeed(t, s, 4)
+	continueTo(t, s, 3, 4)
 }

@@ -35,23 +35,20 @@ func TestRealIDsAreForgotten(t *testing.T) {
 				})
 			}
 			s := connect(t, cfg).Sink(topic)
-			resume(t, s)
-			commit(t, s, 0, 2)
+			resumeAndCommit(t, s, 0, 2)
 			commit(t, s, 2, 3)
 			forgotten()
 			n := 3
 			if test.succeeded {
 				other := connect(t, cfg).Sink(topic)
-				resume(t, other)
-				commit(t, other, 3, 5)
+				resumeAndCommit(t, other, 3, 5)
 				forgotten()
 				n = 5
 			}
 			wantError(t, s.Commit(t.Context(), sinktest.Entities(3, 4), sinktest.At(7)), false, nil, "commit")
 			wantCount(t, s, uint64(n))
 			commit(t, s, n, 9)
-			commit(t, s, 9, 10)
-			wantFeed(t, s, 10)
+			commitAndCheck(t, s, 9, 10)
 		})
 	}
 }

@@ -46,8 +46,7 @@ func TestRealHangingTransactionIsEndedAsItHadEnded(t *testing.T) {
 			cfg := atReal(b.Addr())
 			cfg.Checkpoints = kafkatest.Name(t)
 			s := connect(t, cfg).Sink(topic)
-			resume(t, s)
-			commit(t, s, 0, 2)
+			resumeAndCommit(t, s, 0, 2)
 			commit(t, s, 2, 3)
 
 			id := "feedbridge." + topic.Name + "/orders"
@@ -65,8 +64,7 @@ func TestRealHangingTransactionIsEndedAsItHadEnded(t *testing.T) {
 			successor := connect(t, cfg).Sink(topic)
 			wantCount(t, successor, uint64(test.want))
 			wantFeed(t, successor, test.want)
-			commit(t, successor, test.want, 7)
-			wantFeed(t, successor, 7)
+			commitAndCheck(t, successor, test.want, 7)
 			if got := len(kafkatest.ReadJava(t, b, topic.Name)); got != 7 {
 				t.Errorf("the Java client reads %d messages, want 7", got)
 			}
@@ -90,8 +88,7 @@ func TestRealNoCommitJoinsATransactionThatHangs(t *testing.T) {
 	// The forged records do not include the checkpoint of the hung transaction.
 	wantCount(t, s, 3)
 	wantFeed(t, s, 4)
-	commit(t, s, 4, 9)
-	wantFeed(t, s, 9)
+	commitAndCheck(t, s, 4, 9)
 }
 
 // A copy's open transaction was aborted when another copy initialized the id, and hangs. The
@@ -104,8 +101,7 @@ func TestRealNoCommitPublishesWhatHangs(t *testing.T) {
 	cfg.Checkpoints = kafkatest.Name(t)
 	cfg.Timeout = 20 * time.Second
 	s, other := connect(t, cfg).Sink(topic), connect(t, cfg).Sink(topic)
-	resume(t, s)
-	commit(t, s, 0, 2)
+	resumeAndCommit(t, s, 0, 2)
 	commit(t, s, 2, 3)
 	resume(t, other)
 	h := hanging{t, b.Addr(), "feedbridge." + topic.Name + "/orders"}
@@ -117,8 +113,7 @@ func TestRealNoCommitPublishesWhatHangs(t *testing.T) {
 	wantError(t, other.Commit(t.Context(), sinktest.Entities(3, 2), sinktest.At(5)), false, nil, "is held back by a transaction of \""+h.id)
 	wantCount(t, other, 3)
 	commit(t, other, 3, 5)
-	commit(t, other, 5, 7)
-	wantFeed(t, other, 7)
+	commitAndCheck(t, other, 5, 7)
 }
 
 // A commit hangs only in the dead-letter topic. The next Resume ends it as it had ended.
@@ -162,8 +157,7 @@ func hangingDeadLetter(t *testing.T) (h hanging, cfg kafka.Config, topic kafka.T
 	cfg = atReal(b.Addr())
 	cfg.Checkpoints, cfg.Timeout = kafkatest.Name(t), 20*time.Second
 	s := connect(t, cfg).Sink(topic)
-	resume(t, s)
-	commit(t, s, 0, 2)
+	resumeAndCommit(t, s, 0, 2)
 	commit(t, s, 2, 3)
 	other = connect(t, cfg).Sink(topic)
 	resume(t, other)
@@ -183,8 +177,7 @@ func TestRealCommitThatHangsStaysWhoeverTakesItsID(t *testing.T) {
 	cfg.Checkpoints = kafkatest.Name(t)
 	cfg.Timeout = 20 * time.Second
 	s := connect(t, cfg).Sink(topic)
-	resume(t, s)
-	commit(t, s, 0, 3)
+	resumeAndCommit(t, s, 0, 3)
 	h := hanging{t, b.Addr(), "feedbridge." + topic.Name + "/orders"}
 	place := kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(topic.Name)}, kafka.CheckpointPartitions)
 	entity := sinktest.Entities(3, 1)[0]
@@ -197,8 +190,7 @@ func TestRealCommitThatHangsStaysWhoeverTakesItsID(t *testing.T) {
 	other := connect(t, cfg).Sink(topic)
 	wantCount(t, other, 4)
 	wantFeed(t, other, 4)
-	commit(t, other, 4, 9)
-	wantFeed(t, other, 9)
+	commitAndCheck(t, other, 4, 9)
 }
 
 // A person moves the position while the entities of a commit hang. That ends the transaction
@@ -209,8 +201,7 @@ func TestRealPlaceIsMovedWhileATransactionHangs(t *testing.T) {
 	must.Succeed(t, connect(t, cfg).Sink(topic).Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(4))))
 	wantCount(t, s, 4)
 	wantFeed(t, s, 4)
-	commit(t, s, 4, 6)
-	wantFeed(t, s, 6)
+	commitAndCheck(t, s, 4, 6)
 }
 
 // The cluster gives a transactional id another producer id when the epochs of the present one are used
@@ -222,8 +213,7 @@ func TestRealProducerIDIsReplacedBeforeItsLastEpoch(t *testing.T) {
 	cfg := atReal(b.Addr())
 	cfg.Checkpoints = kafkatest.Name(t)
 	first, s := connect(t, cfg).Sink(topic), connect(t, cfg).Sink(topic)
-	resume(t, first)
-	commit(t, first, 0, 1)
+	resumeAndCommit(t, first, 0, 1)
 	first.AwaitEnd(t)
 	id := "feedbridge." + topic.Name + "/orders"
 	cl := kafkaClient(t, b.Addr())
@@ -263,8 +253,7 @@ func hangingEntity(t *testing.T) (*kafkatest.Broker, kafka.Config, kafka.Topic, 
 	cfg := atReal(b.Addr())
 	cfg.Timeout = 20 * time.Second
 	s := connect(t, cfg).Sink(topic)
-	resume(t, s)
-	commit(t, s, 0, 3)
+	resumeAndCommit(t, s, 0, 3)
 	h := hanging{t, b.Addr(), "feedbridge." + topic.Name + "/orders"}
 	entity := sinktest.Entities(3, 1)[0]
 	h.write(topic.Name, 0, nil, entity.Body, message.AppendHeader(nil, "orders", entity))

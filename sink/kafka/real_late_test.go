@@ -26,8 +26,7 @@ func TestRealRecordsArriveAfterTheAbort(t *testing.T) {
 	topic := ordersIn(t)
 	cfg := atReal(b.Addr())
 	s, other := connect(t, cfg).Sink(topic), connect(t, cfg).Sink(topic)
-	resume(t, s)
-	commit(t, s, 0, 2)
+	resumeAndCommit(t, s, 0, 2)
 	commit(t, s, 2, 3)
 	resume(t, other)
 	id := "feedbridge." + topic.Name + "/orders"
@@ -47,8 +46,7 @@ func TestRealRecordsArriveAfterTheAbort(t *testing.T) {
 		t.Errorf("records of what was aborted: %v, want INVALID_PRODUCER_EPOCH", err)
 	}
 	commit(t, other, 3, 5)
-	commit(t, other, 5, 7)
-	wantFeed(t, other, 7)
+	commitAndCheck(t, other, 5, 7)
 }
 
 // describe returns the state of a transactional id.

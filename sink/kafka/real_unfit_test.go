@@ -26,8 +26,7 @@ func TestRealClusterIsNew(t *testing.T) {
 	if err := s.Check(t.Context()); err != nil {
 		t.Error(err)
 	}
-	resume(t, s)
-	commit(t, s, 0, 1)
+	resumeAndCommit(t, s, 0, 1)
 }
 
 func TestRealPassword(t *testing.T) {
@@ -50,9 +49,7 @@ func TestRealPassword(t *testing.T) {
 				t.Error(err)
 			}
 			s := conn.Sink(topic)
-			resume(t, s)
-			commit(t, s, 0, 2)
-			wantFeed(t, s, 2)
+			continueTo(t, s, 0, 2)
 		})
 	}
 	t.Run("none", func(t *testing.T) {
@@ -73,8 +70,7 @@ func TestRealTopicIsCompactedWithoutAKey(t *testing.T) {
 	}
 	topic.Key = "/n"
 	s = connect(t, atReal(b.Addr())).Sink(topic)
-	resume(t, s)
-	commit(t, s, 0, 3)
+	resumeAndCommit(t, s, 0, 3)
 	fresh := connect(t, atReal(b.Addr())).Sink(topic)
 	if cp := resume(t, fresh); cp.Count != 3 || fresh.IDs().Len() != 3 {
 		t.Errorf("checkpoint %+v and %d IDs, want three", cp, fresh.IDs().Len())
@@ -85,8 +81,7 @@ func TestRealTopicIsCompactedWithoutAKey(t *testing.T) {
 	// Somebody makes it compacted while the sink is at work.
 	topic = ordersIn(t)
 	s = connect(t, atReal(b.Addr())).Sink(topic)
-	resume(t, s)
-	commit(t, s, 0, 1)
+	resumeAndCommit(t, s, 0, 1)
 	alter(t, b, topic.Name, "cleanup.policy", "compact", []byte("no key"))
 	err = s.Commit(t.Context(), sinktest.Entities(1, 1), sinktest.At(2))
 	wantError(t, err, true, nil, "INVALID_RECORD", "is it compacted, which takes no messages without a key?")
@@ -130,8 +125,7 @@ func TestRealEntityIsTooLarge(t *testing.T) {
 			wantError(t, err, true, sink.ErrTooLarge, "MESSAGE_TOO_LARGE")
 			resume(t, s)
 			wantError(t, fits(s, sized(15_000)), false, sink.ErrTooLarge, "the topic takes 10000")
-			commit(t, s, 1, 200)
-			wantFeed(t, s, 200)
+			commitAndCheck(t, s, 1, 200)
 		})
 	}
 }
@@ -157,9 +151,7 @@ func TestRealTopicIsNotCreated(t *testing.T) {
 		}
 		createTopic(t, b.Addr(), missing.topic, 1, missing.settings)
 	}
-	resume(t, s)
-	commit(t, s, 0, 2)
-	wantFeed(t, s, 2)
+	continueTo(t, s, 0, 2)
 }
 
 func TestRealTopicsAreCreated(t *testing.T) {

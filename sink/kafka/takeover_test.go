@@ -148,8 +148,7 @@ func TestStaleCopyDoesNotCommitWhileADeposedLeaderAnswers(t *testing.T) {
 		t.Run(name, bubbled(func(t *testing.T) {
 			c := startCluster(t)
 			s, other := connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders())
-			resume(t, s)
-			commit(t, s, 0, 2)
+			resumeAndCommit(t, s, 0, 2)
 			resume(t, other)
 			stale := depose(t, c)
 			// s holds the transactional id and reads no offset of the checkpoint.
@@ -163,8 +162,7 @@ func TestStaleCopyDoesNotCommitWhileADeposedLeaderAnswers(t *testing.T) {
 			}
 			wantFeed(t, other, 4)
 			wantCount(t, other, 4)
-			commit(t, other, 4, 5)
-			wantFeed(t, other, 5)
+			commitAndCheck(t, other, 4, 5)
 		}))
 	}
 }
@@ -215,8 +213,7 @@ func TestIDsBelongToTheCheckpointIfAnotherCopyCommitsMeanwhile(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := startCluster(t)
 		living, idle := connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders())
-		resume(t, living)
-		commit(t, living, 0, 2)
+		resumeAndCommit(t, living, 0, 2)
 		living.AwaitEnd(t)
 		held, release := hold(c, kmsg.ListOffsets, func(r kmsg.Request) bool { return r.(*kmsg.ListOffsetsRequest).Topics[0].Topic == "shop.orders" })
 		resumed := make(chan checkpoint.Checkpoint, 1)

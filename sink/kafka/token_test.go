@@ -102,8 +102,7 @@ func TestClientCredentials(t *testing.T) {
 	cfg := configFor(c)
 	cfg.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, OAuth2: kafka.OAuth2{TokenURL: login.URL + "/token", ClientID: "me", ClientSecret: "hunter2", Scopes: []string{"a", "b"}}}
 	s := connect(t, cfg).Sink(orders())
-	resume(t, s)
-	commit(t, s, 0, 2)
+	resumeAndCommit(t, s, 0, 2)
 	if n := fetched.Load(); n != 1 {
 		t.Errorf("%d tokens were fetched for all connections, want 1", n)
 	}

@@ -89,9 +89,7 @@ func TestTopicIsNotCreated(t *testing.T) {
 		if err := s.Check(t.Context()); err != nil {
 			t.Error(err)
 		}
-		resume(t, s)
-		commit(t, s, 0, 2)
-		wantFeed(t, s, 2)
+		continueTo(t, s, 0, 2)
 	})
 }
 
@@ -205,8 +203,7 @@ func TestTopicWithAbortedRecordsAloneIsEmpty(t *testing.T) {
 				t.Errorf("checkpoint %+v", cp)
 			}
 		}
-		commit(t, s, 0, 2)
-		wantFeed(t, s, 2)
+		commitAndCheck(t, s, 0, 2)
 	})
 }
 
@@ -227,8 +224,7 @@ func TestTopicIsGone(t *testing.T) {
 		if n := s.IDs().Len(); n != 0 {
 			t.Errorf("%d IDs of a topic that is gone are held", n)
 		}
-		commit(t, s, 0, 2)
-		wantFeed(t, s, 2)
+		commitAndCheck(t, s, 0, 2)
 	})
 }
 
@@ -246,8 +242,7 @@ func TestTopicWasCreatedAnew(t *testing.T) {
 		if n := s.IDs().Len(); n != 0 {
 			t.Errorf("%d IDs of a topic that is gone are held", n)
 		}
-		commit(t, s, 0, 2)
-		wantFeed(t, s, 2)
+		commitAndCheck(t, s, 0, 2)
 	})
 }
 
@@ -282,9 +277,7 @@ func TestStoredCheckpointCannotBeRead(t *testing.T) {
 		_, err := s.Resume(t.Context())
 		wantError(t, err, true, checkpoint.ErrUnreadable, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
 		must.Succeed(t, s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))))
-		resume(t, s)
-		commit(t, s, 1, 2)
-		wantFeed(t, s, 2)
+		continueTo(t, s, 1, 2)
 	})
 }
 
@@ -305,8 +298,7 @@ func TestTopicOfAnotherFeed(t *testing.T) {
 		wantError(t, s.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
 		_, err = s.Resume(t.Context())
 		wantError(t, err, true, checkpoint.ErrForeign, `feed "parcels", this is feed "orders"`)
-		resume(t, late)
-		commit(t, late, 0, 1)
+		resumeAndCommit(t, late, 0, 1)
 	})
 }
 
@@ -352,8 +344,7 @@ func TestAnotherFeedCommitsBeforeTheFirstCommit(t *testing.T) {
 		topic := orders()
 		topic.Feed, topic.Shared = "parcels", true
 		other := connect(t, configFor(c)).Sink(topic)
-		resume(t, other)
-		commit(t, other, 0, 2)
+		resumeAndCommit(t, other, 0, 2)
 		wantError(t, s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1)), true, checkpoint.ErrForeign, `checkpoint of feed "parcels"`)
 	})
 }
@@ -393,8 +384,7 @@ func TestTopicIsShared(t *testing.T) {
 		}
 		for n := range 5 {
 			for _, s := range sinks {
-				resume(t, s)
-				commit(t, s, n, n+1)
+				resumeAndCommit(t, s, n, n+1)
 			}
 		}
 		// Nobody is to take the other's messages for its own.
@@ -455,8 +445,7 @@ func TestPartitionsAreAdded(t *testing.T) {
 			t.Fatal(err)
 		}
 		other := more()
-		resume(t, other)
-		commit(t, other, 20, 60)
+		resumeAndCommit(t, other, 20, 60)
 		for _, s := range []*kafka.Sink{s, more()} {
 			resume(t, s)
 			if n := s.IDs().Len(); n != 60 {
@@ -510,7 +499,6 @@ func TestPositionIsMovedFromADeposedLeader(t *testing.T) {
 		// It has fenced the copy all the same.
 		wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5)), false, checkpoint.ErrConflict)
 		wantCount(t, s, 4)
-		commit(t, s, 4, 5)
-		wantFeed(t, s, 5)
+		commitAndCheck(t, s, 4, 5)
 	})
 }

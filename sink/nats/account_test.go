@@ -47,8 +47,7 @@ func TestStreamOfAnotherAccount(t *testing.T) {
 	t.Parallel()
 	hub, shop := runAccounts(t, `, { service: { account: hub, subject: "shop.orders" } }, { service: { account: hub, subject: "_feedbridge.shop.orders" } }`)
 	s := connect(t, nats.Config{URL: shop, APIPrefix: "hub.API"}).Sink(orders())
-	resume(t, s)
-	commit(t, s, 0, 3)
+	resumeAndCommit(t, s, 0, 3)
 	commit(t, s, 3, 5)
 	wantFeed(t, connect(t, nats.Config{URL: hub}).Sink(orders()), 5)
 }

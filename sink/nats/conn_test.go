@@ -34,8 +34,7 @@ func TestNoServerAnswers(t *testing.T) {
 
 	startServer(t, t.TempDir(), addr)
 	eventually(t, "the server is found", func() bool { return c.Check(t.Context()) == nil })
-	resume(t, s)
-	commit(t, s, 0, 1)
+	resumeAndCommit(t, s, 0, 1)
 }
 
 func TestConnectEndsWithItsContext(t *testing.T) {
@@ -374,9 +373,7 @@ func TestInboxPrefix(t *testing.T) {
 	})
 	c := connect(t, nats.Config{URL: s.ClientURL(), Username: "me", Password: "right", InboxPrefix: "_INBOX_me"})
 	sink := c.Sink(orders())
-	resume(t, sink)
-	commit(t, sink, 0, 2)
-	wantFeed(t, sink, 2)
+	continueTo(t, sink, 0, 2)
 }
 
 func TestClosedConnection(t *testing.T) {

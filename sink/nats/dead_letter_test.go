@@ -140,8 +140,7 @@ func TestDeadLetterBehindTheCheckpointIsKnown(t *testing.T) {
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	c := connect(t, nats.Config{URL: server.URL()})
 	s := c.Sink(ordersWithDead())
-	resume(t, s)
-	commit(t, s, 0, 2)
+	resumeAndCommit(t, s, 0, 2)
 	torn(t, server.URL(), deadSubject, 2)
 	for _, s := range []*nats.Sink{s, c.Sink(ordersWithDead())} {
 		resume(t, s)

@@ -45,8 +45,7 @@ func TestAnswerOfACommitIsLost(t *testing.T) {
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	p := runProxy(t, strings.TrimPrefix(server.URL(), "nats://"))
 	s := connect(t, nats.Config{URL: p.url()}).Sink(orders())
-	resume(t, s)
-	commit(t, s, 0, 3)
+	resumeAndCommit(t, s, 0, 3)
 
 	js := admin(t, server.URL())
 	before := lastSequence(t, js)
@@ -71,8 +70,7 @@ func TestAnswerOfACommitIsLost(t *testing.T) {
 	if s.IDs().Len() != 7 {
 		t.Errorf("%d IDs, want 7", s.IDs().Len())
 	}
-	commit(t, s, 7, 9)
-	wantFeed(t, s, 9)
+	commitAndCheck(t, s, 7, 9)
 }
 
 // A commit that gets no answer ends at three times the timeout of the connection.
@@ -82,8 +80,7 @@ func TestCommitWithoutAnAnswerEnds(t *testing.T) {
 	p := runProxy(t, strings.TrimPrefix(server.URL(), "nats://"))
 	conn := connect(t, nats.Config{URL: p.url()})
 	s := conn.Sink(orders())
-	resume(t, s)
-	commit(t, s, 0, 3)
+	resumeAndCommit(t, s, 0, 3)
 	s.Hurry() // after a pause it would wait for an answer first
 	conn.SetTimeout(50 * time.Millisecond)
 	p.set(true)
@@ -106,8 +103,7 @@ func lateCommit(t *testing.T) (late, other *nats.Sink, arrive func()) {
 	conn := connect(t, nats.Config{URL: p.url()})
 	late = conn.Sink(orders())
 	other = connect(t, nats.Config{URL: server.URL()}).Sink(orders())
-	resume(t, late)
-	commit(t, late, 0, 2)
+	resumeAndCommit(t, late, 0, 2)
 	resume(t, other)
 
 	late.Hurry() // after a pause it would wait for an answer first
@@ -162,8 +158,7 @@ func TestConnectionIsRenewedBetweenResumeAndCommit(t *testing.T) {
 	// It may be with a server of another version.
 	err := s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1))
 	wantError(t, err, false, nil, "the connection to NATS was made after the sink resumed")
-	resume(t, s)
-	commit(t, s, 0, 1)
+	resumeAndCommit(t, s, 0, 1)
 }
 
 func TestServerRestartsInTheMiddleOfACopy(t *testing.T) {
@@ -224,8 +219,7 @@ func TestReplicatedStream(t *testing.T) {
 			if id := sinktest.Entities(whole+3, 1)[0].ID; s.IDs().Add(id) {
 				t.Errorf("batch %d: %s is not known", i, id)
 			}
-			resume(t, s)
-			commit(t, s, whole+4, whole+6)
+			resumeAndCommit(t, s, whole+4, whole+6)
 		}
 	})
 	t.Run("its leader stops in the middle of a copy", func(t *testing.T) { leaderStops(t, servers, urls) })

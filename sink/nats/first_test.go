@@ -65,28 +65,23 @@ func TestLogReportsWhetherTheFirstEntityExists(t *testing.T) {
 		"checkpoints of two copies were": {func(t *testing.T, b topic) {
 			commit(t, b.s, 0, 0)
 			next := b.more()
-			resume(t, next)
-			commit(t, next, 0, 0)
-			resume(t, b.s)
-			commit(t, b.s, 0, 3)
+			resumeAndCommit(t, next, 0, 0)
+			resumeAndCommit(t, b.s, 0, 3)
 		}, 0},
 		"a person has moved the checkpoint before it": {func(t *testing.T, b topic) {
 			commit(t, b.s, 0, 0)
 			move(t, b.s, 0)
-			resume(t, b.s)
-			commit(t, b.s, 0, 3)
+			resumeAndCommit(t, b.s, 0, 3)
 		}, 0},
 		"a person has set the checkpoint at the beginning": {func(t *testing.T, b topic) {
 			move(t, b.s, 0)
-			resume(t, b.s)
-			commit(t, b.s, 0, 3)
+			resumeAndCommit(t, b.s, 0, 3)
 		}, 0},
 		"a person has moved the checkpoint after it": {func(t *testing.T, b topic) {
 			commit(t, b.s, 0, 0)
 			commit(t, b.s, 0, 3)
 			move(t, b.s, 0)
-			resume(t, b.s)
-			commit(t, b.s, 3, 6)
+			resumeAndCommit(t, b.s, 3, 6)
 		}, 0},
 		"one in the middle is deleted": {func(t *testing.T, b topic) {
 			commit(t, b.s, 0, 0)
@@ -116,8 +111,7 @@ func TestLogReportsWhetherTheFirstEntityExists(t *testing.T) {
 			if err := late.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3)); !errors.Is(err, checkpoint.ErrConflict) {
 				t.Fatalf("a stale writer: %v", err)
 			}
-			resume(t, late)
-			commit(t, late, 3, 6)
+			resumeAndCommit(t, late, 3, 6)
 			purged(t, b, 5)
 		}, 5},
 		"a limit took it and was lifted": {func(t *testing.T, b topic) {
@@ -144,20 +138,17 @@ func TestLogReportsWhetherTheFirstEntityExists(t *testing.T) {
 			commit(t, b.s, 0, 3)
 			purge(t, b.js)
 			move(t, b.s, 0) // 6
-			resume(t, b.s)
-			commit(t, b.s, 0, 3)
+			resumeAndCommit(t, b.s, 0, 3)
 		}, 7},
 		"all are purged but the checkpoint": {func(t *testing.T, b topic) {
 			commit(t, b.s, 0, 3) // 1 to 4
 			purge(t, b.js, jetstream.WithPurgeSubject("shop.orders"))
-			resume(t, b.s)
-			commit(t, b.s, 3, 6)
+			resumeAndCommit(t, b.s, 3, 6)
 		}, 5},
 		"there was one that no checkpoint knows of": {func(t *testing.T, b topic) {
 			commit(t, b.s, 0, 0)
 			publish(t, b.js, "shop.orders", "x") // 2
-			resume(t, b.s)
-			commit(t, b.s, 0, 3)
+			resumeAndCommit(t, b.s, 0, 3)
 			purged(t, b, 3)
 		}, 3},
 		"there was one without a checkpoint, and a person has moved the checkpoint": {func(t *testing.T, b topic) {
@@ -165,8 +156,7 @@ func TestLogReportsWhetherTheFirstEntityExists(t *testing.T) {
 			publish(t, b.js, "shop.orders", "x")
 			move(t, b.s, 0) // 3
 			purge(t, b.js, jetstream.WithPurgeSubject("shop.orders"))
-			resume(t, b.s)
-			commit(t, b.s, 0, 3)
+			resumeAndCommit(t, b.s, 0, 3)
 		}, 4},
 		"another feed has taken over the topic": {func(t *testing.T, b topic) {
 			commit(t, b.s, 0, 3) // 1 to 4
@@ -174,8 +164,7 @@ func TestLogReportsWhetherTheFirstEntityExists(t *testing.T) {
 			heir.Feed = "parcels"
 			s := b.log.Conn().Sink(heir)
 			move(t, s, 0) // 5
-			resume(t, s)
-			commit(t, s, 0, 3)
+			resumeAndCommit(t, s, 0, 3)
 			purged(t, b, 6)
 		}, 6},
 	} {
@@ -211,8 +200,7 @@ func TestLogOfTwoTopicsInOneStream(t *testing.T) {
 	for i, subject := range []string{"shop.orders", "shop.parcels"} {
 		sinks[i] = conn.Sink(nats.Topic{Feed: "feed", Subject: subject, Stream: nats.Stream{Name: "SHOP"}})
 		logs[i] = conn.Log(subject, "SHOP")
-		resume(t, sinks[i])
-		commit(t, sinks[i], 0, 0)
+		resumeAndCommit(t, sinks[i], 0, 0)
 	}
 	want := func(orders, parcels uint64) {
 		t.Helper()
@@ -335,8 +323,7 @@ func TestLogOfATopicThatOthersBegan(t *testing.T) {
 		t.Errorf("nothing was taken, and the positions are %+v", span)
 	}
 	move(t, s, 0)
-	resume(t, s)
-	commit(t, s, 0, 3)
+	resumeAndCommit(t, s, 0, 3)
 	if span := spanOf(t, s.Log()); span.First != 0 {
 		t.Errorf("nothing was taken, and the positions are %+v", span)
 	}
@@ -348,8 +335,7 @@ func TestLogOfAStreamThatSourcesATopic(t *testing.T) {
 	server, js := newServer(t)
 	conn := connect(t, nats.Config{URL: server.URL()})
 	s := conn.Sink(orders())
-	resume(t, s)
-	commit(t, s, 0, 6)
+	resumeAndCommit(t, s, 0, 6)
 	purge(t, js, jetstream.WithPurgeSequence(3))
 	createStream := func(config jetstream.StreamConfig) {
 		t.Helper()

@@ -69,8 +69,7 @@ func TestDomainOverALeafNode(t *testing.T) {
 			must.Succeed(t, conn.Check(t.Context()))
 			s := conn.Sink(topic)
 			must.Succeed(t, s.Check(t.Context()))
-			resume(t, s)
-			commit(t, s, 0, 3)
+			resumeAndCommit(t, s, 0, 3)
 			commit(t, s, 3, 3)
 			other := connect(t, config).Sink(topic)
 			if cp := resume(t, other); cp.Count != 3 || other.IDs().Len() != 3 {
@@ -174,8 +173,7 @@ func TestHubLosesItsTailBehindALeafNode(t *testing.T) {
 	err := s.Commit(t.Context(), sinktest.Entities(5, 2), sinktest.At(7))
 	wantError(t, err, false, checkpoint.ErrConflict)
 	wantCount(t, s, 4)
-	commit(t, s, 4, 7)
-	wantFeed(t, s, 7)
+	commitAndCheck(t, s, 4, 7)
 }
 
 // The hub restarts without its tail after a copy has seen that the newest entity that it

@@ -34,9 +34,7 @@ func TestLengthOfAStreamsName(t *testing.T) {
 			t.Fatalf("%v", errs)
 		}
 		s := connect(t, nats.Config{URL: server.URL()}).Sink(topic)
-		resume(t, s)
-		commit(t, s, 0, 3)
-		wantFeed(t, s, 3)
+		continueTo(t, s, 0, 3)
 	}
 	for _, test := range []struct {
 		topic nats.Topic
@@ -61,8 +59,7 @@ func TestStreamBeginsAtALaterSequence(t *testing.T) {
 		t.Errorf("checkpoint %+v, want the zero one", cp)
 	}
 	s := open()
-	resume(t, s)
-	commit(t, s, 0, 3)
+	resumeAndCommit(t, s, 0, 3)
 	if span := spanOf(t, s.Log()); span.First != 0 || span.End != 1004 {
 		t.Errorf("positions %+v, want all up to 1004", span)
 	}
@@ -84,9 +81,7 @@ func TestServerCannotWrite(t *testing.T) {
 	err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3))
 	wantError(t, err, false, nil, "the server has dropped the batch: its disk or the storage of the account is full (see its log), its leader has changed, or it has too many batches at once")
 	must.Succeed(t, os.Remove(batches))
-	resume(t, s)
-	commit(t, s, 0, 3)
-	wantFeed(t, s, 3)
+	continueTo(t, s, 0, 3)
 }
 
 // A server that runs into a limit of the account in the middle of a batch has stored its
@@ -178,8 +173,7 @@ func TestAccountLimitTearsTheBatchOfACopyThatTakesOver(t *testing.T) {
 			createStream(t, js, config)
 			conn := connect(t, nats.Config{URL: server.ClientURL(), CredentialsFile: file})
 			stale, heir := conn.Sink(orders()), conn.Sink(orders())
-			resume(t, stale)
-			commit(t, stale, 0, first/2)
+			resumeAndCommit(t, stale, 0, first/2)
 			commit(t, stale, first/2, first)
 			resume(t, heir)
 			entities := sinktest.Entities(first, more-first)

@@ -95,8 +95,7 @@ func TestManyTopicsInOneStream(t *testing.T) {
 func subjectsOfIDs(t *testing.T, urls string, topic nats.Topic, entities int) []string {
 	t.Helper()
 	writer := connect(t, nats.Config{URL: urls}).Sink(topic)
-	resume(t, writer)
-	commit(t, writer, 0, entities)
+	resumeAndCommit(t, writer, 0, entities)
 	nc, err := natsgo.Connect(urls, natsgo.Timeout(time.Minute))
 	must.Succeed(t, err)
 	defer nc.Close()

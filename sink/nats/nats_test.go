@@ -140,6 +140,26 @@ func commit(t testing.TB, s *nats.Sink, from, to int) {
 	must.Succeed(t, s.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to)))
 }
 
+func resumeAndCommit(t testing.TB, s *nats.Sink, from, to int) {
+	t.Helper()
+	resume(t, s)
+	commit(t, s, from, to)
+}
+
+// commitAndCheck commits, and checks that the topic holds the feed up to to.
+func commitAndCheck(t testing.TB, s *nats.Sink, from, to int) {
+	t.Helper()
+	commit(t, s, from, to)
+	wantFeed(t, s, to)
+}
+
+// continueTo resumes, commits, and checks that the topic holds the feed up to to.
+func continueTo(t testing.TB, s *nats.Sink, from, to int) {
+	t.Helper()
+	resume(t, s)
+	commitAndCheck(t, s, from, to)
+}
+
 // wantCount resumes a sink, and checks how many entities its checkpoint has.
 func wantCount(t testing.TB, s *nats.Sink, want uint64) {
 	t.Helper()

@@ -99,19 +99,15 @@ func TestLostTailIsFilledInSmallerCommits(t *testing.T) {
 		remember func(s, writer *nats.Sink) // has s know the entities up to 40
 	}{
 		"a copy that wrote the tail": {remember: func(s, _ *nats.Sink) {
-			resume(t, s)
-			commit(t, s, 10, 40)
+			resumeAndCommit(t, s, 10, 40)
 		}},
 		"a copy that stood by": {remember: func(s, writer *nats.Sink) {
-			resume(t, writer)
-			commit(t, writer, 10, 40)
+			resumeAndCommit(t, writer, 10, 40)
 			resume(t, s)
 		}},
 		"a copy that stood by and moved the checkpoint": {remember: func(s, writer *nats.Sink) {
-			resume(t, writer)
-			commit(t, writer, 10, 40)
-			resume(t, s)
-			commit(t, s, 40, 40)
+			resumeAndCommit(t, writer, 10, 40)
+			resumeAndCommit(t, s, 40, 40)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,9 +136,7 @@ func TestLostTailIsFilledInSmallerCommits(t *testing.T) {
 				t.Fatalf("checkpoint %+v, want count 30", cp)
 			}
 			wantHeld(t, s, 40, 30)
-			resume(t, s)
-			commit(t, s, 30, 40)
-			wantFeed(t, s, 40)
+			continueTo(t, s, 30, 40)
 			if n := strings.Count(log.String(), "the stream has lost its newest messages"); n != 1 {
 				t.Errorf("the loss is logged %d times, want 1:\n%s", n, log.String())
 			}
@@ -156,12 +150,10 @@ func TestLostTailIsFilledWithOtherEntities(t *testing.T) {
 	t.Parallel()
 	r := newRewindable(t)
 	s := r.open()
-	resume(t, s)
-	commit(t, s, 0, 10)
+	resumeAndCommit(t, s, 0, 10)
 	r.save()
 	s = r.open()
-	resume(t, s)
-	commit(t, s, 10, 20)
+	resumeAndCommit(t, s, 10, 20)
 
 	r.rewind()
 	other := r.open()
@@ -216,8 +208,7 @@ func TestAnotherCheckpointHasTheSameSequence(t *testing.T) {
 			commit(t, s, 2, 5) // 4 to 6, and the checkpoint
 			must.Succeed(t, js.DeleteStream(t.Context(), "shop_orders"))
 			other := more()
-			resume(t, other)
-			commit(t, other, 0, 2)
+			resumeAndCommit(t, other, 0, 2)
 			commit(t, other, 2, 3)
 			commit(t, other, 3, 4)
 			if last := lastSequence(t, js); last != 7 {
@@ -227,8 +218,7 @@ func TestAnotherCheckpointHasTheSameSequence(t *testing.T) {
 			err := s.Commit(t.Context(), entities, sinktest.At(5+len(entities)))
 			wantError(t, err, false, checkpoint.ErrConflict, "its checkpoint differs from the one that was read")
 			wantCount(t, s, 4)
-			commit(t, s, 4, 7)
-			wantFeed(t, s, 7)
+			commitAndCheck(t, s, 4, 7)
 		})
 	}
 }
@@ -263,8 +253,7 @@ func TestCommitAfterAPause(t *testing.T) {
 	s = more()
 	resume(t, s)
 	s.Rest() // with one that it has read
-	commit(t, s, 3, 4)
-	wantFeed(t, s, 4)
+	commitAndCheck(t, s, 3, 4)
 }
 
 // A process that has seen a topic's checkpoint does not take the topic for a fresh one
@@ -303,17 +292,14 @@ func TestCheckpointThatWasSeenIsGone(t *testing.T) {
 			move(t, more(), 0)
 			resume(t, s)
 			wantHeld(t, s, 3, 0)
-			resume(t, s)
-			commit(t, s, 0, 3)
-			wantFeed(t, s, 3)
+			continueTo(t, s, 0, 3)
 		})
 	}
 }
 
 func seeByCommit(t *testing.T, s *nats.Sink) {
 	t.Helper()
-	resume(t, s)
-	commit(t, s, 0, 3)
+	resumeAndCommit(t, s, 0, 3)
 }
 
 func seeByResume(t *testing.T, s *nats.Sink) {
@@ -335,8 +321,7 @@ func TestAllOfTheTopicIsLost(t *testing.T) {
 	resume(t, r.open())
 	r.save()
 	s := r.open()
-	resume(t, s)
-	commit(t, s, 0, 3)
+	resumeAndCommit(t, s, 0, 3)
 	r.rewind()
 	eventually(t, "the sink halts", func() bool {
 		_, err := s.Resume(t.Context())
@@ -352,9 +337,7 @@ func TestAllOfTheTopicIsLost(t *testing.T) {
 	move(t, other, 0)
 	resume(t, s)
 	wantHeld(t, s, 3, 0)
-	resume(t, s)
-	commit(t, s, 0, 4)
-	wantFeed(t, s, 4)
+	continueTo(t, s, 0, 4)
 }
 
 // The server starts without its tail, a copy forgets the IDs and is interrupted while it
@@ -363,8 +346,7 @@ func TestLostTailComesBackWhileIDsAreLoaded(t *testing.T) {
 	t.Parallel()
 	r := newRewindable(t)
 	writer := r.open()
-	resume(t, writer)
-	commit(t, writer, 0, 10)
+	resumeAndCommit(t, writer, 0, 10)
 	r.save()
 	resumeAgain(t, writer)
 	commit(t, writer, 10, 40)

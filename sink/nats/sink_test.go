@@ -84,8 +84,7 @@ func TestSharedStreamWithOthersMessagesIsAFreshTopic(t *testing.T) {
 			if cp := resume(t, s); !cp.IsZero() {
 				t.Errorf("checkpoint %+v", cp)
 			}
-			commit(t, s, 0, 2)
-			wantFeed(t, s, 2)
+			commitAndCheck(t, s, 0, 2)
 		})
 	}
 }
@@ -97,8 +96,7 @@ func TestStoredCheckpointCannotBeRead(t *testing.T) {
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrUnreadable, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
 	must.Succeed(t, s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))))
-	resume(t, s)
-	commit(t, s, 0, 1)
+	resumeAndCommit(t, s, 0, 1)
 }
 
 func TestTopicIsPurgedAndStartedOver(t *testing.T) {
@@ -119,8 +117,7 @@ func TestTopicIsPurgedAndStartedOver(t *testing.T) {
 				share(t, js)
 			}
 			s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
-			resume(t, s)
-			commit(t, s, 0, 3)
+			resumeAndCommit(t, s, 0, 3)
 			purge(t, js, test.opts...)
 			reset := sinktest.At(3)
 			reset.Cursor, reset.Moved = nil, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -130,8 +127,7 @@ func TestTopicIsPurgedAndStartedOver(t *testing.T) {
 			if n := s.IDs().Len(); n != 0 {
 				t.Errorf("%d IDs, want none", n)
 			}
-			commit(t, s, 0, 3)
-			wantFeed(t, s, 3)
+			commitAndCheck(t, s, 0, 3)
 		})
 	}
 }
@@ -189,16 +185,14 @@ func TestResumeReadsOnlyWhatIsNew(t *testing.T) {
 			return readers.Load() == want
 		})
 	}
-	resume(t, a)
-	commit(t, a, 0, 3)
+	resumeAndCommit(t, a, 0, 3)
 	commit(t, a, 3, 6)
 	resume(t, a)
 	resume(t, a)
 	wantReaders(0, "own commits")
 	resume(t, b)
 	wantReaders(1, "a new sink")
-	resume(t, b)
-	commit(t, b, 6, 8)
+	resumeAndCommit(t, b, 6, 8)
 	resume(t, b)
 	resume(t, a)
 	wantReaders(2, "another's commit")
@@ -274,8 +268,7 @@ func TestCheckpointOutlivesTheMessages(t *testing.T) {
 		wantCount(t, s, 3)
 		wantFeed(t, s, 0)
 	}
-	resume(t, s)
-	commit(t, s, 3, 4)
+	resumeAndCommit(t, s, 3, 4)
 }
 
 func TestMessageHasTheHeadersOfTheEntityAndOurs(t *testing.T) {
@@ -319,8 +312,7 @@ func TestCommitOfMoreThanABatchTakes(t *testing.T) {
 func TestIDsAreDroppedWhenTheCheckpointIsMoved(t *testing.T) {
 	t.Parallel()
 	s, js, more := open(t, orders())
-	resume(t, s)
-	commit(t, s, 0, 3)
+	resumeAndCommit(t, s, 0, 3)
 	purge(t, js, jetstream.WithPurgeSubject("shop.orders"))
 	commit(t, s, 3, 4)
 	reset := sinktest.At(4)

@@ -152,9 +152,7 @@ func TestStreamsThatFitAreNotChanged(t *testing.T) {
 			change(&config)
 			created := createStream(t, js, config)
 			s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(orders())
-			resume(t, s)
-			commit(t, s, 0, 5)
-			wantFeed(t, s, 5)
+			continueTo(t, s, 0, 5)
 			after, err := js.Stream(t.Context(), config.Name)
 			must.Succeed(t, err)
 			if got, want := after.CachedInfo().Config.Subjects, created.CachedInfo().Config.Subjects; len(got) != len(want) {
@@ -227,8 +225,7 @@ func TestLimitsOnStreamsAndConsumers(t *testing.T) {
 		config.MaxConsumers = 1
 		stream := createStream(t, admin(t, s.ClientURL()), config)
 		writer := connect(t, nats.Config{URL: s.ClientURL()}).Sink(orders())
-		resume(t, writer)
-		commit(t, writer, 0, 5)
+		resumeAndCommit(t, writer, 0, 5)
 		if _, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "reader"}); err != nil {
 			t.Fatal(err)
 		}
@@ -244,8 +241,7 @@ func TestStreamIsFullAndDiscardsNewMessages(t *testing.T) {
 	config.MaxMsgs, config.Discard = 10, jetstream.DiscardNew
 	createStream(t, admin(t, server.ClientURL()), config)
 	s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(orders())
-	resume(t, s)
-	commit(t, s, 0, 5)
+	resumeAndCommit(t, s, 0, 5)
 	err := s.Commit(t.Context(), sinktest.Entities(5, 20), sinktest.At(25))
 	wantError(t, err, true, nil, "maximum messages exceeded", "raise its limits, and do not purge it")
 	wantCount(t, s, 5)
@@ -270,8 +266,7 @@ func TestStreamIsReconfiguredWhileItIsWrittenTo(t *testing.T) {
 			config.Name, config.Subjects = test.topic, []string{test.topic, "_feedbridge." + test.topic}
 			createStream(t, js, config)
 			s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(nats.Topic{Feed: "orders", Subject: test.topic})
-			resume(t, s)
-			commit(t, s, 0, 2)
+			resumeAndCommit(t, s, 0, 2)
 			test.change(&config)
 			updateStream(t, js, config)
 			wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), true, nil, test.want)
@@ -284,8 +279,7 @@ func TestDeletedStreamIsNotCreatedAgain(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
-	resume(t, s)
-	commit(t, s, 0, 2)
+	resumeAndCommit(t, s, 0, 2)
 	js := admin(t, server.URL())
 	must.Succeed(t, js.DeleteStream(t.Context(), "shop_orders"))
 	s.Hurry()
@@ -299,8 +293,7 @@ func TestDeletedStreamIsNotCreatedAgain(t *testing.T) {
 	if n := s.IDs().Len(); n != 0 {
 		t.Errorf("%d IDs in a new stream", n)
 	}
-	commit(t, s, 0, 3)
-	wantFeed(t, s, 3)
+	commitAndCheck(t, s, 0, 3)
 }
 
 // After a pause a commit reads the checkpoint first. Its error is retried at once, by a Resume
@@ -309,8 +302,7 @@ func TestStreamIsGoneAtACommitAfterAPause(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
-	resume(t, s)
-	commit(t, s, 0, 2)
+	resumeAndCommit(t, s, 0, 2)
 	must.Succeed(t, admin(t, server.URL()).DeleteStream(t.Context(), "shop_orders"))
 	s.Rest()
 	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "stream not found (NATS error 10059)")

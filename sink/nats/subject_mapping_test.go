@@ -73,8 +73,7 @@ func TestSubjectMappingMovesEntities(t *testing.T) {
 				wantError(t, err, true, nil, want...)
 			}
 			move(t, s, 0)
-			resume(t, s)
-			commit(t, s, 0, n)
+			resumeAndCommit(t, s, 0, n)
 		})
 	}
 }
@@ -91,8 +90,7 @@ func TestSubjectMappingMovesEntitiesOfFastBatches(t *testing.T) {
 				running := runServer(t, &server.Options{JetStream: true})
 				fastStream(t, running.ClientURL(), []string{"elsewhere"})
 				s := connect(t, nats.Config{URL: running.ClientURL()}).Sink(orders())
-				resume(t, s)
-				commit(t, s, 0, 3)
+				resumeAndCommit(t, s, 0, 3)
 				commit(t, s, 3, 6)
 				if first {
 					resume(t, s) // so that the next commit is an atomic batch, and not the first one of the connection
@@ -123,8 +121,7 @@ func TestSubjectMappingToASubjectThatTheStreamGets(t *testing.T) {
 	running := runServer(t, &server.Options{JetStream: true})
 	js := fastStream(t, running.ClientURL(), nil)
 	s := connect(t, nats.Config{URL: running.ClientURL()}).Sink(orders())
-	resume(t, s)
-	commit(t, s, 0, 3)
+	resumeAndCommit(t, s, 0, 3)
 	commit(t, s, 3, 6)
 	stream := ordersStream(t, js)
 	config := stream.CachedInfo().Config

@@ -27,8 +27,7 @@ func TestEntitiesBehindTheCheckpointAreKnown(t *testing.T) {
 	dir := t.TempDir()
 	first := runServer(t, &server.Options{JetStream: true, StoreDir: dir})
 	s := connect(t, nats.Config{URL: first.ClientURL()}).Sink(orders())
-	resume(t, s)
-	commit(t, s, 0, whole)
+	resumeAndCommit(t, s, 0, whole)
 	before := size(t, block(t, dir))
 	commit(t, s, whole, whole+torn)
 	after := size(t, block(t, dir))
@@ -58,8 +57,7 @@ func TestEntitiesBehindTheCheckpointAreKnown(t *testing.T) {
 		t.Fatalf("%d of the %d entities of the batch are known: it was not cut in half, or nobody noticed", survivors, torn)
 	}
 	// The entities that pass the gate complete the topic.
-	commit(t, s, whole+survivors, whole+torn)
-	wantFeed(t, s, whole+torn)
+	commitAndCheck(t, s, whole+survivors, whole+torn)
 }
 
 // block is the file of the stream's messages in a server's store.
@@ -116,8 +114,7 @@ func TestACopyThatDoesNotKnowATornBatchStoresNothing(t *testing.T) {
 				topic := ordersWithDead()
 				topic.Window = 5
 				stale, more := c.Sink(topic), func() *nats.Sink { return c.Sink(topic) }
-				resume(t, stale)
-				commit(t, stale, 0, whole)
+				resumeAndCommit(t, stale, 0, whole)
 				behind := 0 // the checkpoint, in the topic
 				for i := whole; i < beginning; i++ {
 					subject := test.subjects[i%len(test.subjects)]
@@ -154,8 +151,7 @@ func TestACopyThatDoesNotKnowATornBatchStoresNothing(t *testing.T) {
 				wantKnown("the copy", stale)
 				// Neither a checkpoint without entities nor a person who sets the position ends it.
 				other := more()
-				resume(t, other)
-				commit(t, other, whole, whole)
+				resumeAndCommit(t, other, whole, whole)
 				behind = 0
 				must.Succeed(t, other.Overwrite(t.Context(), func(old checkpoint.Checkpoint) checkpoint.Checkpoint { return old }))
 				wantKnown("the copy again", stale)
@@ -179,8 +175,7 @@ func TestTheBeginningOfATornBatchIsLost(t *testing.T) {
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	createStream(t, admin(t, server.URL()), fitting())
 	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
-	resume(t, s)
-	commit(t, s, 0, 3)
+	resumeAndCommit(t, s, 0, 3)
 	for i := 3; i < 6; i++ {
 		torn(t, server.URL(), orders().Subject, i)
 	}
@@ -203,8 +198,7 @@ func TestADeadLetterOfATornBatchIsNotStoredAgain(t *testing.T) {
 	url := startServer(t, t.TempDir(), "127.0.0.1:0").URL()
 	js := fastStream(t, url, []string{"other"})
 	s := connect(t, nats.Config{URL: url}).Sink(ordersWithDead())
-	resume(t, s)
-	commit(t, s, 0, 3)
+	resumeAndCommit(t, s, 0, 3)
 	resume(t, s)
 	torn(t, url, deadSubject, 4)
 	commit(t, s, 3, 4)
@@ -222,8 +216,7 @@ func TestEachIDOfALargeCommitIsKnown(t *testing.T) {
 	const first, all = 950, 950 + nats.MaxEntities
 	c := connect(t, nats.Config{URL: startServer(t, t.TempDir(), "127.0.0.1:0").URL()})
 	s, fresh := c.Sink(orders()), c.Sink(orders())
-	resume(t, s)
-	commit(t, s, 0, first)
+	resumeAndCommit(t, s, 0, first)
 	commit(t, s, first, all)
 	resume(t, fresh)
 	for _, s := range []*nats.Sink{s, fresh} {

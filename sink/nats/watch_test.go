@@ -98,8 +98,7 @@ func openWatched(t *testing.T, shared bool, cfg nats.Config, adminURL string) wa
 		cp := resume(t, s)
 		commit(t, s, int(cp.Count), int(cp.Count)+1)
 	}
-	resume(t, w.Sink)
-	commit(t, w.Sink, 0, 2)
+	resumeAndCommit(t, w.Sink, 0, 2)
 	if shared {
 		w.neighbour()
 	}
@@ -137,8 +136,7 @@ func TestALookConfirmsTheCheckpointOfTheStreamThatItShows(t *testing.T) {
 		"a commit of its": {func(t *testing.T, w watched) { commit(t, w.Sink, 2, 4) }, true, true},
 		"a commit of another copy": {func(t *testing.T, w watched) {
 			s := w.other()
-			resume(t, s)
-			commit(t, s, 2, 4)
+			resumeAndCommit(t, s, 2, 4)
 		}, false, true}, // there is a hint
 		"deleted": {func(t *testing.T, w watched) {
 			must.Succeed(t, w.js.DeleteStream(t.Context(), stream(w).CachedInfo().Config.Name))
@@ -151,8 +149,7 @@ func TestALookConfirmsTheCheckpointOfTheStreamThatItShows(t *testing.T) {
 				return err
 			})
 			s := w.other()
-			resume(t, s)
-			commit(t, s, 0, 2)
+			resumeAndCommit(t, s, 0, 2)
 			if old.Name == "shop" {
 				w.neighbour()
 			}

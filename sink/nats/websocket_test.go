@@ -36,9 +36,7 @@ func TestWebSocket(t *testing.T) {
 				t.Fatal(err)
 			}
 			snk := c.Sink(orders())
-			resume(t, snk)
-			commit(t, snk, 0, 3)
-			wantFeed(t, snk, 3)
+			continueTo(t, snk, 0, 3)
 
 			if config.TLS.CAFile = ""; test.ca != "" {
 				wantError(t, connect(t, config).Check(t.Context()), true, nil, "the certificate of NATS at "+url+" is not trusted", "set tls.ca_file")
