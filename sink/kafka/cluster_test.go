@@ -30,6 +30,10 @@ var (
 	spanOf    = sinktest.Span
 	records   = sinktest.Records
 	wantError = sinktest.WantError
+	wantKnown = sinktest.WantKnown
+
+	withDead   = sinktest.LastDead
+	commitDead = sinktest.CommitLastDead
 )
 
 // startCluster starts a broker that is spoken to over the wire, in a bubble over the virtual network.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -56,16 +57,11 @@ func TestCommitWaitsForTheMarkersOfTheLastOne(t *testing.T) {
 		c.ControlKey(kmsg.EndTxn.Int16(), confirm)
 		commit(t, s, 2, 4)
 		var asked atomic.Int32
-		c.ControlKey(kmsg.DescribeTransactions.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
-			c.KeepControl()
+		tell(c, func(string) *kadm.DescribedTransaction {
 			if asked.Add(1) > 3 {
-				return nil, nil, false
+				return nil
 			}
-			resp := r.ResponseKind().(*kmsg.DescribeTransactionsResponse)
-			state := kmsg.NewDescribeTransactionsResponseTransactionState()
-			state.TransactionalID, state.State = transactionalID, "PrepareCommit"
-			resp.TransactionStates = append(resp.TransactionStates, state)
-			return resp, nil, true
+			return &kadm.DescribedTransaction{State: "PrepareCommit"}
 		})
 		// It never ends here.
 		wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5)), false, nil, "is not ended in all partitions")
@@ -85,16 +81,11 @@ func TestCommitSeldomAsksForSlowMarkers(t *testing.T) {
 		commit(t, s, 2, 4)
 		began := time.Now()
 		var asked atomic.Int32
-		v.ControlKey(kmsg.DescribeTransactions.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
-			v.KeepControl()
+		tell(v.Cluster, func(string) *kadm.DescribedTransaction {
 			if asked.Add(1); time.Since(began) > 5*time.Second {
-				return nil, nil, false
+				return nil
 			}
-			resp := r.ResponseKind().(*kmsg.DescribeTransactionsResponse)
-			state := kmsg.NewDescribeTransactionsResponseTransactionState()
-			state.TransactionalID, state.State = transactionalID, "PrepareCommit"
-			resp.TransactionStates = append(resp.TransactionStates, state)
-			return resp, nil, true
+			return &kadm.DescribedTransaction{State: "PrepareCommit"}
 		})
 		wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5)), false, nil, "is not ended in all partitions")
 		if n := asked.Load(); n < 5 || n > 25 {

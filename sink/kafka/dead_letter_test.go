@@ -30,22 +30,6 @@ func ordersWithDead() kafka.Topic {
 	return topic
 }
 
-// withDead returns the entities from up to to, of which the last is a dead letter, and the
-// checkpoint behind them, before which there were dead ones.
-func withDead(from, to, dead int) ([]feed.Entity, checkpoint.Checkpoint) {
-	entities, cp := sinktest.Entities(from, to-from), sinktest.At(to)
-	entities[len(entities)-1].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
-	cp.Count -= uint64(dead + 1)
-	return entities, cp
-}
-
-// commitDead commits what withDead returns.
-func commitDead(t *testing.T, s *kafka.Sink, from, to, dead int) {
-	t.Helper()
-	entities, cp := withDead(from, to, dead)
-	must.Succeed(t, s.Commit(t.Context(), entities, cp))
-}
-
 // wantDead checks the IDs of the dead letters of the orders.
 func wantDead(t *testing.T, c *kafka.Conn, numbers ...int) {
 	t.Helper()
@@ -54,21 +38,7 @@ func wantDead(t *testing.T, c *kafka.Conn, numbers ...int) {
 
 func wantDeadOf(t *testing.T, c *kafka.Conn, topic kafka.Topic, numbers ...int) {
 	t.Helper()
-	log := settled{c.Log(topic.Name+sink.DeadSuffix, 0)}
-	span, err := log.Span(t.Context())
-	must.Succeed(t, err)
-	var got, want []string
-	for r, err := range log.Read(t.Context(), span.First, span.End) {
-		must.Succeed(t, err)
-		id, _ := r.Header.Get(message.ContentID)
-		got = append(got, id)
-	}
-	for _, n := range numbers {
-		want = append(want, sinktest.Entities(n, 1)[0].ID)
-	}
-	if strings.Join(got, " ") != strings.Join(want, " ") {
-		t.Errorf("dead letters %v, want %v", got, want)
-	}
+	sinktest.WantNumbers(t, "dead letters", settled{c.Log(topic.Name+sink.DeadSuffix, 0)}, numbers...)
 }
 
 func TestDeadLetterTopicIsCreated(t *testing.T) {
@@ -207,11 +177,7 @@ func TestAnswerToACommitWithDeadLettersIsLost(t *testing.T) {
 		if now := resume(t, s); now.Count != cp.Count {
 			t.Errorf("checkpoint %+v, want that of the commit whose answer was lost", now)
 		}
-		for _, e := range entities {
-			if s.IDs().Add(e.ID) {
-				t.Errorf("%s is not known", e.ID)
-			}
-		}
+		wantKnown(t, s, true, entities...)
 		wantFeed(t, s, 2)
 		wantDead(t, connect(t, configFor(c)), 2)
 	})
@@ -265,9 +231,7 @@ func TestDeadLetterTopicIsDeleted(t *testing.T) {
 		wantDead(t, connect(t, configFor(c)), 2)
 		// The new topic is as long as the old one was, and has another dead letter.
 		resume(t, idle)
-		if idle.IDs().Add(entities[0].ID) {
-			t.Errorf("%s is not known", entities[0].ID)
-		}
+		wantKnown(t, idle, true, entities[0])
 	})
 }
 
@@ -309,8 +273,7 @@ func TestDeadLettersOfASharedTopic(t *testing.T) {
 		a, b := connect(t, configFor(c)).Sink(topic), connect(t, configFor(c)).Sink(other)
 		resume(t, a)
 		resume(t, b)
-		entities, cp := withDead(0, 1, 0)
-		must.Succeed(t, a.Commit(t.Context(), entities, cp))
+		commitDead(t, a, 0, 1, 0)
 		fresh := connect(t, configFor(c)).Sink(other)
 		for _, s := range []*kafka.Sink{b, fresh} {
 			resume(t, s)
@@ -494,11 +457,7 @@ func TestWindowHasTheNewestEntitiesBesideDeadLetters(t *testing.T) {
 			}
 			fresh := connect(t, configFor(c)).Sink(topic)
 			resume(t, fresh)
-			for _, e := range sinktest.Entities(end-topic.Window, topic.Window) {
-				if fresh.IDs().Add(e.ID) {
-					t.Errorf("%s, of the newest %d, is not known", e.ID, topic.Window)
-				}
-			}
+			wantKnown(t, fresh, true, sinktest.Entities(end-topic.Window, topic.Window)...)
 		}))
 	}
 }

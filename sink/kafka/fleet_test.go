@@ -127,17 +127,10 @@ func TestFleetOutlivesARestartOfTheBus(t *testing.T) {
 // The member reads no records, and stores no offsets.
 func TestFleetReadsNoRecords(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, v *virtualCluster) {
-		var reads atomic.Int32
-		for _, key := range []kmsg.Key{kmsg.Fetch, kmsg.ListOffsets, kmsg.OffsetCommit} {
-			v.ControlKey(key.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
-				v.KeepControl()
-				reads.Add(1)
-				return nil, nil, false
-			})
-		}
+		reads := v.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch, kmsg.ListOffsets, kmsg.OffsetCommit}, Observe: true, Count: -1})
 		v.joinAll(t)
 		time.Sleep(5 * time.Minute)
-		if n := reads.Load(); n > 0 {
+		if n := reads.Hits(); n > 0 {
 			t.Errorf("%d requests for records or offsets, want none", n)
 		}
 	})

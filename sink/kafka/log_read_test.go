@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -320,12 +319,7 @@ func TestLogHoldsLittleOfWhatCompressesWell(t *testing.T) {
 		}
 		produceBatch(t, c, bodies...)
 	}
-	var fetches atomic.Int64
-	c.ControlKey(kmsg.Fetch.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
-		c.KeepControl()
-		fetches.Add(1)
-		return nil, nil, false
-	})
+	fetches := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Observe: true, Count: -1})
 	log := conn.Log("shop.orders", 1)
 	for from := uint64(0); from < batches*batch; from += 10 {
 		if n := len(records(t, log, from, from+10)); n != 10 || log.KeptBytes() > 5<<20 {
@@ -333,7 +327,7 @@ func TestLogHoldsLittleOfWhatCompressesWell(t *testing.T) {
 		}
 	}
 	// It is not read ahead more than can be kept.
-	if n := fetches.Load(); n > batches/4 {
+	if n := fetches.Hits(); n > batches/4 {
 		t.Errorf("%d fetches", n)
 	}
 	large := make([]string, 200)

@@ -240,16 +240,9 @@ func TestSpanIsLookedAtAgain(t *testing.T) {
 			log := conn.Log("shop.orders", 1)
 			spanOf(t, log)
 			spanOf(t, log) // which connects
-			var requests atomic.Int64
-			for key := range int16(100) {
-				c.ControlKey(key, func(kmsg.Request) (kmsg.Response, error, bool) {
-					c.KeepControl()
-					requests.Add(1)
-					return nil, nil, false
-				})
-			}
-			if span := spanOf(t, log); span.First != 0 || span.End != 2 || (requests.Load() == 1) != test.byID {
-				t.Errorf("%+v, with %d requests", span, requests.Load())
+			requests := c.Fault(kfake.Fault{Observe: true, Count: -1})
+			if span := spanOf(t, log); span.First != 0 || span.End != 2 || (requests.Hits() == 1) != test.byID {
+				t.Errorf("%+v, with %d requests", span, requests.Hits())
 			}
 			open := begin(t, c, "x", &kgo.Record{Topic: "shop.orders", Partition: 1, Value: []byte("c")})
 			for _, step := range []struct {

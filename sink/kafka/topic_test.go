@@ -426,11 +426,7 @@ func TestNewSinkLoadsTheNewestIDsOfManyPartitions(t *testing.T) {
 		}
 		// Those of the same time are in any order over the partitions, so which are
 		// the newest is known in about.
-		for _, e := range sinktest.Entities(0, 100) {
-			if !fresh.IDs().Add(e.ID) {
-				t.Errorf("%s is held", e.ID)
-			}
-		}
+		wantKnown(t, fresh, false, sinktest.Entities(0, 100)...)
 	})
 }
 

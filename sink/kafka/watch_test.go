@@ -3,7 +3,6 @@ package kafka_test
 import (
 	"errors"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,12 +119,7 @@ func TestTheWatchFetchesCommitsTogether(t *testing.T) {
 		snk := busy.Sink(orders())
 		defer snk.Close()
 		last := resume(t, snk)
-		var fetches atomic.Int64
-		cluster.ControlKey(kmsg.Fetch.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
-			cluster.KeepControl()
-			fetches.Add(1)
-			return nil, nil, false
-		})
+		fetches := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Observe: true, Count: -1})
 		const commits = 50
 		for n := range commits {
 			next := sinktest.At(int(last.Count) + 1)
@@ -137,7 +131,7 @@ func TestTheWatchFetchesCommitsTogether(t *testing.T) {
 		for n := range commits {
 			seen.want(t, "shop.orders", strconv.Itoa(n))
 		}
-		if n := fetches.Load(); n > commits/2 {
+		if n := fetches.Hits(); n > commits/2 {
 			t.Errorf("%d fetches for %d commits in half a second", n, commits)
 		}
 	})

@@ -29,30 +29,10 @@ func ordersWithDead() nats.Topic {
 	return topic
 }
 
-// withDead returns the entities from up to to, of which the last is a dead letter, and the
-// checkpoint behind them, before which there were dead ones.
-func withDead(from, to, dead int) ([]feed.Entity, checkpoint.Checkpoint) {
-	entities, cp := sinktest.Entities(from, to-from), sinktest.At(to)
-	entities[len(entities)-1].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
-	cp.Count -= uint64(dead + 1)
-	return entities, cp
-}
-
 // wantDead checks the IDs of the dead letters.
 func wantDead(t *testing.T, c *nats.Conn, numbers ...int) {
 	t.Helper()
-	log := c.Log(deadSubject, "shop_orders")
-	var got, want []string
-	for _, r := range records(t, log, 0, spanOf(t, log).End) {
-		id, _ := r.Header.Get(codec.ContentID)
-		got = append(got, id)
-	}
-	for _, n := range numbers {
-		want = append(want, sinktest.Entities(n, 1)[0].ID)
-	}
-	if strings.Join(got, " ") != strings.Join(want, " ") {
-		t.Errorf("dead letters %v, want %v", got, want)
-	}
+	sinktest.WantNumbers(t, "dead letters", c.Log(deadSubject, "shop_orders"), numbers...)
 }
 
 func TestStreamWithoutTheSubjectOfDeadLetters(t *testing.T) {
@@ -144,9 +124,7 @@ func TestDeadLetterBehindTheCheckpointIsKnown(t *testing.T) {
 	torn(t, server.URL(), deadSubject, 2)
 	for _, s := range []*nats.Sink{s, c.Sink(ordersWithDead())} {
 		resume(t, s)
-		if e := sinktest.Entities(2, 1)[0]; s.IDs().Add(e.ID) {
-			t.Errorf("%s is not known", e.ID)
-		}
+		wantKnown(t, s, true, sinktest.Entities(2, 1)...)
 	}
 }
 
@@ -200,11 +178,7 @@ func TestAnswerOfACommitWithDeadLettersIsLost(t *testing.T) {
 		}
 		return err == nil
 	})
-	for _, e := range entities {
-		if s.IDs().Add(e.ID) {
-			t.Errorf("%s is not known", e.ID)
-		}
-	}
+	wantKnown(t, s, true, entities...)
 	wantFeed(t, s, 2)
 	wantDead(t, connect(t, nats.Config{URL: server.URL()}), 2)
 }
@@ -260,12 +234,8 @@ func TestPurgeOfDeadLettersIsNoLoss(t *testing.T) {
 	next.Count--
 	must.Succeed(t, other.Commit(t.Context(), sinktest.Entities(3, 2), next))
 	resume(t, s)
-	if !s.IDs().Add(entities[2].ID) {
-		t.Error("the ID of the deleted dead letter is still known")
-	}
-	if s.IDs().Add(entities[1].ID) {
-		t.Error("the ID of an entity is not known")
-	}
+	wantKnown(t, s, false, entities[2])
+	wantKnown(t, s, true, entities[1])
 	if text := log.String(); strings.Contains(text, "WARN") || strings.Count(text, "the newest dead letter was deleted") != 1 {
 		t.Errorf("the log has\n%s", text)
 	}

@@ -39,6 +39,10 @@ var (
 	spanOf    = sinktest.Span
 	records   = sinktest.Records
 	wantError = sinktest.WantError
+	wantKnown = sinktest.WantKnown
+
+	withDead   = sinktest.LastDead
+	commitDead = sinktest.CommitLastDead
 )
 
 func startServer(t testing.TB, dir, listen string) *embedded.Server {

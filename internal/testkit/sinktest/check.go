@@ -64,3 +64,13 @@ func WantFeed(t testing.TB, log Log, n int) {
 		t.Errorf("the topic holds %d entities, want %d", i, n)
 	}
 }
+
+// WantKnown checks whether a sink knows the IDs of entities, by adding them.
+func WantKnown(t testing.TB, s Sink, known bool, entities ...feed.Entity) {
+	t.Helper()
+	for _, e := range entities {
+		if s.IDs().Add(e.ID) == known {
+			t.Errorf("the sink knows %s: %v, want %v", e.ID, !known, known)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	codec "github.com/feedbridge/feedbridge/message"
 )
 
@@ -28,14 +29,25 @@ func liveAt(n, dead int) checkpoint.Checkpoint {
 	return cp
 }
 
-func commitEntities(t *testing.T, s Sink, entities []feed.Entity, cp checkpoint.Checkpoint) {
-	t.Helper()
-	if err := s.Commit(t.Context(), entities, cp); err != nil {
-		t.Fatal(err)
-	}
+// LastDead returns the entities from up to to, of which the last is a dead letter, and the checkpoint
+// behind them, before which there were dead ones.
+func LastDead(from, to, dead int) ([]feed.Entity, checkpoint.Checkpoint) {
+	return withDead(from, to, to-1), liveAt(to, dead+1)
 }
 
-func readLog(t *testing.T, log Log) []feed.Record {
+// CommitLastDead commits what LastDead returns.
+func CommitLastDead(t testing.TB, s Sink, from, to, dead int) {
+	t.Helper()
+	entities, cp := LastDead(from, to, dead)
+	commitEntities(t, s, entities, cp)
+}
+
+func commitEntities(t testing.TB, s Sink, entities []feed.Entity, cp checkpoint.Checkpoint) {
+	t.Helper()
+	must.Succeed(t, s.Commit(t.Context(), entities, cp))
+}
+
+func readLog(t testing.TB, log Log) []feed.Record {
 	t.Helper()
 	span, err := log.Span(t.Context())
 	if errors.Is(err, feed.ErrNoTopic) {
@@ -47,8 +59,8 @@ func readLog(t *testing.T, log Log) []feed.Record {
 	return Records(t, log, span.First, span.End)
 }
 
-// wantNumbers checks that a log has exactly these entities of the feed.
-func wantNumbers(t *testing.T, what string, log Log, numbers ...int) {
+// WantNumbers checks that a log has exactly these entities of the feed.
+func WantNumbers(t testing.TB, what string, log Log, numbers ...int) {
 	t.Helper()
 	var got, want []string
 	for _, r := range readLog(t, log) {
@@ -68,8 +80,8 @@ func deadLetter(t *testing.T, topic Topic) {
 	resume(t, s)
 	commitEntities(t, s, withDead(0, 4, 1, 3), liveAt(4, 2))
 	commitEntities(t, s, withDead(4, 6), liveAt(6, 2))
-	wantNumbers(t, "topic", topic.Log, 0, 2, 4, 5)
-	wantNumbers(t, "dead letters", topic.DeadLetters, 1, 3)
+	WantNumbers(t, "topic", topic.Log, 0, 2, 4, 5)
+	WantNumbers(t, "dead letters", topic.DeadLetters, 1, 3)
 	wantCheckpoint(t, resume(t, topic.Open()), liveAt(6, 2))
 	want := Entities(1, 1)[0]
 	got := readLog(t, topic.DeadLetters)[0]
@@ -93,10 +105,10 @@ func deadLetterFirst(t *testing.T, topic Topic) {
 	// A sink that was not there knows that there was no entity yet.
 	s = topic.Open()
 	resume(t, s)
-	wantNumbers(t, "topic", topic.Log)
+	WantNumbers(t, "topic", topic.Log)
 	commitEntities(t, s, withDead(1, 3, 1), liveAt(3, 2))
-	wantNumbers(t, "topic", topic.Log, 2)
-	wantNumbers(t, "dead letters", topic.DeadLetters, 0, 1)
+	WantNumbers(t, "topic", topic.Log, 2)
+	WantNumbers(t, "dead letters", topic.DeadLetters, 0, 1)
 	s = topic.Open()
 	wantCheckpoint(t, resume(t, s), liveAt(3, 2))
 	wantHeld(t, s, 3)
@@ -134,7 +146,7 @@ func deadLettersOfOther(t *testing.T, topic Topic) {
 	wantHeld(t, a, 6)
 	resume(t, b)
 	wantHeld(t, b, 6)
-	wantNumbers(t, "dead letters", topic.DeadLetters, 3, 4, 5)
+	WantNumbers(t, "dead letters", topic.DeadLetters, 3, 4, 5)
 }
 
 func deadLetterStale(t *testing.T, topic Topic) {
@@ -148,8 +160,8 @@ func deadLetterStale(t *testing.T, topic Topic) {
 	resume(t, stale)
 	wantHeld(t, stale, 1)
 	commitEntities(t, stale, withDead(1, 2, 1), liveAt(2, 2))
-	wantNumbers(t, "topic", topic.Log)
-	wantNumbers(t, "dead letters", topic.DeadLetters, 0, 1)
+	WantNumbers(t, "topic", topic.Log)
+	WantNumbers(t, "dead letters", topic.DeadLetters, 0, 1)
 }
 
 func deadLetterMark(t *testing.T, topic Topic) {
@@ -207,8 +219,8 @@ func deadLetterHuge(t *testing.T, topic Topic) {
 	}
 	entities[2].Page = "http://feed.example.com/" + strings.Repeat("p", 1<<20)
 	commitEntities(t, s, entities, liveAt(4, 3))
-	wantNumbers(t, "topic", topic.Log, 3)
-	wantNumbers(t, "dead letters", topic.DeadLetters, 0, 1, 2)
+	WantNumbers(t, "topic", topic.Log, 3)
+	WantNumbers(t, "dead letters", topic.DeadLetters, 0, 1, 2)
 	got := readLog(t, topic.DeadLetters)
 	if n := len(got[0].Body); n < 1<<19 || n >= 8<<20 || !bytes.HasPrefix(entities[0].Body, got[0].Body) {
 		t.Errorf("the first one has %d bytes, want most of what the bus takes", n)
