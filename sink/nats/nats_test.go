@@ -41,8 +41,7 @@ var (
 	wantError = sinktest.WantError
 	wantKnown = sinktest.WantKnown
 
-	withDead   = sinktest.LastDead
-	commitDead = sinktest.CommitLastDead
+	withDead = sinktest.LastDead
 )
 
 func startServer(t testing.TB, dir, listen string) *embedded.Server {
