@@ -11,6 +11,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -123,7 +124,7 @@ func JSON(b []byte) []byte {
 		case !needsEscape(r):
 			out = append(out, b[:size]...)
 		case r > 0xFFFF:
-			high, low := surrogates(r)
+			high, low := utf16.EncodeRune(r)
 			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
 		default:
 			out = fmt.Appendf(out, `\u%04x`, r)
@@ -131,11 +132,6 @@ func JSON(b []byte) []byte {
 		b = b[size:]
 	}
 	return out
-}
-
-func surrogates(r rune) (high, low rune) {
-	r -= 0x10000
-	return 0xD800 + r>>10, 0xDC00 + r&0x3FF
 }
 
 // needsEscape reports whether r is not printable. Blanks and line ends are allowed,
