@@ -239,13 +239,13 @@ func (p *prefetcher) enqueue(batch feed.Batch, err error, reserved int64, taken 
 	// If there is no budget for the batch, do not wait: it is in memory already. The next
 	// batch waits.
 	if more := needed - taken.Bytes; more <= 0 || p.budget.TryAcquire(more) {
-		p.budget.Return(readahead.Grant{Bytes: max(0, -more), Alone: taken.Alone})
+		p.budget.Return(readahead.Grant{Bytes: max(0, -more), OverBudget: taken.OverBudget})
 		taken = readahead.Grant{Bytes: needed}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken.Bytes += taken.Bytes - reserved
-	p.taken.Alone = p.taken.Alone || taken.Alone
+	p.taken.OverBudget = p.taken.OverBudget || taken.OverBudget
 	p.queue = append(p.queue, result{batch, err, taken})
 	signal(p.arrived)
 }
@@ -279,7 +279,7 @@ func (p *prefetcher) release() {
 	defer p.mu.Unlock()
 	p.held -= p.current.parts
 	p.taken.Bytes -= taken.Bytes
-	p.taken.Alone = p.taken.Alone && !taken.Alone
+	p.taken.OverBudget = p.taken.OverBudget && !taken.OverBudget
 	p.budget.Return(taken)
 	p.current = joined{}
 	signal(p.freed)
@@ -312,7 +312,7 @@ func (p *prefetcher) assemble() bool {
 			p.current.free = append(p.current.free, r.batch.Free)
 		}
 		p.current.taken.Bytes += r.taken.Bytes
-		p.current.taken.Alone = p.current.taken.Alone || r.taken.Alone
+		p.current.taken.OverBudget = p.current.taken.OverBudget || r.taken.OverBudget
 	}
 	p.queue = slices.Delete(p.queue, 0, n) // which clears the rest, so that the joined batches can be freed
 	return true

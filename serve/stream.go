@@ -11,14 +11,14 @@ import (
 // stream is a page that is not held in memory, read from the topic while it is
 // sent. It is an [io.ReadSeeker]; going back reads the page from its start again.
 type stream struct {
-	ctx  context.Context
-	f    *pageBuilder
-	p    *page
-	next func() ([]byte, error, bool) // nil before the start
-	stop func()
-	rest []byte
-	at   int64 // of rest in the page
-	want int64 // where to read next
+	ctx      context.Context
+	f        *pageBuilder
+	p        *page
+	next     func() ([]byte, error, bool) // nil before the start
+	stop     func()
+	leftover []byte
+	at       int64 // of leftover in the page
+	want     int64 // where to read next
 
 	slot *connlimit.Slot
 	sent int // by the last Read, which the client has taken when it is called again
@@ -59,11 +59,11 @@ func (s *stream) Read(b []byte) (n int, err error) {
 	if s.next == nil || s.at > s.want {
 		s.Close()
 		s.next, s.stop = iter.Pull2(s.f.streamChunks(s.ctx, s.p))
-		s.rest, s.at = nil, 0
+		s.leftover, s.at = nil, 0
 	}
-	for len(s.rest) == 0 || s.at < s.want {
-		if n := min(s.want-s.at, int64(len(s.rest))); n > 0 {
-			s.rest, s.at = s.rest[n:], s.at+n
+	for len(s.leftover) == 0 || s.at < s.want {
+		if n := min(s.want-s.at, int64(len(s.leftover))); n > 0 {
+			s.leftover, s.at = s.leftover[n:], s.at+n
 			continue
 		}
 		chunk, err, ok := s.next()
@@ -73,10 +73,10 @@ func (s *stream) Read(b []byte) (n int, err error) {
 		case !ok:
 			return 0, errCut
 		}
-		s.rest = chunk
+		s.leftover = chunk
 	}
-	n = copy(b, s.rest)
-	s.rest, s.at, s.want = s.rest[n:], s.at+int64(n), s.want+int64(n)
+	n = copy(b, s.leftover)
+	s.leftover, s.at, s.want = s.leftover[n:], s.at+int64(n), s.want+int64(n)
 	return n, nil
 }
 

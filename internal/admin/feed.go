@@ -103,13 +103,13 @@ func (f *Feed) Polled(b feed.Batch, err error, took time.Duration) {
 	if err != nil {
 		// A halted bridge runs into the same violation at every attempt. That
 		// is one violation until a poll has worked.
-		if v, ok := errors.AsType[*feed.Violation](err); ok && (breachAt{v.Kind, v.Page}) != r.stuckOn {
-			r.stuckOn = breachAt{v.Kind, v.Page}
+		if v, ok := errors.AsType[*feed.Violation](err); ok && (haltCause{v.Kind, v.Page}) != r.lastHaltCause {
+			r.lastHaltCause = haltCause{v.Kind, v.Page}
 			f.violated(*v, now)
 		}
 		return
 	}
-	r.stuckOn = breachAt{}
+	r.lastHaltCause = haltCause{}
 	r.goodPoll = now
 	r.readTo = b.Cursor
 	if !b.Newest.IsZero() {

@@ -167,8 +167,8 @@ func plainCounters() []metric {
 // labeledCounters have labels besides the feed.
 func labeledCounters() []metric {
 	return []metric{
-		talliedCounter("polls_total", "Calls of the source, by outcome: it advanced, found the feed unchanged, or failed. A permanent_error needs a person.", "outcome",
-			func(r *feedRecord) tally[outcome] { return r.polls }),
+		keyedCounter("polls_total", "Calls of the source, by outcome: it advanced, found the feed unchanged, or failed. A permanent_error needs a person.", "outcome",
+			func(r *feedRecord) counterMap[outcome] { return r.polls }),
 		{
 			newDesc("violations_total", "Breaches of the feed's specification, by kind. One that halts the feed counts once, however often the feed is tried again.", "kind"),
 			prometheus.CounterValue,
@@ -178,8 +178,8 @@ func labeledCounters() []metric {
 				}
 			},
 		},
-		talliedCounter("dead_letters_total", "Entities that this process has published to the dead-letter topic, by reason: too_large, no_key, header.", "reason",
-			func(r *feedRecord) tally[feed.DeadKind] { return r.dead }),
+		keyedCounter("dead_letters_total", "Entities that this process has published to the dead-letter topic, by reason: too_large, no_key, header.", "reason",
+			func(r *feedRecord) counterMap[feed.DeadKind] { return r.dead }),
 		{
 			newDesc("http_requests_total", "HTTP requests to the feed's upstream, by the class of the response's status; error if there was no response.", "method", "code"),
 			prometheus.CounterValue,
@@ -189,8 +189,8 @@ func labeledCounters() []metric {
 				}
 			},
 		},
-		talliedCounter("commit_errors_total", "Failed commits, and failed reads of the checkpoint before them: another copy was first (conflict), a retry will probably work (transient), or a person must act (permanent).", "class",
-			func(r *feedRecord) tally[class] { return r.commitErrors }),
+		keyedCounter("commit_errors_total", "Failed commits, and failed reads of the checkpoint before them: another copy was first (conflict), a retry will probably work (transient), or a person must act (permanent).", "class",
+			func(r *feedRecord) counterMap[class] { return r.commitErrors }),
 	}
 }
 
@@ -263,8 +263,8 @@ func stateGauges() []metric {
 	}
 }
 
-// talliedCounter has a label for the keys of a tally.
-func talliedCounter[K ~string](name, help, label string, counts func(*feedRecord) tally[K]) metric {
+// keyedCounter has a label for the keys of a counterMap.
+func keyedCounter[K ~string](name, help, label string, counts func(*feedRecord) counterMap[K]) metric {
 	return metric{
 		newDesc(name, help, label), prometheus.CounterValue,
 		func(_ *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {

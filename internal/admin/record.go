@@ -27,20 +27,20 @@ type feedRecord struct {
 	due       time.Time
 	lastError *status.Error // nil before the first
 
-	polls    tally[outcome]
-	lastPoll *status.Poll // nil before the first
-	goodPoll time.Time    // when one last worked
-	pollErr  error        // of the last one
-	readTo   feed.Cursor
-	stuckOn  breachAt // what ends every poll at present
+	polls         counterMap[outcome]
+	lastPoll      *status.Poll // nil before the first
+	goodPoll      time.Time    // when one last worked
+	pollErr       error        // of the last one
+	readTo        feed.Cursor
+	lastHaltCause haltCause // what ends every poll at present
 
-	requests tally[requestLabels]
+	requests counterMap[requestLabels]
 
 	commits, published, publishedBytes uint64 // by this process
 	committedAt                        time.Time
-	commitErrors                       tally[class]
+	commitErrors                       counterMap[class]
 	duplicates, oversized              uint64
-	dead                               tally[feed.DeadKind] // dead letters
+	dead                               counterMap[feed.DeadKind] // dead letters
 	panics                             uint64
 
 	violations map[string]status.Violation // by kind
@@ -72,8 +72,8 @@ const (
 	permanent class = "permanent"
 )
 
-// breachAt identifies a violation.
-type breachAt struct{ kind, page string }
+// haltCause identifies a violation.
+type haltCause struct{ kind, page string }
 
 // requestLabels is the key by which HTTP requests are counted. Both fields have few values.
 type requestLabels struct{ method, code string }
@@ -111,10 +111,10 @@ func allRequests() (all []requestLabels) {
 func newRecord() feedRecord {
 	return feedRecord{
 		status:       bridge.Status{State: bridge.Starting, Since: time.Now()},
-		polls:        newTally(outcomes),
-		requests:     newTally(requests),
-		commitErrors: newTally(classes),
-		dead:         newTally(deadKinds),
+		polls:        newCounterMap(outcomes),
+		requests:     newCounterMap(requests),
+		commitErrors: newCounterMap(classes),
+		dead:         newCounterMap(deadKinds),
 		violations:   map[string]status.Violation{},
 	}
 }

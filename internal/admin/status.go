@@ -124,7 +124,7 @@ func (f *Feed) feedStatus(now time.Time) status.Feed {
 }
 
 // deadLetters returns the counts with the reasons as text.
-func deadLetters(counts tally[feed.DeadKind]) map[string]uint64 {
+func deadLetters(counts counterMap[feed.DeadKind]) map[string]uint64 {
 	named := make(map[string]uint64, len(counts.keys))
 	for kind, n := range counts.all() {
 		named[string(kind)] = n

@@ -15,8 +15,8 @@ import (
 type Budget struct {
 	total int64
 	free  *semaphore.Weighted
-	// alone is held by the feed that exceeds the budget, if there is one. See [Share.Reserve].
-	alone *semaphore.Weighted
+	// overBudget is held by the feed that exceeds the budget, if there is one. See [Share.Reserve].
+	overBudget *semaphore.Weighted
 }
 
 // NewBudget returns a budget of that many bytes.
@@ -93,34 +93,34 @@ func (r *Request) Stop() int64 {
 // A Grant is a number of bytes of a Budget, or the right to exceed it. [Budget.Return] takes
 // it back.
 type Grant struct {
-	Bytes int64
-	Alone bool // the right to exceed the budget, which one Grant at a time has
+	Bytes      int64
+	OverBudget bool // the right to exceed the budget, which one Grant at a time has
 }
 
-// acquireOrAlone takes n bytes, or the whole budget if it is smaller, or the right to exceed
+// acquireOrExceed takes n bytes, or the whole budget if it is smaller, or the right to exceed
 // the budget, whichever is available first. If ctx ends before, it returns an error.
-func (b *Budget) acquireOrAlone(ctx context.Context, n int64) (Grant, error) {
+func (b *Budget) acquireOrExceed(ctx context.Context, n int64) (Grant, error) {
 	n = min(n, b.total)
 	if b.free.TryAcquire(n) {
 		return Grant{Bytes: n}, nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	alone := make(chan error, 1)
+	over := make(chan error, 1)
 	go func() {
 		defer cancel()
-		alone <- b.alone.Acquire(ctx, 1)
+		over <- b.overBudget.Acquire(ctx, 1)
 	}()
 	err := b.free.Acquire(ctx, n)
 	cancel()
-	switch errAlone := <-alone; {
-	case err == nil && errAlone == nil:
-		b.alone.Release(1)
+	switch errOver := <-over; {
+	case err == nil && errOver == nil:
+		b.overBudget.Release(1)
 		return Grant{Bytes: n}, nil
 	case err == nil:
 		return Grant{Bytes: n}, nil
-	case errAlone == nil:
-		return Grant{Alone: true}, nil
+	case errOver == nil:
+		return Grant{OverBudget: true}, nil
 	}
 	return Grant{}, err
 }
@@ -131,8 +131,8 @@ func (b *Budget) Return(g Grant) {
 		return
 	}
 	b.free.Release(g.Bytes)
-	if g.Alone {
-		b.alone.Release(1)
+	if g.OverBudget {
+		b.overBudget.Release(1)
 	}
 }
 
@@ -143,10 +143,10 @@ func (b *Budget) Unused() bool {
 		return false
 	}
 	defer b.free.Release(b.total)
-	if !b.alone.TryAcquire(1) {
+	if !b.overBudget.TryAcquire(1) {
 		return false
 	}
-	b.alone.Release(1)
+	b.overBudget.Release(1)
 	return true
 }
 

@@ -108,13 +108,13 @@ func (s *Share) Reserve(ctx context.Context, n int64) error {
 	missing := max(s.used+n-s.free, s.want, firstReserve) - s.room
 	waiting, cancel := context.WithTimeout(ctx, longestWait)
 	defer cancel()
-	got, err := s.budget.acquireOrAlone(waiting, missing)
+	got, err := s.budget.acquireOrExceed(waiting, missing)
 	if err := ctx.Err(); err != nil {
 		s.budget.Return(got)
 		return err
 	}
 	s.taken.Bytes += got.Bytes
-	s.taken.Alone = got.Alone
+	s.taken.OverBudget = got.OverBudget
 	s.room += missing
 	s.exempt = err != nil || got.Bytes < missing
 	s.used += n
