@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 var update = flag.Bool("update", false, "write the columns of tests in docs/cases")
@@ -82,9 +84,7 @@ func TestCasesAreDocumented(t *testing.T) {
 				t.Errorf("%v have case %s, which is not in %s", slices.Sorted(maps.Keys(in)), number, list.document)
 			}
 			if *update && !t.Failed() && after.String() != before {
-				if err := os.WriteFile(list.document, []byte(after.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(list.document, []byte(after.String()), 0o644))
 			}
 		})
 	}

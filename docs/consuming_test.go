@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 const consuming = "docs/consuming.md"
@@ -33,9 +35,7 @@ func TestConsumersAreDocumented(t *testing.T) {
 			return strings.TrimSuffix(part, block+"```\n") + program + "```\n"
 		})
 		if *update && after != before {
-			if err := os.WriteFile(document, []byte(after), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(document, []byte(after), 0o644))
 		}
 	}
 	err := filepath.WalkDir("examples/consumers", func(file string, d fs.DirEntry, err error) error {
@@ -50,9 +50,7 @@ func TestConsumersAreDocumented(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 // Each header in docs/consuming.md is in the program, and each header that package message

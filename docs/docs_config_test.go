@@ -11,13 +11,12 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func TestOptionsAreDocumented(t *testing.T) {
 	schema, err := config.Schema()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	type node struct {
 		Properties map[string]json.RawMessage
 		// A mapping by names; false elsewhere.
@@ -28,9 +27,7 @@ func TestOptionsAreDocumented(t *testing.T) {
 	var walk func(path string, raw json.RawMessage)
 	walk = func(path string, raw json.RawMessage) {
 		var n node
-		if err := json.Unmarshal(raw, &n); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(raw, &n))
 		for key, below := range n.Properties {
 			walk(strings.TrimPrefix(path+"."+key, "."), below)
 		}
@@ -119,9 +116,7 @@ func TestExamplesOfTheDocumentsLoad(t *testing.T) {
 			}
 			found[page]++
 			file := filepath.Join(t.TempDir(), "feedbridge.yaml")
-			if err := os.WriteFile(file, []byte(block[1]), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(file, []byte(block[1]), 0o600))
 			excerpt := !regexp.MustCompile(`(?m)^(feeds|serve):`).MatchString(block[1])
 			if _, err := config.Load(config.Options{File: file, Environ: []string{"API_KEY=x"}, Feedless: excerpt}); err != nil {
 				t.Errorf("%s: %v, in:\n%s", page, err, block[1])

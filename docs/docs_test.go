@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // The pages that the tests in docs_*_test.go compare with the program.
@@ -47,9 +49,7 @@ func pages(t *testing.T) map[string]string {
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 
@@ -119,9 +119,7 @@ func sources(t *testing.T, tests bool) map[string]*ast.File {
 		files[filepath.ToSlash(file)], err = parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return files
 }
 
@@ -204,9 +202,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	all := pages(t)
 	for _, others := range []string{"*.md", "docs/*/*.md"} {
 		files, err := filepath.Glob(others)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, file := range files {
 			all[file] = read(t, file)
 		}

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 const module = "github.com/feedbridge/feedbridge"
@@ -130,9 +132,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for dir := range seen {
 		if _, ok := layers[dir]; !ok {
 			t.Errorf("package %s is in no layer: add it to layers", dir)

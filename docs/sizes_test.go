@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // The sizes of the program are documented, for linux/amd64. With -update they are written. Otherwise they
@@ -29,9 +31,7 @@ func TestSizesAreDocumented(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		info, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		size := float64(info.Size()) / 1e6
 		row := regexp.MustCompile(`(?m)^(\| .*` + regexp.QuoteMeta(command) + "` \\| )([\\d.]+) MB, go[\\d.]+ \\|$")
 		m := row.FindStringSubmatch(document)
@@ -46,8 +46,6 @@ func TestSizesAreDocumented(t *testing.T) {
 		document = strings.Replace(document, m[0], fmt.Sprintf("%s%.1f MB, %s |", m[1], size, runtime.Version()), 1)
 	}
 	if *update {
-		if err := os.WriteFile(page, []byte(document), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(page, []byte(document), 0o644))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -78,9 +79,7 @@ func TestBrowsersGetSnapshotsForPeople(t *testing.T) {
 		topic.add(messageOf(fmt.Sprintf("<%d@x>", i), feed.Put, later(i), body))
 	}
 	s := serveTopic(t, topic, sized(2), withSnapshots(func(c *Snapshot) { c.Key = nil }))
-	if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 	server := NewServer(ServerOptions{}, s.Feed)
 	ask := func(url, accept string) got {
 		r, w := httptest.NewRequest("GET", url, nil), httptest.NewRecorder()

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
@@ -65,9 +66,7 @@ func crawlAt(t tester, url string) *crawler {
 	cfg.URL = url
 	cfg.Limits.Rate = 1e6
 	client, err := source.NewClient(cfg.Config, source.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := &crawler{client: client, cfg: cfg}
 	c.restart()
 	return c

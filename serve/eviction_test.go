@@ -14,6 +14,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/connlimit"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // crowd is a server within a bubble, and what its clients have got.
@@ -207,9 +208,7 @@ func TestCompressionIsBounded(t *testing.T) {
 		topic.add(messageOf("m", feed.Put, noon, strings.Repeat("x", 100_000)))
 		s := serveTopic(t, topic)
 		s.get(t, "/latest").want(t, 200)
-		if err := s.builder.memory.builds.Acquire(t.Context(), builds); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.builder.memory.builds.Acquire(t.Context(), builds))
 		answered := make(chan got, 1)
 		go func() { answered <- s.get(t, "/latest", "Accept-Encoding", "gzip") }()
 		synctest.Wait()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // The key of a shared cache may lack the Host header, so nothing that it may store depends on it, and
@@ -33,9 +34,7 @@ func TestSharedCachesDoNotSeeTheHost(t *testing.T) {
 			paths := []string{"/latest", "/pages/e0-3-0", "/pages/e0-3-1", "/pages/e0-3-7", "/pages/e9-3-0", "/nothing"}
 			if test.format == DataReplication {
 				s = serveTopic(t, topic, withSnapshots(), func(c *Config) { c.PublicURL = test.publicURL })
-				if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 				index := "/snapshots/" + s.snapshots.Newest().ID
 				paths = append(paths, "/snapshots/latest", index, index+"/0", "/snapshots/nothing")
 			}

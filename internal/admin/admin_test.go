@@ -16,6 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 var _ bridge.Observer = (*admin.Feed)(nil)
@@ -79,9 +80,7 @@ func row(t *testing.T, s *admin.Server) map[string]any {
 		t.Fatalf("GET /status/orders: %d %s", code, body)
 	}
 	var m map[string]any
-	if err := json.Unmarshal([]byte(body), &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(body), &m))
 	return m
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/safetext"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // These tests show the status pages in a headless Chromium. With FEEDBRIDGE_REQUIRE_CHROMIUM
@@ -66,9 +67,7 @@ func openBrowser(t *testing.T, s *admin.Server) *browser {
 	path := findChromium(t)
 	b := &browser{t: t}
 	l, err := admin.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b.base = "http://" + l.Addr().String()
 	serving, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -332,9 +331,7 @@ func TestBrowserShowsEachState(t *testing.T) {
 	b.await(`document.querySelector("h1")?.innerText === "invoices"`)
 	var row status.Feed
 	_, body := get(t, s, "/status/invoices")
-	if err := json.Unmarshal([]byte(body), &row); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(body), &row))
 	all := b.text("main")
 	for _, want := range []string{
 		"▲ retrying", "503 Service Unavailable", "https://shop.example.com/invoices/latest", "invoices.v1 on bus main", "time_runs_back",

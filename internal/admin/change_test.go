@@ -17,6 +17,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 const token = "0123456789abcdef"
@@ -182,24 +183,18 @@ func TestSocketNeedsNoToken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "admin.sock")
 	// A process that was killed leaves its socket behind.
 	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	stale.SetUnlinkOnClose(false)
 	// A process that is being forked would still listen.
 	syscall.ForkLock.RLock()
 	err = stale.Close()
 	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := os.Lstat(path); err != nil {
 		t.Fatal("the socket is gone with its listener, so nothing is tested: ", err)
 	}
 	l, err := admin.ListenSocket(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
@@ -217,9 +212,7 @@ func TestSocketNeedsNoToken(t *testing.T) {
 	}}}
 	for _, host := range []string{"localhost", "any.example.com"} {
 		resp, err := client.Post("http://"+host+"/feeds/orders/touch", "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		body, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
@@ -241,9 +234,7 @@ func TestSocketNeedsNoToken(t *testing.T) {
 func TestSocketReplacesNothingElse(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte("mine"), 0o600))
 	if _, err := admin.ListenSocket(path); err == nil || err.Error() != "admin.socket: "+path+" exists and is not a socket; set another path" {
 		t.Errorf("got %v", err)
 	}

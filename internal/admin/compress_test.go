@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // The status and the metrics of many feeds are compressed for clients that accept it.
@@ -45,9 +46,7 @@ func TestLargeAnswersAreCompressed(t *testing.T) {
 			}
 			size := answer.Body.Len()
 			body, err := gzip.NewReader(answer.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			text, err := io.ReadAll(body)
 			if err != nil || len(text) < plain*9/10 || size > plain/5 {
 				t.Errorf("%s: %d bytes, compressed %d, without compression %d; %v", path, len(text), size, plain, err)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // A scrape does not show that the histograms are not those of the library.
@@ -28,9 +30,7 @@ func TestHistogramsAreScrapedLikeThoseOfTheLibrary(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(c)
 		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var text bytes.Buffer
 		for _, family := range families {
 			if _, err := expfmt.MetricFamilyToText(&text, family); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/fleet"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // newFleetServer returns the server of the copy a, which has the feeds orders, parcels and invoices
@@ -51,9 +52,7 @@ func runs(f *admin.Feed) {
 func readStatus(t *testing.T, s *admin.Server) (p status.Process, body string) {
 	t.Helper()
 	_, body = get(t, s, "/status")
-	if err := json.Unmarshal([]byte(body), &p); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(body), &p))
 	return p, body
 }
 
@@ -173,9 +172,7 @@ func TestMembersWithDifferentFeedsAreShown(t *testing.T) {
 			t.Helper()
 			var answer struct{ Notes []string }
 			_, body := get(t, s, "/readyz")
-			if err := json.Unmarshal([]byte(body), &answer); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal([]byte(body), &answer))
 			return answer.Notes
 		}
 		a := shared("a", "b", "c")

@@ -16,15 +16,14 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/admin/status"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // details returns the answer of /status/orders.
 func details(t *testing.T, s *admin.Server) (row status.Feed) {
 	t.Helper()
 	_, body := get(t, s, "/status/orders")
-	if err := json.Unmarshal([]byte(body), &row); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(body), &row))
 	return row
 }
 

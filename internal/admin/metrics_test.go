@@ -17,6 +17,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // ours are the lines of /metrics that are about feedbridge.
@@ -68,9 +69,7 @@ func TestMetricsAreNamedAsIsUsual(t *testing.T) {
 		s := newServer()
 		busy(addOrders(s))
 		problems, err := testutil.GatherAndLint(s.Registry())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, p := range problems {
 			t.Errorf("%s: %s", p.Metric, p.Text)
 		}
@@ -177,9 +176,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	s := newServer()
 	f := addOrders(s)
 	before, err := testutil.GatherAndCount(s.Registry(), "feedbridge_http_requests_total")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i := range 1000 {
 		f.Processed(feed.Batch{Violations: []feed.Violation{{Kind: fmt.Sprint("kind_", i)}}}, 0)
 		f.Exchanged(fmt.Sprint("METHOD", i), i, nil, 0)

@@ -15,6 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // scrapeFeeds returns the lines of /metrics about feedbridge of a server whose n feeds have
@@ -130,9 +131,7 @@ func TestMetricsWithoutTheFeedAreSums(t *testing.T) {
 func TestAlertsWorkWithCoreMetrics(t *testing.T) {
 	t.Parallel()
 	alerts, err := os.ReadFile("../../deploy/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	full, core := strings.Join(scrapeFeeds(t, admin.Full, 1), ""), strings.Join(scrapeFeeds(t, admin.Core, 1), "")
 	names := regexp.MustCompile(`\bfeedbridge_[a-z_]+`).FindAllString(string(alerts), -1)
 	if len(names) < 10 {
@@ -150,9 +149,7 @@ func TestAlertsWorkWithCoreMetrics(t *testing.T) {
 func TestCoreMetrics(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/metrics-and-alerts.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, section, _ := strings.Cut(string(page), "\n`core` has ")
 	section, _, _ = strings.Cut(section, "\n\n")
 	var want []string

@@ -15,6 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // reasons returns why the server is not ready, and checks that the answer's
@@ -26,9 +27,7 @@ func reasons(t *testing.T, s *admin.Server) []string {
 		Ready   bool
 		Reasons []string
 	}
-	if err := json.Unmarshal([]byte(body), &answer); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(body), &answer))
 	if answer.Ready != (code == 200) || answer.Ready != (len(answer.Reasons) == 0) || code != 200 && code != 503 {
 		t.Errorf("status %d with %s", code, body)
 	}

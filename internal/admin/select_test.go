@@ -19,6 +19,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 var rowName = regexp.MustCompile(`<tr id="(?:feed|served)-([^"]*)">`)
@@ -191,14 +192,10 @@ func TestServeEndsLivePages(t *testing.T) {
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(ctx, l) }()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://feedbridge/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		req.Header.Set("Accept", "text/event-stream")
 		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer resp.Body.Close()
 		read := bufio.NewReader(resp.Body)
 		if line, err := read.ReadString('\n'); err != nil || line != "retry: 3000\n" {

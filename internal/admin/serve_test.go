@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func getWith(ctx context.Context, s *admin.Server, path string) {
@@ -27,9 +28,7 @@ func getWith(ctx context.Context, s *admin.Server, path string) {
 func TestListenSaysHowToCureIt(t *testing.T) {
 	t.Parallel()
 	l, err := admin.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer l.Close()
 	taken := l.Addr().String()
 	for _, c := range []struct{ situation, addr, want string }{
@@ -147,9 +146,7 @@ func TestServeStopsInGoodOrder(t *testing.T) {
 func TestServeReportsALostListener(t *testing.T) {
 	t.Parallel()
 	l, err := admin.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	l.Close()
 	if err := newServer().Serve(t.Context(), l); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("got %v", err)
@@ -173,9 +170,7 @@ func TestIdleClientsAreEvicted(t *testing.T) {
 				var open atomic.Int32
 				for range 10 * most {
 					conn, err := l.dial(ctx, "", "")
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					open.Add(1)
 					go func() {
 						_, _ = io.WriteString(conn, request)
@@ -191,9 +186,7 @@ func TestIdleClientsAreEvicted(t *testing.T) {
 				begun := time.Now()
 				client := &http.Client{Transport: &http.Transport{DialContext: l.dial, DisableKeepAlives: true}}
 				resp, err := client.Get("http://feedbridge/healthz")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				resp.Body.Close()
 				if took := time.Since(begun); resp.StatusCode != http.StatusOK || took > time.Second {
 					t.Errorf("got %s after %v", resp.Status, took)

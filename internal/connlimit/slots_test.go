@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // A deadline that the server sets, as TLS does for its close message, holds.
@@ -16,9 +18,7 @@ func TestConnKeepsTheDeadlineOfTheServer(t *testing.T) {
 		defer client.Close()
 		g := &conn{Conn: server, slot: &Slot{of: NewSlots(1, time.Second)}}
 		defer func() { _ = g.Close() }()
-		if err := g.SetDeadline(time.Now().Add(time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, g.SetDeadline(time.Now().Add(time.Second)))
 		begun := time.Now()
 		if _, err := g.Write([]byte("x")); err == nil || time.Since(begun) != time.Second {
 			t.Errorf("got %v after %v", err, time.Since(begun))
@@ -33,9 +33,7 @@ func TestFastClientsGetNoCredit(t *testing.T) {
 		lost := false
 		all := NewSlots(1, time.Second)
 		first, err := all.Acquire(t.Context(), func() { lost = true })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for range 100 {
 			first.Wait()
 			first.Took(Chunk)

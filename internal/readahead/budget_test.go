@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/feedbridge/feedbridge/internal/readahead"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // abandon drops the batch of a share.
@@ -42,9 +43,7 @@ func TestAGrantThatComesWithTheStopIsReturned(t *testing.T) {
 					t.Fatal("the budget is not free")
 				}
 				exceeding, waiting := budget.Share(), budget.Share()
-				if err := exceeding.Reserve(t.Context(), 1); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, exceeding.Reserve(t.Context(), 1))
 				inner, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				ctx := &endingContext{Context: inner, cancel: cancel}

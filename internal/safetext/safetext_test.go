@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/feedbridge/feedbridge/internal/safetext"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func TestClip(t *testing.T) {
@@ -141,9 +142,7 @@ func TestJSONKeepsItsMeaning(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.String().Draw(t, "text") + rapid.SampledFrom([]string{"", "\u009b", "\u202e", "\U000e0001", "\x7f"}).Draw(t, "more")
 		b, err := json.MarshalIndent(map[string]string{"a": want}, "", "\t")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		safe := safetext.JSON(b)
 		for _, r := range string(safe) {
 			if !strconv.IsPrint(r) && r != '\n' && r != '\t' {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // numbers is a topic with one PUT a second.
@@ -49,9 +50,7 @@ func newStore(n numbers) *Store {
 func TestDroppedSnapshotStaysOpenForItsReaders(t *testing.T) {
 	t.Parallel()
 	s := newStore(5)
-	if err := s.Renew(t.Context(), start.Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Renew(t.Context(), start.Add(time.Hour)))
 	at, _ := s.Open(s.Newest().ID, func(*Snapshot) bool { return true })
 	s.Drop(0)
 	if other, _ := s.Open(at.ID, func(*Snapshot) bool { return true }); other != nil {
