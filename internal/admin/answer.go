@@ -15,13 +15,6 @@ type answerWriter struct {
 	redactor *safetext.Redactor
 }
 
-func textHandler(body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = w.Write([]byte(body))
-	}
-}
-
 // writeJSON answers with v, indented: people read it with curl.
 func (a answerWriter) writeJSON(w http.ResponseWriter, status int, v any) {
 	var body bytes.Buffer

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/admin/status"
-
 	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
@@ -28,13 +27,6 @@ func (c *configHistory) record(err error) {
 	} else {
 		c.failedAt = time.Now()
 	}
-}
-
-// lastAttempt returns when the configuration in use was loaded, and why a newer one was refused.
-func (c *configHistory) lastAttempt() (loadedAt time.Time, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.loadedAt, c.err
 }
 
 func (c *configHistory) status(redact *safetext.Redactor) status.Config {

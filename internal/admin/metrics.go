@@ -117,11 +117,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	sendGauge(out, leftBehindFeeds, float64(len(c.leftBehind())))
-	loadedAt, err := c.config.lastAttempt()
-	sendGauge(out, reloadSuccess, oneIf(err == nil))
-	if seconds, known := unixSeconds(loadedAt); known {
-		sendGauge(out, reloadedAt, seconds)
-	}
+	config := c.config.status(c.redact)
+	sendGauge(out, reloadSuccess, oneIf(config.Error == nil))
+	sendGauge(out, reloadedAt, float64(config.LoadedAt.UnixMilli())/1000)
 	feeds := c.allFeeds()
 	c.fleet.collect(feeds, out)
 	now, sums := time.Now(), &totals{map[series]float64{}, map[bridge.State]int{}, 0}

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -39,9 +40,10 @@ type probeHandler struct {
 
 // serveHealth answers for probes whose failure restarts the process. A feed that fails needs no
 // restart, so it makes no difference here; /readyz reports it.
-func (p *probeHandler) serveHealth(w http.ResponseWriter, req *http.Request) {
+func (p *probeHandler) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	p.AwaitFeeds()
-	textHandler("ok\n")(w, req)
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, "ok\n")
 }
 
 // serveReady answers /readyz: with 200 if the process is ready, and with 503 if it is not.
