@@ -52,26 +52,22 @@ func TestExplanations(t *testing.T) {
 		},
 		{
 			"waiting for its turn to start",
-			func(f *admin.Feed) { enter(f, bridge.Starting, checkpoint.Checkpoint{}, 12*time.Second, nil) },
-			2 * time.Second,
+			func(f *admin.Feed) { enter(f, bridge.Starting, checkpoint.Checkpoint{}, 12*time.Second, nil) }, 2 * time.Second,
 			"starting", "starting: waiting for its turn, in 10s or later, because many feeds are starting",
 		},
 		{
 			"its turn to start has come",
-			func(f *admin.Feed) { enter(f, bridge.Starting, checkpoint.Checkpoint{}, 12*time.Second, nil) },
-			12 * time.Second,
+			func(f *admin.Feed) { enter(f, bridge.Starting, checkpoint.Checkpoint{}, 12*time.Second, nil) }, 12 * time.Second,
 			"starting", "starting: waiting for bus main to return the checkpoint of topic orders.v1",
 		},
 		{
 			"first poll of an empty topic",
-			func(f *admin.Feed) { enter(f, bridge.Reading, checkpoint.Checkpoint{}, 0, nil) },
-			3 * time.Second,
+			func(f *admin.Feed) { enter(f, bridge.Reading, checkpoint.Checkpoint{}, 0, nil) }, 3 * time.Second,
 			"reading", "polling: nothing is published yet, and the feed has not answered for 3s",
 		},
 		{
 			"first poll of a topic that another copy has filled",
-			func(f *admin.Feed) { enter(f, bridge.Reading, at(1, "host-12", time.Hour), 0, nil) },
-			time.Minute,
+			func(f *admin.Feed) { enter(f, bridge.Reading, at(1, "host-12", time.Hour), 0, nil) }, time.Minute,
 			"reading", "polling: 1 entity is published, the last commit was 1h1m ago by host-12, and the feed has not answered for 1m",
 		},
 		{
@@ -79,8 +75,7 @@ func TestExplanations(t *testing.T) {
 			func(f *admin.Feed) {
 				enter(f, bridge.Reading, checkpoint.Checkpoint{}, 0, nil)
 				f.Polled(batch("a", 10, true), nil, time.Second)
-			},
-			0,
+			}, 0,
 			"reading", "catching up: nothing is published yet, and it is not known how much is left",
 		},
 		{
@@ -91,8 +86,7 @@ func TestExplanations(t *testing.T) {
 				b.Newest = time.Date(1999, 1, 1, 3, 30, 0, 0, time.UTC)
 				f.Polled(b, nil, time.Second)
 				f.Processed(b, 40*time.Millisecond)
-			},
-			2 * time.Second,
+			}, 2 * time.Second,
 			"reading", "catching up: 10 entities are published, the last commit was 2s ago, 3h21m behind the newest entity of the feed",
 		},
 		{
@@ -102,16 +96,14 @@ func TestExplanations(t *testing.T) {
 				b := feed.Batch{Cursor: feed.Cursor("search for the first entity since 1999-01-01T00:00:00Z; 4100 pages are searched, back to 2003-01-01T00:00:00Z"), More: true}
 				f.Polled(b, nil, time.Second)
 				f.Processed(b, 0)
-			},
-			2 * time.Second,
+			}, 2 * time.Second,
 			"reading", "searching for the first entity since 1999-01-01T00:00:00Z; 4100 pages are searched, back to 2003-01-01T00:00:00Z; nothing is published yet, the last commit was 2s ago",
 		},
 		{
 			"looking for the start, and upstream is down",
 			func(f *admin.Feed) {
 				enter(f, bridge.Retrying, lacking("search for the first entity of the feed; 1 page is searched"), 7*time.Second, errDown)
-			},
-			0,
+			}, 0,
 			"retrying", "retrying in 7s after attempt 1: GET https://shop.example.com/feed/latest: 503 Service Unavailable; searching for the first entity of the feed; 1 page is searched",
 		},
 		{
@@ -123,8 +115,7 @@ func TestExplanations(t *testing.T) {
 			func(f *admin.Feed) {
 				idle(f)
 				enter(f, bridge.Idle, at(20000, own, 5*time.Second), time.Hour, nil)
-			},
-			0,
+			}, 0,
 			"idle", "caught up: 20000 entities are published, the last commit was 5s ago, the next poll is in 1h, as the feed asks",
 		},
 		{
@@ -132,8 +123,7 @@ func TestExplanations(t *testing.T) {
 			func(f *admin.Feed) {
 				idle(f)
 				f.Processed(feed.Batch{Cursor: feed.Cursor(strings.Repeat("x", 20000)), Oversized: 2}, 0)
-			},
-			0,
+			}, 0,
 			"idle", "caught up: 20000 entities are published (2 left out as too large), the last commit was 5s ago, the next poll is in 7s",
 		},
 		{
@@ -142,26 +132,22 @@ func TestExplanations(t *testing.T) {
 				idle(f)
 				letters := []feed.Entity{{Dead: &feed.DeadReason{Kind: feed.DeadNoKey}}, {Dead: &feed.DeadReason{Kind: feed.DeadTooLarge}}}
 				f.Processed(feed.Batch{Cursor: feed.Cursor(strings.Repeat("x", 20000)), Entities: letters}, 5*time.Second)
-			},
-			0,
+			}, 0,
 			"idle", "caught up: 20000 entities are published (2 in the dead-letter topic), the last commit was 5s ago, the next poll is in 7s",
 		},
 		{
 			"an archive is missing, since before the start",
-			func(f *admin.Feed) { enter(f, bridge.Idle, lacking("1 gaps"), 7*time.Second, nil) },
-			0,
+			func(f *admin.Feed) { enter(f, bridge.Idle, lacking("1 gaps"), 7*time.Second, nil) }, 0,
 			"idle", "caught up: 9 entities are published, the last commit was 5s ago, the next poll is in 7s; 1 document of the feed is missing, and with it all older ones",
 		},
 		{
 			"archives are missing, and upstream is down",
-			func(f *admin.Feed) { enter(f, bridge.Retrying, lacking("2 gaps"), 7*time.Second, errDown) },
-			0,
+			func(f *admin.Feed) { enter(f, bridge.Retrying, lacking("2 gaps"), 7*time.Second, errDown) }, 0,
 			"retrying", "retrying in 7s after attempt 1: GET https://shop.example.com/feed/latest: 503 Service Unavailable; 2 documents of the feed are missing, and with them all older ones",
 		},
 		{
 			"deletes are held back",
-			func(f *admin.Feed) { enter(f, bridge.Idle, lacking("0 gaps, 30 deletes"), 7*time.Second, nil) },
-			0,
+			func(f *admin.Feed) { enter(f, bridge.Idle, lacking("0 gaps, 30 deletes"), 7*time.Second, nil) }, 0,
 			"idle", "caught up: 9 entities are published, the last commit was 5s ago, the next poll is in 7s; 30 deletes are held back because most of the feed has vanished",
 		},
 		{
@@ -169,8 +155,7 @@ func TestExplanations(t *testing.T) {
 			func(f *admin.Feed) {
 				idle(f)
 				f.Entered(waiting(at(20000, own, 5*time.Second), time.Hour, time.Now().Add(30*time.Second)))
-			},
-			91 * time.Second,
+			}, 91 * time.Second,
 			"idle", "not confirmed: bus main has not shown the checkpoint of topic orders.v1 for 1m1s; 20000 entities are published, the last commit was 1m36s ago, the next poll is in 58m29s, as the feed asks",
 		},
 		{
@@ -178,8 +163,7 @@ func TestExplanations(t *testing.T) {
 			func(f *admin.Feed) {
 				idle(f)
 				f.Entered(waiting(at(20000, own, 5*time.Second), time.Hour, time.Now().Add(31*time.Second)))
-			},
-			91 * time.Second,
+			}, 91 * time.Second,
 			"idle", "caught up: 20000 entities are published, the last commit was 1m36s ago, the next poll is in 58m29s, as the feed asks",
 		},
 		{
@@ -194,20 +178,17 @@ func TestExplanations(t *testing.T) {
 				cp := at(3, "host-12", 0)
 				cp.Paused = time.Now()
 				enter(f, bridge.Paused, cp, 0, nil)
-			},
-			time.Hour,
+			}, time.Hour,
 			"paused", "paused for all copies since 2000-01-01T00:00:00Z: the feed is neither read nor published; continue with 'feedbridge resume orders'",
 		},
 		{
 			"another copy was faster",
-			func(f *admin.Feed) { enter(f, bridge.Standby, at(3, "host-12", 0), 20*time.Second, lost) },
-			time.Second,
+			func(f *admin.Feed) { enter(f, bridge.Standby, at(3, "host-12", 0), 20*time.Second, lost) }, time.Second,
 			"standby", "standing by: host-12 publishes this feed; this copy takes over when the checkpoint no longer moves",
 		},
 		{
 			"another copy was faster, and who is not known yet",
-			func(f *admin.Feed) { enter(f, bridge.Standby, at(3, own, 0), 20*time.Second, lost) },
-			time.Second,
+			func(f *admin.Feed) { enter(f, bridge.Standby, at(3, own, 0), 20*time.Second, lost) }, time.Second,
 			"standby", "standing by: another copy publishes this feed; this copy takes over when the checkpoint no longer moves",
 		},
 		{
@@ -217,14 +198,12 @@ func TestExplanations(t *testing.T) {
 					f.Polled(feed.Batch{}, errDown, time.Second)
 					enter(f, bridge.Retrying, at(3, own, 0), 14*time.Second, errDown)
 				}
-			},
-			2 * time.Second,
+			}, 2 * time.Second,
 			"retrying", "retrying in 12s after attempt 4: GET https://shop.example.com/feed/latest: 503 Service Unavailable",
 		},
 		{
 			"upstream was down and is asked again",
-			func(f *admin.Feed) { enter(f, bridge.Retrying, at(3, own, 0), 14*time.Second, errDown) },
-			14 * time.Second,
+			func(f *admin.Feed) { enter(f, bridge.Retrying, at(3, own, 0), 14*time.Second, errDown) }, 14 * time.Second,
 			"retrying", "trying again now after attempt 1: GET https://shop.example.com/feed/latest: 503 Service Unavailable",
 		},
 		{
@@ -233,8 +212,7 @@ func TestExplanations(t *testing.T) {
 				enter(f, bridge.Retrying, at(3, own, 0), time.Second, errDown)
 				f.Processed(batch("b", 1, false), 0)
 				enter(f, bridge.Retrying, at(4, own, 0), time.Second, errDown)
-			},
-			0,
+			}, 0,
 			"retrying", "retrying in 1s after attempt 1: GET https://shop.example.com/feed/latest: 503 Service Unavailable",
 		},
 		{
@@ -246,8 +224,7 @@ func TestExplanations(t *testing.T) {
 				f.Processed(batch("b", 1, false), 0)
 				f.Processed(batch("b", 0, false), 0)
 				enter(f, bridge.Stopped, at(3, own, 0), 0, nil)
-			},
-			0,
+			}, 0,
 			"stopped", "stopped: this copy is shutting down, 3 entities are published, the last commit was 0s ago; the document is not well-formed and was repaired, and entries may be left out: ask the provider to fix it (not_well_formed)",
 		},
 		{
@@ -257,8 +234,7 @@ func TestExplanations(t *testing.T) {
 				b.Violations = []feed.Violation{{Kind: "shared_ids", Detail: "2 entries"}, {Kind: "weak_identity"}, {Kind: "not_well_formed"}}
 				f.Processed(b, 0)
 				enter(f, bridge.Stopped, at(3, own, 0), 0, nil)
-			},
-			0,
+			}, 0,
 			"stopped", "stopped: this copy is shutting down, 3 entities are published, the last commit was 0s ago; the document is not well-formed and was repaired, and entries may be left out: ask the provider to fix it (not_well_formed); several items of the feed have one ID, so the IDs of all but one are extended: ask the provider to give each item its own (shared_ids)",
 		},
 		{
@@ -269,26 +245,22 @@ func TestExplanations(t *testing.T) {
 				f.Processed(b, 0)
 				f.Processed(batch("b", 1, false), 0)
 				enter(f, bridge.Stopped, at(3, own, 0), 0, nil)
-			},
-			0,
+			}, 0,
 			"stopped", "stopped: this copy is shutting down, 3 entities are published, the last commit was 0s ago",
 		},
 		{
 			"a person has to act",
-			func(f *admin.Feed) { enter(f, bridge.Halted, checkpoint.Checkpoint{}, 5*time.Minute, broken) },
-			30 * time.Second,
+			func(f *admin.Feed) { enter(f, bridge.Halted, checkpoint.Checkpoint{}, 5*time.Minute, broken) }, 30 * time.Second,
 			"halted", "halted: the topic has messages but no checkpoint; set one with 'feedbridge checkpoint set orders'; nothing is published until this is fixed, and it is tried again in 4m30s",
 		},
 		{
 			"a person has to act, and may have",
-			func(f *admin.Feed) { enter(f, bridge.Halted, checkpoint.Checkpoint{}, 5*time.Minute, broken) },
-			6 * time.Minute,
+			func(f *admin.Feed) { enter(f, bridge.Halted, checkpoint.Checkpoint{}, 5*time.Minute, broken) }, 6 * time.Minute,
 			"halted", "halted: the topic has messages but no checkpoint; set one with 'feedbridge checkpoint set orders'; nothing is published until this is fixed, and it is being tried again now",
 		},
 		{
 			"shutting down",
-			func(f *admin.Feed) { enter(f, bridge.Stopped, at(3, own, 0), 0, nil) },
-			350 * time.Millisecond,
+			func(f *admin.Feed) { enter(f, bridge.Stopped, at(3, own, 0), 0, nil) }, 350 * time.Millisecond,
 			"stopped", "stopped: this copy is shutting down, 3 entities are published, the last commit was 350ms ago",
 		},
 	} {
