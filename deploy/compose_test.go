@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // service has the used fields of a service in a compose file.
@@ -29,8 +30,7 @@ func TestComposeFiles(t *testing.T) {
 	}
 	required := regexp.MustCompile(`\$\{\w+:\?[^}]*\}`)
 	for _, file := range files {
-		t.Run(file, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, file, func(t *testing.T) {
 			var composed struct{ Services map[string]service }
 			must.Succeed(t, yaml.Unmarshal([]byte(read(t, file)), &composed))
 			var environ []string

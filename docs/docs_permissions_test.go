@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/feedbridge/feedbridge/internal/fleet"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -36,8 +37,7 @@ func TestDocumentedPermissionsAreRight(t *testing.T) {
 		t.Fatalf("%s has %d permissions to publish", permissionsPage, len(lines))
 	}
 	for _, line := range lines {
-		t.Run(strings.Trim(line, "\" \n"), func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, strings.Trim(line, "\" \n"), func(t *testing.T) {
 			if err := useTopic(t, strings.Replace(block, line, "", 1), time.Second, 20*time.Second); err == nil {
 				t.Error("it works without this permission")
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/entry"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // documents are the subscription document and the archives.
@@ -94,8 +95,7 @@ func (c *walker) poll(t tester, s *served) {
 func TestArchivesAreWalked(t *testing.T) {
 	t.Parallel()
 	for _, format := range []Format{Atom, RSS} {
-		t.Run("case 137: a client of archives reads "+string(format), func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, "case 137: a client of archives reads "+string(format), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				topic := newTopic()
 				s := serveTopic(t, topic, as(format), sized(rapid.IntRange(1, 4).Draw(t, "size")))

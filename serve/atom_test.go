@@ -14,6 +14,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/entry"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // archived reads a document and those that prev-archive leads to, as a client of
@@ -66,8 +67,7 @@ func idsOf(feeds []*theirAtom.Feed) string {
 
 func TestAtom(t *testing.T) {
 	t.Parallel()
-	t.Run("case 131: an archive does not change", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 131: an archive does not change", func(t *testing.T) {
 		topic := newTopic()
 		topic.news(7)
 		s := serveTopic(t, topic, as(Atom))
@@ -88,8 +88,7 @@ func TestAtom(t *testing.T) {
 			s.get(t, path, "If-None-Match", now.header.Get("ETag")).want(t, 304)
 		}
 	})
-	t.Run("case 132: an archive that is not full is not linked", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 132: an archive that is not full is not linked", func(t *testing.T) {
 		topic := newTopic()
 		s := serveTopic(t, topic, as(Atom))
 		for n := range 12 {
@@ -104,8 +103,7 @@ func TestAtom(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	})
-	t.Run("case 131: the newest entries are there, however many positions have none", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 131: the newest entries are there, however many positions have none", func(t *testing.T) {
 		for _, format := range []Format{Atom, RSS} {
 			topic := newTopic()
 			s := serveTopic(t, topic, as(format)) // of 3 positions each
@@ -136,8 +134,7 @@ func TestAtom(t *testing.T) {
 			}
 		}
 	})
-	t.Run("case 133: what is published again is newer", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 133: what is published again is newer", func(t *testing.T) {
 		topic := newTopic()
 		for i := range 20 {
 			topic.add(messageOf("<same@x>", feed.Put, noon, fmt.Sprint(i)))
@@ -153,8 +150,7 @@ func TestAtom(t *testing.T) {
 			last, lastDoc = *e.UpdatedParsed, *doc.UpdatedParsed
 		}
 	})
-	t.Run("case 133: an entry that says that it is no newer goes out as it is, in a newer document", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 133: an entry that says that it is no newer goes out as it is, in a newer document", func(t *testing.T) {
 		topic := newTopic()
 		for i := range 6 {
 			topic.add(syndicated("urn:x:1", feed.Put, later(i), entryOf("urn:x:1", noon, fmt.Sprint(i)), isAtom))
@@ -179,8 +175,7 @@ func TestAtom(t *testing.T) {
 			t.Errorf("the last that is read is %s", last.Body)
 		}
 	})
-	t.Run("case 133: of several versions a document has the newest", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 133: of several versions a document has the newest", func(t *testing.T) {
 		for _, format := range []Format{Atom, RSS} {
 			topic := newTopic()
 			for i, op := range []feed.Operation{feed.Put, feed.Delete, feed.Put, feed.Patch, feed.Patch, feed.Put, feed.Delete} {
@@ -201,8 +196,7 @@ func TestAtom(t *testing.T) {
 			}
 		}
 	})
-	t.Run("case 134: deletes", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 134: deletes", func(t *testing.T) {
 		for _, format := range []Format{Atom, RSS} {
 			topic := newTopic()
 			topic.news(1)
@@ -219,8 +213,7 @@ func TestAtom(t *testing.T) {
 			}
 		}
 	})
-	t.Run("case 134: a delete is no older than what it deletes", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 134: a delete is no older than what it deletes", func(t *testing.T) {
 		topic := newTopic()
 		topic.add(messageOf("a@x", feed.Put, noon, "1"))
 		topic.add(messageOf("a@x", feed.Delete, noon, "")) // at the same time
@@ -234,8 +227,7 @@ func TestAtom(t *testing.T) {
 			t.Errorf("got %v of %s, which is of %s: %v", tombstone, id, updated, w)
 		}
 	})
-	t.Run("case 135: retention", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 135: retention", func(t *testing.T) {
 		topic := newTopic()
 		topic.news(13)
 		s := serveTopic(t, topic, as(Atom))
@@ -256,8 +248,7 @@ func TestAtom(t *testing.T) {
 			t.Errorf("got %v", feeds)
 		}
 	})
-	t.Run("an empty topic", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "an empty topic", func(t *testing.T) {
 		for _, format := range []Format{Atom, RSS} {
 			s := serveTopic(t, newTopic(), as(format))
 			g := s.get(t, "/latest").want(t, 200)
@@ -266,8 +257,7 @@ func TestAtom(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a document when there is no memory for it", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a document when there is no memory for it", func(t *testing.T) {
 		topic := newTopic()
 		topic.news(3)
 		s := serveTopic(t, topic, as(Atom), func(c *Config) { c.Memory = NewPageCache(1 << 16) })
@@ -280,8 +270,7 @@ func TestAtom(t *testing.T) {
 		s.builder.memory.releasePage(other)
 		s.get(t, "/latest").want(t, 200)
 	})
-	t.Run("a document that is too large", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a document that is too large", func(t *testing.T) {
 		topic := newTopic()
 		topic.news(3)
 		s := serveTopic(t, topic, as(Atom), func(c *Config) { c.Memory = tiny() })

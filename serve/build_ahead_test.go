@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // The build of a page waits while the page before it is read, and does not read that page itself,
@@ -119,45 +120,42 @@ func (t *heldSpans) Span(ctx context.Context) (feed.Span, error) {
 func TestPagesAreBuiltWhileOthersAreConfirmed(t *testing.T) {
 	t.Parallel()
 	for name, trim := range map[string]uint64{"": 0, "retention deletes the pages meanwhile": 7} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				topic := &heldSpans{memoryTopic: newTopic()}
-				topic.numbered(24)
-				f, err := New(Config{Name: "orders", PageSize: 3}, topic)
-				must.Succeed(t, err)
-				f.builder.ahead = 0
-				s := &served{Feed: f, topic: topic.memoryTopic}
-				s.get(t, "/pages/e0-3-0").want(t, 200)
-				first := f.builder.memory.acquirePage(pageKey{feed: f.cfg, id: pageID{"e0", 3, 0}})
-				f.builder.ahead = lead
-				topic.hold = make(chan struct{})
-				topic.reads = 0
-				f.builder.buildAhead(first)
-				synctest.Wait()
-				topic.mu.Lock()
-				if held := topic.held.Load(); topic.reads != lead || held != lead {
-					t.Errorf("%d pages were read, and %d wait to be confirmed, want %d", topic.reads, held, lead)
-				}
-				topic.mu.Unlock()
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			topic := &heldSpans{memoryTopic: newTopic()}
+			topic.numbered(24)
+			f, err := New(Config{Name: "orders", PageSize: 3}, topic)
+			must.Succeed(t, err)
+			f.builder.ahead = 0
+			s := &served{Feed: f, topic: topic.memoryTopic}
+			s.get(t, "/pages/e0-3-0").want(t, 200)
+			first := f.builder.memory.acquirePage(pageKey{feed: f.cfg, id: pageID{"e0", 3, 0}})
+			f.builder.ahead = lead
+			topic.hold = make(chan struct{})
+			topic.reads = 0
+			f.builder.buildAhead(first)
+			synctest.Wait()
+			topic.mu.Lock()
+			if held := topic.held.Load(); topic.reads != lead || held != lead {
+				t.Errorf("%d pages were read, and %d wait to be confirmed, want %d", topic.reads, held, lead)
+			}
+			topic.mu.Unlock()
+			if trim > 0 {
+				topic.trim(trim)
+			}
+			close(topic.hold)
+			synctest.Wait()
+			f.builder.memory.releasePage(first)
+			if n := len(f.builder.inflight); n > 0 {
+				t.Errorf("%d pages are still being built", n)
+			}
+			for _, path := range []string{"/pages/e0-3-1", "/pages/e0-3-2"} {
+				g := s.get(t, path)
 				if trim > 0 {
-					topic.trim(trim)
+					g.want(t, 410)
+				} else if want := serveTopic(t, topic.memoryTopic).get(t, path); g.body != want.body || g.status != 200 {
+					t.Errorf("%s: got %v, want %v", path, g, want)
 				}
-				close(topic.hold)
-				synctest.Wait()
-				f.builder.memory.releasePage(first)
-				if n := len(f.builder.inflight); n > 0 {
-					t.Errorf("%d pages are still being built", n)
-				}
-				for _, path := range []string{"/pages/e0-3-1", "/pages/e0-3-2"} {
-					g := s.get(t, path)
-					if trim > 0 {
-						g.want(t, 410)
-					} else if want := serveTopic(t, topic.memoryTopic).get(t, path); g.body != want.body || g.status != 200 {
-						t.Errorf("%s: got %v, want %v", path, g, want)
-					}
-				}
-			})
+			}
 		})
 	}
 }

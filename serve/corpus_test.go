@@ -20,6 +20,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
@@ -181,8 +182,7 @@ func TestReadersSeeTheSameInEveryFormat(t *testing.T) {
 	t.Parallel()
 	python(t, "feedparser")
 	for name, original := range corpus(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			topic := bridged(t, original[0])
 			docs, names := []document{original}, []string{name}
 			for _, first := range []Format{DataReplication, Atom, RSS} {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
@@ -314,8 +315,7 @@ func TestStarts(t *testing.T) {
 func TestDatesChangeUnderAReader(t *testing.T) {
 	t.Parallel()
 	for name, snapshots := range map[string]bool{"to those of the bus": true, "and back": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			site := newSite(t)
 			topic := newTopic()
 			for i := range 10 {

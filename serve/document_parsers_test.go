@@ -13,6 +13,7 @@ import (
 	"github.com/mmcdole/gofeed"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // bodies are messages of all kinds.
@@ -41,8 +42,7 @@ func TestDocumentsAreReadByOtherParsers(t *testing.T) {
 		topic.add(r)
 	}
 	for _, format := range []Format{Atom, RSS} {
-		t.Run("case 137: gofeed reads "+string(format), func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, "case 137: gofeed reads "+string(format), func(t *testing.T) {
 			for _, g := range serveTopic(t, topic, as(format)).documents(t) {
 				doc, err := gofeed.NewParser().ParseString(g.body)
 				if err != nil || doc.Title != "orders" {
@@ -60,8 +60,7 @@ func TestDocumentsAreReadByOtherParsers(t *testing.T) {
 				}
 			}
 		})
-		t.Run("case 137: feedparser reads "+string(format), func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, "case 137: feedparser reads "+string(format), func(t *testing.T) {
 			python(t, "feedparser")
 			for _, g := range serveTopic(t, topic, as(format), sized(8)).documents(t) {
 				cmd := exec.CommandContext(t.Context(), "python3", "-c",
@@ -81,8 +80,7 @@ func TestDocumentsAreReadByOtherParsers(t *testing.T) {
 			}
 		})
 	}
-	t.Run("content", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "content", func(t *testing.T) {
 		g := serveTopic(t, topic, as(Atom), sized(100)).get(t, "/latest")
 		for _, want := range []string{
 			`<content type="text">a &lt; b &amp; c</content>`,

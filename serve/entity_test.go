@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/message"
 )
 
@@ -163,8 +164,7 @@ func TestEntities(t *testing.T) {
 			"Content-Type: text/plain\nContent-ID: tag:x,2026:1#0\nLast-Modified: Sun, 01 Mar 2026 12:00:01 GMT\nOperation-Type: http-equiv=PUT\nEntry-Id: tag:x,2026:1\nContent-Location: http://x.example/1\nContent-Length: 1\n\nx",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			topic := newTopic()
 			topic.add(test.in)
 			if diff := cmp.Diff(test.want, serveTopic(t, topic).part(t)); diff != "" {
@@ -212,8 +212,7 @@ func TestTimes(t *testing.T) {
 		},
 		"by the bus, with snapshots": {seconds: []int{5, 3, 9, 8}, bus: true, want: "101 103 105 105 | 107 107"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			topic := newTopic()
 			for i, n := range test.seconds {
 				r := messageOf(fmt.Sprint(i), feed.Put, later(n), "x")
@@ -230,16 +229,14 @@ func TestTimes(t *testing.T) {
 			}
 		})
 	}
-	t.Run("case 109: equal times keep their order", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 109: equal times keep their order", func(t *testing.T) {
 		topic := newTopic()
 		for _, id := range []string{"z", "b", "y", "a", "c"} {
 			topic.add(messageOf(id, feed.Put, noon, id))
 		}
 		serveTopic(t, topic).wantPages(t, "z b y | a c")
 	})
-	t.Run("case 110: the bus's clock is ahead", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 110: the bus's clock is ahead", func(t *testing.T) {
 		topic := newTopic()
 		topic.add(feed.Record{Time: time.Now().Add(time.Hour), Body: []byte("x")})
 		g := serveTopic(t, topic).get(t, "/latest")
@@ -284,8 +281,7 @@ func TestIDs(t *testing.T) {
 			[]feed.Record{put("a", "1"), put("b", "1"), put("c", "1"), put("a", "1"), put("b", "1"), put("c", "1")}, "a b c | a#3",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			topic := newTopic()
 			s := serveTopic(t, topic)
 			for _, r := range test.in {
@@ -310,8 +306,7 @@ func TestBoundary(t *testing.T) {
 		"case 116: a body that has the boundary": messageOf("b@x", feed.Put, noon, "1\r\n--"+first+"\r\n\r\nforged\r\n--"+first+"--\r\n"),
 		"case 116: a header that has it":         messageOf("b@x", feed.Put, noon, "1", feed.Field{Name: "X", Value: first}),
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			topic := numberedTopic(1)
 			s := serveTopic(t, topic)
 			if g := s.get(t, "/latest"); !strings.Contains(g.header.Get("Content-Type"), first) {

@@ -15,6 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/connlimit"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // crowd is a server within a bubble, and what its clients have got.
@@ -103,30 +104,27 @@ func TestTheSlowestMakesRoom(t *testing.T) {
 func TestTheIdleMakeRoom(t *testing.T) {
 	t.Parallel()
 	for name, request := range map[string]string{"idle": "GET /feeds/orders/x HTTP/1.1\r\nHost: x\r\n\r\n", "silent": "", "unfinished": "GET /"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c := gather(t, 1)
-				conn := c.dial()
-				defer conn.Close()
-				fmt.Fprint(conn, request)
-				said := bufio.NewReader(conn)
-				if name == "idle" {
-					resp, err := http.ReadResponse(said, nil)
-					if err != nil || resp.StatusCode != 404 {
-						t.Fatal(resp, err)
-					}
-					_, _ = io.Copy(io.Discard, resp.Body)
-					resp.Body.Close()
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			c := gather(t, 1)
+			conn := c.dial()
+			defer conn.Close()
+			fmt.Fprint(conn, request)
+			said := bufio.NewReader(conn)
+			if name == "idle" {
+				resp, err := http.ReadResponse(said, nil)
+				if err != nil || resp.StatusCode != 404 {
+					t.Fatal(resp, err)
 				}
-				begun := time.Now()
-				if got := (<-c.ask(0)).status; got != 200 || time.Since(begun) > patience {
-					t.Errorf("got %d after %v", got, time.Since(begun))
-				}
-				if _, err := said.ReadByte(); err != io.EOF {
-					t.Errorf("who was there before got %v", err)
-				}
-			})
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+			}
+			begun := time.Now()
+			if got := (<-c.ask(0)).status; got != 200 || time.Since(begun) > patience {
+				t.Errorf("got %d after %v", got, time.Since(begun))
+			}
+			if _, err := said.ReadByte(); err != io.EOF {
+				t.Errorf("who was there before got %v", err)
+			}
 		})
 	}
 }
@@ -139,39 +137,36 @@ func TestSlowStreamsAreDisconnected(t *testing.T) {
 		pause time.Duration
 		want  int
 	}{"slow ones": {20 * time.Second, 200}, "steady ones": {connlimit.ChunkTime / 4, 503}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				ended := make(chan int, 100)
-				c := gather(t, 100, func(c *Config) {
-					c.Memory, c.Observe = tiny(), func(status int, _ time.Duration) { ended <- status }
-				})
-				var before []<-chan outcome
-				for range streams {
-					before = append(before, c.ask(test.pause))
-				}
-				begun := time.Now()
-				got := <-c.ask(0)
-				if took := time.Since(begun); got.status != test.want || took > streamWait {
-					t.Errorf("got %d after %v, want %d", got.status, took, test.want)
-				}
-				if (got.retryAfter != "") != (test.want == 503) {
-					t.Errorf("Retry-After is %q", got.retryAfter)
-				}
-				// Whoever was cut off takes up nothing any more, and not when it is read on.
-				if synctest.Wait(); len(ended) != map[int]int{200: 2, 503: 1}[test.want] {
-					t.Errorf("%d requests have come to an end", len(ended))
-				}
-				cut := 0
-				for _, answered := range before {
-					if (<-answered).status != 200 {
-						cut++
-					}
-				}
-				if want := map[int]int{200: 1, 503: 0}[test.want]; cut != want {
-					t.Errorf("%d were cut off, want %d", cut, want)
-				}
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			ended := make(chan int, 100)
+			c := gather(t, 100, func(c *Config) {
+				c.Memory, c.Observe = tiny(), func(status int, _ time.Duration) { ended <- status }
 			})
+			var before []<-chan outcome
+			for range streams {
+				before = append(before, c.ask(test.pause))
+			}
+			begun := time.Now()
+			got := <-c.ask(0)
+			if took := time.Since(begun); got.status != test.want || took > streamWait {
+				t.Errorf("got %d after %v, want %d", got.status, took, test.want)
+			}
+			if (got.retryAfter != "") != (test.want == 503) {
+				t.Errorf("Retry-After is %q", got.retryAfter)
+			}
+			// Whoever was cut off takes up nothing any more, and not when it is read on.
+			if synctest.Wait(); len(ended) != map[int]int{200: 2, 503: 1}[test.want] {
+				t.Errorf("%d requests have come to an end", len(ended))
+			}
+			cut := 0
+			for _, answered := range before {
+				if (<-answered).status != 200 {
+					cut++
+				}
+			}
+			if want := map[int]int{200: 1, 503: 0}[test.want]; cut != want {
+				t.Errorf("%d were cut off, want %d", cut, want)
+			}
 		})
 	}
 }

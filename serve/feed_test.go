@@ -14,6 +14,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // served is a feed that a test asks.
@@ -159,8 +160,7 @@ func (s *served) wantPages(t tester, want string) {
 
 func TestPages(t *testing.T) {
 	t.Parallel()
-	t.Run("case 99: no messages", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 99: no messages", func(t *testing.T) {
 		topic := newTopic()
 		s := serveTopic(t, topic)
 		g := s.get(t, "/latest").want(t, 204)
@@ -179,8 +179,7 @@ func TestPages(t *testing.T) {
 		"case 101: the number of messages does":                               {[]int{1, 1, 1, 1, 1}, "m0 m1 | m2 m3 | m4"},
 		"case 102: a large message is neither refused nor cut":                {[]int{1, 5_000_000, 1}, "m0 m1 | m2"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			topic := newTopic()
 			for i, n := range test.bodies {
 				topic.add(messageOf(fmt.Sprintf("m%d@x", i), feed.Put, noon, strings.Repeat("x", n)))
@@ -204,8 +203,7 @@ func TestPages(t *testing.T) {
 			}
 		})
 	}
-	t.Run("case 103: there is room on the newest page", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 103: there is room on the newest page", func(t *testing.T) {
 		topic := numberedTopic(1)
 		s := serveTopic(t, topic)
 		one := s.get(t, "/latest")
@@ -215,8 +213,7 @@ func TestPages(t *testing.T) {
 			t.Errorf("got %v, then %v", one, two)
 		}
 	})
-	t.Run("case 104: the newest page is full", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 104: the newest page is full", func(t *testing.T) {
 		topic := numberedTopic(3)
 		s := serveTopic(t, topic)
 		full := s.get(t, "/latest")
@@ -233,8 +230,7 @@ func TestPages(t *testing.T) {
 			t.Errorf("got the links %v and %v", after.links(t), newest.links(t))
 		}
 	})
-	t.Run("case 105: several pages at once", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 105: several pages at once", func(t *testing.T) {
 		topic := numberedTopic(2)
 		s := serveTopic(t, topic)
 		before := s.walk(t)
@@ -252,8 +248,7 @@ func TestPages(t *testing.T) {
 		topic.set(func() { topic.span.End = 10 })
 		s.wantPages(t, "m0 m1 m2 | m3 m4 m5 | m6 m7 m8 | m9")
 	})
-	t.Run("case 106: a crash at any time", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 106: a crash at any time", func(t *testing.T) {
 		topic := numberedTopic(8)
 		want := serveTopic(t, topic).walk(t)
 		for range 3 { // there is nothing but the topic
@@ -264,8 +259,7 @@ func TestPages(t *testing.T) {
 			s.wantPages(t, want)
 		}
 	})
-	t.Run("case 120: links around what has no messages", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 120: links around what has no messages", func(t *testing.T) {
 		topic := newTopic()
 		topic.skip(7)
 		topic.numbered(2)
@@ -282,8 +276,7 @@ func TestPages(t *testing.T) {
 		}
 		s.get(t, "/pages/e0-3-10").want(t, 404)
 	})
-	t.Run("case 121: retention", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 121: retention", func(t *testing.T) {
 		topic := numberedTopic(13)
 		s := serveTopic(t, topic)
 		pages := s.pages(t)
@@ -314,8 +307,7 @@ func TestPages(t *testing.T) {
 			}
 		}
 	})
-	t.Run("case 121: the first page goes with its first message, and the second with it", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 121: the first page goes with its first message, and the second with it", func(t *testing.T) {
 		topic := numberedTopic(10)
 		s := serveTopic(t, topic)
 		s.walk(t)
@@ -324,8 +316,7 @@ func TestPages(t *testing.T) {
 		s.get(t, "/pages/e0-3-0").want(t, 410)
 		s.get(t, "/pages/e0-3-1").want(t, 410)
 	})
-	t.Run("case 121: a message of the first page comes again on the second", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 121: a message of the first page comes again on the second", func(t *testing.T) {
 		topic := newTopic()
 		for _, id := range strings.Fields("a b c d a e f") {
 			topic.add(messageOf(id, feed.Put, noon, id))
@@ -335,8 +326,7 @@ func TestPages(t *testing.T) {
 		topic.trim(1)
 		s.get(t, "/pages/e0-3-1").want(t, 410)
 	})
-	t.Run("a page for each position, the first page deleted", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a page for each position, the first page deleted", func(t *testing.T) {
 		topic := numberedTopic(3)
 		s := serveTopic(t, topic, sized(1))
 		s.walk(t)
@@ -344,15 +334,13 @@ func TestPages(t *testing.T) {
 		s.wantPages(t, "m2")
 		s.get(t, "/pages/e0-1-0").want(t, 410)
 	})
-	t.Run("positions that count from 1, a page each", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "positions that count from 1, a page each", func(t *testing.T) {
 		topic := newTopic()
 		topic.skip(1)
 		topic.numbered(3)
 		serveTopic(t, topic, sized(1)).wantPages(t, "m1 | m2 | m3")
 	})
-	t.Run("case 122: pages that there are not", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 122: pages that there are not", func(t *testing.T) {
 		topic := numberedTopic(4)
 		s := serveTopic(t, topic)
 		for _, path := range []string{
@@ -369,8 +357,7 @@ func TestPages(t *testing.T) {
 			t.Errorf("the newest page is at %s", self)
 		}
 	})
-	t.Run("case 125: two copies", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 125: two copies", func(t *testing.T) {
 		topic := newTopic()
 		one, two := serveTopic(t, topic), serveTopic(t, topic)
 		for range 10 {
@@ -381,8 +368,7 @@ func TestPages(t *testing.T) {
 			}
 		}
 	})
-	t.Run("case 126: what is wrong with a configuration", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 126: what is wrong with a configuration", func(t *testing.T) {
 		for _, test := range []struct {
 			edit func(*Config)
 			want string

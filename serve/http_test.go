@@ -17,12 +17,12 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 func TestHTTP(t *testing.T) {
 	t.Parallel()
-	t.Run("case 112: headers of a page", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 112: headers of a page", func(t *testing.T) {
 		topic := numberedTopic(7)
 		s := serveTopic(t, topic, func(c *Config) { c.PublicURL = "https://shop.example/f/" })
 		g := s.get(t, "/pages/e0-3-1").want(t, 200)
@@ -41,8 +41,7 @@ func TestHTTP(t *testing.T) {
 			t.Errorf("got %v\nwant %v", g.header, want)
 		}
 	})
-	t.Run("case 117: a page with a next one is the same for ever", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 117: a page with a next one is the same for ever", func(t *testing.T) {
 		topic := numberedTopic(7)
 		s := serveTopic(t, topic)
 		was := s.pages(t)[:2]
@@ -55,8 +54,7 @@ func TestHTTP(t *testing.T) {
 			}
 		}
 	})
-	t.Run("case 118: a page grows at its end", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 118: a page grows at its end", func(t *testing.T) {
 		topic := newTopic()
 		s := serveTopic(t, topic, sized(10))
 		for last := ""; topic.span.End < 10; {
@@ -69,8 +67,7 @@ func TestHTTP(t *testing.T) {
 			last = g.body
 		}
 	})
-	t.Run("case 119: HEAD", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 119: HEAD", func(t *testing.T) {
 		topic := numberedTopic(7)
 		for _, s := range []*served{serveTopic(t, topic), serveTopic(t, topic, func(c *Config) { c.Memory = tiny() })} {
 			for _, path := range []string{"/latest", "/pages/e0-3-0", "/pages/e0-3-1", "/pages/e0-3-2", "/pages/e0-3-3"} {
@@ -83,8 +80,7 @@ func TestHTTP(t *testing.T) {
 			}
 		}
 	})
-	t.Run("case 124: the ETag changes with entities and links", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 124: the ETag changes with entities and links", func(t *testing.T) {
 		topic := newTopic()
 		s := serveTopic(t, topic)
 		seen := map[string]bool{}
@@ -114,8 +110,7 @@ func TestHTTP(t *testing.T) {
 		topic.trim(3)
 		look("/pages/e0-3-2", "no prev link")
 	})
-	t.Run("If-Modified-Since proves nothing for a page that may change within its second", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "If-Modified-Since proves nothing for a page that may change within its second", func(t *testing.T) {
 		topic := numberedTopic(4)
 		s := serveTopic(t, topic)
 		since := "Sun, 01 Mar 2099 12:00:05 GMT"
@@ -123,8 +118,7 @@ func TestHTTP(t *testing.T) {
 		s.get(t, "/pages/e0-3-1", "If-Modified-Since", since).want(t, 200)
 		s.get(t, "/latest", "If-Modified-Since", since).want(t, 200)
 	})
-	t.Run("gzip", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "gzip", func(t *testing.T) {
 		topic := newTopic()
 		topic.add(messageOf("small", feed.Put, noon, "x"))
 		topic.skip(2)
@@ -164,8 +158,7 @@ func TestHTTP(t *testing.T) {
 			}
 		}
 	})
-	t.Run("methods", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "methods", func(t *testing.T) {
 		topic := numberedTopic(1)
 		s := serveTopic(t, topic)
 		for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"} {
@@ -174,16 +167,14 @@ func TestHTTP(t *testing.T) {
 			}
 		}
 	})
-	t.Run("hosts that no link can have", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "hosts that no link can have", func(t *testing.T) {
 		topic := numberedTopic(1)
 		s := serveTopic(t, topic)
 		for _, host := range []string{"a;b", "a,b", "a>b", ""} {
 			s.memoryless(t, host)
 		}
 	})
-	t.Run("credentials", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "credentials", func(t *testing.T) {
 		topic := numberedTopic(4)
 		bearer := serveTopic(t, topic, func(c *Config) { c.Auth.Bearer = "s3cret" })
 		basic := serveTopic(t, topic, func(c *Config) { c.Auth = Auth{Username: "ann", Password: "s3:cret"} })
@@ -317,8 +308,7 @@ func TestRetentionStrikesWhileAPageIsRead(t *testing.T) {
 // A request meets a page as it was before an append, or after it.
 func TestRequestsWhileTheTopicGrows(t *testing.T) {
 	t.Parallel()
-	t.Run("case 127: a request in the middle of an append", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 127: a request in the middle of an append", func(t *testing.T) {
 		topic := newTopic()
 		s := serveTopic(t, topic, sized(7))
 		done := make(chan struct{})

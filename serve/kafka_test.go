@@ -13,6 +13,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
@@ -121,8 +122,7 @@ func TestTombstonesOfKafka(t *testing.T) {
 			`{"id":"a","n":2}`, "a a a z",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			topic := strings.NewReplacer(" ", "-", "'", "", ",", "").Replace(name)
 			must.Succeed(t, cluster.CreateTopic(topic, 1, nil))
 			for i, r := range append(test.records, record("z", "in the last second")) {
@@ -134,8 +134,7 @@ func TestTombstonesOfKafka(t *testing.T) {
 	}
 	// The headers of feedbridge's messages identify the entity, but its tombstones have no
 	// bodies.
-	t.Run("of feedbridge's own", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "of feedbridge's own", func(t *testing.T) {
 		sink := conn.Sink(kafka.Topic{Feed: "orders", Name: "orders", Key: "/id", Options: kafka.Options{Create: true, Partitions: 1, Delete: kafka.DeleteTombstone, MissingKey: kafka.KeyStop}})
 		if _, err := sink.Resume(t.Context()); err != nil {
 			t.Fatal(err)
@@ -240,8 +239,7 @@ func TestTombstonesOfOurSink(t *testing.T) {
 		"by the topic's key":                           {"/id", "/id", false},
 		"by the record's key":                          {"header:Message-Key", "/id", false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			if got, want := stateOfTombstones(t, test.snapshot, test.topic, test.versions), `{"id":"b","c":"c1"}`; got != want {
 				t.Errorf("the snapshot has %q, want %q", got, want)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 )
@@ -161,8 +162,7 @@ func TestPagesThatNATSHasLostStayGone(t *testing.T) {
 			must.Succeed(t, b.stream.Purge(t.Context(), jetstream.WithPurgeSequence(36)))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			url, conn := startNATS(t)
 			sink := conn.Sink(nats.Topic{Feed: "orders", Subject: "orders", Stream: nats.Stream{Create: true}})
 			if _, err := sink.Resume(t.Context()); err != nil {

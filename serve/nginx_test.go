@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/freeport"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 var nginxBlock = regexp.MustCompile("(?s)```nginx\n(.*?)```")
@@ -79,8 +80,7 @@ func (s *sent) wrap(next http.Handler) http.Handler {
 func TestNginx(t *testing.T) {
 	t.Parallel()
 	for _, format := range []Format{DataReplication, Atom, RSS} {
-		t.Run(string(format), func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, string(format), func(t *testing.T) {
 			topic, site := newTopic(), newSite(t)
 			add := func() {
 				i := int(topic.span.End)

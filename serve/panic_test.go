@@ -3,14 +3,15 @@ package serve
 import (
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // A page or a snapshot is built in a goroutine of its own, where a panic would end the
 // process, and with it all feeds.
 func TestPanicWhileATopicIsReadDoesNotEndTheProcess(t *testing.T) {
 	t.Parallel()
-	t.Run("page", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "page", func(t *testing.T) {
 		topic := numberedTopic(10)
 		topic.during = func() { panic("defect") }
 		s := serveTopic(t, topic)
@@ -20,8 +21,7 @@ func TestPanicWhileATopicIsReadDoesNotEndTheProcess(t *testing.T) {
 		}
 		s.get(t, "/latest").want(t, 200)
 	})
-	t.Run("snapshot", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "snapshot", func(t *testing.T) {
 		topic := numberedTopic(10)
 		s := serveTopic(t, topic, withSnapshots())
 		topic.during = func() { panic("defect") }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // A range has the bytes of the page that is not compressed, whether the page is in memory or not.
@@ -82,8 +83,7 @@ func TestRangesAndGzip(t *testing.T) {
 		"plain, unless it is the compressed page":   {"identity", "If-None-Match", packedTag, part, false},
 		"plain, unless it is the plain page":        {"identity", "If-None-Match", plainTag, same, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			fields := []string{"Range", "bytes=100-"}
 			if test.accepted != "" {
 				fields = append(fields, "Accept-Encoding", test.accepted)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // reference is a reader with the ways of the Java consumer, the reference
@@ -250,8 +251,7 @@ func TestReference(t *testing.T) {
 		"case 128: behind an entity that is not there": {reader: reference{at: later(4), id: "none"}, fails: "content id not found"},
 		"case 128: behind one on the oldest page":      {reader: reference{at: later(1), id: "<1@x>"}, fails: "feed not old enough"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			test.reader.url = site.URL + "/feeds/orders/latest"
 			got, err := test.reader.entities()
 			if text := fmt.Sprint(err); text != test.fails && (err != nil || test.fails != "") {

@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/connlimit"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // start runs a server until the test ends.
@@ -291,29 +292,26 @@ func TestSlowClients(t *testing.T) {
 		"slow": {connlimit.WriteTimeout / 2, nil, true}, "stuck": {connlimit.WriteTimeout * 2, nil, false},
 		"slow, with a page that is not held": {connlimit.WriteTimeout / 2, tiny(), true}, "stuck, with a page that is not held": {connlimit.WriteTimeout * 2, tiny(), false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				topic := newTopic()
-				for i := range 10 {
-					topic.add(messageOf(fmt.Sprint(i), feed.Put, noon, strings.Repeat("x", 50_000)))
-				}
-				l := newPipes()
-				server := NewServer(ServerOptions{}, serveTopic(t, topic, sized(10), func(c *Config) { c.Memory = test.memory }).Feed)
-				stop := serveOn(t, l, server)
-				conn := l.dial()
-				fmt.Fprint(conn, "GET /feeds/orders/latest HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-				resp, err := http.ReadResponse(bufio.NewReaderSize(slowly{conn, test.pause}, connlimit.Chunk), nil)
-				if err == nil {
-					_, err = io.Copy(io.Discard, resp.Body)
-					resp.Body.Close()
-				}
-				if (err == nil) != test.ok {
-					t.Errorf("got %v", err)
-				}
-				conn.Close()
-				stop()
-			})
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			topic := newTopic()
+			for i := range 10 {
+				topic.add(messageOf(fmt.Sprint(i), feed.Put, noon, strings.Repeat("x", 50_000)))
+			}
+			l := newPipes()
+			server := NewServer(ServerOptions{}, serveTopic(t, topic, sized(10), func(c *Config) { c.Memory = test.memory }).Feed)
+			stop := serveOn(t, l, server)
+			conn := l.dial()
+			fmt.Fprint(conn, "GET /feeds/orders/latest HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+			resp, err := http.ReadResponse(bufio.NewReaderSize(slowly{conn, test.pause}, connlimit.Chunk), nil)
+			if err == nil {
+				_, err = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+			}
+			if (err == nil) != test.ok {
+				t.Errorf("got %v", err)
+			}
+			conn.Close()
+			stop()
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // The key of a shared cache may lack the Host header, so nothing that it may store depends on it, and
@@ -27,8 +28,7 @@ func TestSharedCachesDoNotSeeTheHost(t *testing.T) {
 		{RSS, "", "public"},
 		{RSS, "https://shop.example/f", "public"},
 	} {
-		t.Run(string(test.format)+" "+test.publicURL, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, string(test.format)+" "+test.publicURL, func(t *testing.T) {
 			topic := numberedTopic(7)
 			s := serveTopic(t, topic, as(test.format), func(c *Config) { c.PublicURL = test.publicURL })
 			paths := []string{"/latest", "/pages/e0-3-0", "/pages/e0-3-1", "/pages/e0-3-7", "/pages/e9-3-0", "/nothing"}
@@ -95,8 +95,7 @@ func (s *site) readAll(t *testing.T, format Format) []feed.Entity {
 func TestForeignHostBehindASharedCache(t *testing.T) {
 	t.Parallel()
 	for _, format := range []Format{DataReplication, Atom, RSS} {
-		t.Run(string(format), func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, string(format), func(t *testing.T) {
 			topic, site := newTopic(), newSite(t)
 			for i := range 10 {
 				topic.add(messageOf(fmt.Sprintf("urn:x:%d", i), feed.Put, later(i), "x"))

@@ -14,13 +14,13 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/serve/snapshot"
 )
 
 func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 	t.Parallel()
-	t.Run("case 138: while it is built, and when that fails", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 138: while it is built, and when that fails", func(t *testing.T) {
 		dir := t.TempDir()
 		topic := numberedTopic(10)
 		s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) { c.Dir = dir }))
@@ -69,8 +69,7 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 			t.Errorf("a kill would leave %v, %v", files, err)
 		}
 	})
-	t.Run("the topic is created again meanwhile", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "the topic is created again meanwhile", func(t *testing.T) {
 		topic := numberedTopic(3)
 		s := serveTopic(t, topic, withSnapshots())
 		topic.during = func() { topic.set(func() { topic.span.Epoch = "e7" }) }
@@ -78,8 +77,7 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("an empty topic", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "an empty topic", func(t *testing.T) {
 		s := serveTopic(t, newTopic(), withSnapshots())
 		must.Succeed(t, s.snapshots.Renew(t.Context(), dusk))
 		empty := func() loaded {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 )
 
@@ -134,12 +135,10 @@ func TestSnapshotAndFeed(t *testing.T) {
 			t.Fatalf("our source reports %v of the snapshot of %v", c.violations, in.created)
 		}
 	}
-	t.Run("case 140: the feed from the snapshot on, to the second", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 140: the feed from the snapshot on, to the second", func(t *testing.T) {
 		rapid.Check(t, property)
 	})
-	t.Run("case 141: changes while the snapshot is built", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "case 141: changes while the snapshot is built", func(t *testing.T) {
 		topic := newTopic()
 		topic.add(messageOf("0@x", feed.Put, noon, "a:0"))
 		topic.add(messageOf("1@x", feed.Put, noon, "b:1"))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // In a feed of events no message has the Content-ID of another, so by that key nothing
@@ -38,8 +39,7 @@ func TestSnapshotByKeysThatAreNotRight(t *testing.T) {
 		"of many keys, some of nothing":          {"Pa Pb Pc Pd Pe Pf Cu Cv Cw Cx Cy Cz", false, 2, 0, "patches=6 deletes=0 matching=0"},
 		"before there are many keys":             {"Cu Cv Cw Cx Cy Cz Pa Pb Pc Pd Pe Pf", false, 2, 0, "patches=1 deletes=0 matching=0"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			topic := newTopic()
 			ops := map[byte]feed.Operation{'P': feed.Put, 'C': feed.Patch, 'D': feed.Delete}
 			for i, m := range strings.Fields(test.topic + " Cq") { // the last is behind the end

@@ -8,6 +8,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 func TestSnapshotPages(t *testing.T) {
@@ -21,8 +22,7 @@ func TestSnapshotPages(t *testing.T) {
 		"case 137: whichever is first":  {10, 3, "[[Hello World] [I am a] [Snapshot]]"},
 		"case 139: times of everything": {1000, 100, "[[Hello World I am a Snapshot]]"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			topic := newTopic()
 			for i, body := range strings.Fields("Hello World I am a Snapshot and what is in the last second") {
 				topic.add(messageOf(fmt.Sprint(i), feed.Put, later(min(i, 6)), body))
@@ -66,8 +66,7 @@ func TestSnapshotOfATopicWhoseTimesRunBack(t *testing.T) {
 		"by more than a page":         {[]int{1, 90, 2, 3, 4, 5, 6, 7, 8, 91}, "messages=3"},
 		"and there are too many keys": {[]int{1, 90, 2, 3, 4, 5, 6, 7, 8, 91, 92, 93, 94, 95}, "messages=3"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			topic := newTopic()
 			for i, at := range test.seconds {
 				topic.add(messageOf(fmt.Sprint(i), feed.Put, later(at), "x"))

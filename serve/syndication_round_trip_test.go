@@ -13,6 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/internal/xmlcopy"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
@@ -74,8 +75,7 @@ func (f *follower) step(t *testing.T) bool {
 func TestSyndicationRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, format := range []Format{Atom, RSS} {
-		t.Run("case 138: from feed to feed by "+string(format), func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, "case 138: from feed to feed by "+string(format), func(t *testing.T) {
 			site, topic := newSite(t), newTopic()
 			site.feed.Store(serveTopic(t, topic, as(format)).Feed)
 			f := site.follow(t)
@@ -198,8 +198,7 @@ func TestIDsComeBack(t *testing.T) {
 			},
 			"entities": func(id string) feed.Record { return entityMessage(noon, "text", id, noon) },
 		} {
-			t.Run(name+" as "+string(format), func(t *testing.T) {
-				t.Parallel()
+			parallel.Run(t, name+" as "+string(format), func(t *testing.T) {
 				site, topic := newSite(t), newTopic()
 				var want, got []string
 				for _, id := range ids {

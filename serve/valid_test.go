@@ -16,6 +16,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/entry"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // node is an element of a document.
@@ -246,8 +247,7 @@ func TestDocumentsAreValid(t *testing.T) {
 	topic.add(syndicated("16", feed.Put, later(1), "<item><description>no guid</description></item>", isRSS...))
 	topic.add(syndicated("urn:x:17", feed.Put, later(1), strings.Replace(entryOf("urn:x:17", later(1), "no id"), "<id>urn:x:17</id>", "", 1), isAtom))
 	for _, format := range []Format{Atom, RSS} {
-		t.Run("case 136: "+string(format), func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, "case 136: "+string(format), func(t *testing.T) {
 			s := serveTopic(t, topic, as(format))
 			ids := map[string]bool{}
 			entries, documents := 0, 0

@@ -17,6 +17,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 var _ bridge.Observer = (*admin.Feed)(nil)
@@ -140,8 +141,7 @@ func TestPaths(t *testing.T) {
 		{"unknown path", "GET", "/debug/pprof", 404, ""},
 		{"nothing can be changed", "POST", "/status", 405, ""},
 	} {
-		t.Run(c.situation, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, c.situation, func(t *testing.T) {
 			w := httptest.NewRecorder()
 			s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), c.method, "http://127.0.0.1:9321"+c.path, nil))
 			if w.Code != c.code {

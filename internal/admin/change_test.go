@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 const token = "0123456789abcdef"
@@ -63,8 +64,7 @@ func TestChangesNeedTheToken(t *testing.T) {
 		{"the token file is missing", constantToken("", errors.New("no file")), "Bearer ", 503, "the token for changes cannot be read; the log has the reason\n"},
 		{"the token", withToken, "Bearer " + token, 200, "{\n  \"touched\": \"orders\"\n}\n"},
 	} {
-		t.Run(c.situation, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, c.situation, func(t *testing.T) {
 			var log bytes.Buffer
 			s, changes := newChangeable(admin.Options{Token: c.token, Log: slog.New(slog.NewTextHandler(&log, nil))})
 			req := httptest.NewRequest(http.MethodPost, "http://127.0.0.1:9321/feeds/orders/touch", nil)

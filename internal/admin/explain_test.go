@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // waiting is the status of a feed that waits for its next poll. The bus confirms its checkpoint up to a
@@ -264,21 +264,18 @@ func TestExplanations(t *testing.T) {
 			"stopped", "stopped: this copy is shutting down, 3 entities are published, the last commit was 350ms ago",
 		},
 	} {
-		t.Run(c.situation, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newServer()
-				f := addOrders(s)
-				c.do(f)
-				time.Sleep(c.after)
-				got := row(t, s)
-				if got["state"] != c.state {
-					t.Errorf("state is %v, want %s", got["state"], c.state)
-				}
-				if got["explanation"] != c.want {
-					t.Errorf("got:  %v\nwant: %s", got["explanation"], c.want)
-				}
-			})
+		parallel.RunVirtual(t, c.situation, func(t *testing.T) {
+			s := newServer()
+			f := addOrders(s)
+			c.do(f)
+			time.Sleep(c.after)
+			got := row(t, s)
+			if got["state"] != c.state {
+				t.Errorf("state is %v, want %s", got["state"], c.state)
+			}
+			if got["explanation"] != c.want {
+				t.Errorf("got:  %v\nwant: %s", got["explanation"], c.want)
+			}
 		})
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // ours are the lines of /metrics that are about feedbridge.
@@ -39,13 +40,10 @@ func TestMetrics(t *testing.T) {
 		"testdata/fresh.metrics": func(*admin.Feed) {},
 		"testdata/busy.metrics":  busy,
 	} {
-		t.Run(file, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newServer()
-				do(addOrders(s))
-				golden(t, file, ours(t, s))
-			})
+		parallel.RunVirtual(t, file, func(t *testing.T) {
+			s := newServer()
+			do(addOrders(s))
+			golden(t, file, ours(t, s))
 		})
 	}
 }

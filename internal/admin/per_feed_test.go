@@ -16,6 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // scrapeFeeds returns the lines of /metrics about feedbridge of a server whose n feeds have
@@ -60,8 +61,7 @@ func TestSeriesPerFeed(t *testing.T) {
 		{admin.Core, 23, 1600, 2},
 		{admin.None, 0, 0, 0},
 	} {
-		t.Run(string(c.level), func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, string(c.level), func(t *testing.T) {
 			const feeds = 1000
 			one, all := scrapeFeeds(t, c.level, 1), scrapeFeeds(t, c.level, feeds)
 			ofServed := func(lines []string) (n int) {

@@ -15,6 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/fleet"
 	"github.com/feedbridge/feedbridge/internal/safetext"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // Whatever a feed and its errors contain, /status and /readyz have short lines
@@ -87,8 +88,7 @@ func TestCuresAreNotCut(t *testing.T) {
 		{"long topics in a command", "this user lacks a right to topic", "run 'kafka-acls.sh --bootstrap-server kafka-1.shop.example.com:9092,kafka-2.shop.example.com:9092 --add --allow-principal User:feedbridge --operation Read --operation Write --operation Create --topic " + strings.Repeat("t", 249) + " --topic " + strings.Repeat("c", 249) + "'"},
 		{"an answer with many words", "the answer is " + strings.Repeat("no page ", 1000), "ask the provider to take that back; otherwise set identity to guid, which publishes all of them again under their new ids; or, if the ids keep changing, to link or content, which publishes all entries once more, under ids that are made of their links or contents"},
 	} {
-		t.Run(c.situation, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, c.situation, func(t *testing.T) {
 			s := newServer()
 			f := addOrders(s)
 			enter(f, bridge.Halted, checkpoint.Checkpoint{}, 5*time.Minute, feed.Permanent(errors.New(c.before+"; "+c.cure)))

@@ -19,6 +19,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 func getWith(ctx context.Context, s *admin.Server, path string) {
@@ -95,50 +96,47 @@ func TestServeStopsInGoodOrder(t *testing.T) {
 		{"the request under way ends soon", time.Second, "200 OK", time.Second},
 		{"the request under way takes too long", 10 * time.Second, "EOF", 3 * time.Second},
 	} {
-		t.Run(c.situation, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				release := make(chan struct{})
-				s := newServer()
-				s.AddFeed(admin.FeedOptions{Name: "orders", Describe: func(checkpoint.Checkpoint) (string, any) {
-					<-release
-					return "", nil
-				}}).Processed(batch("a", 1, false), 0)
-				l := newPipes()
-				client := &http.Client{Transport: &http.Transport{DialContext: l.dial, DisableKeepAlives: true}}
-				ctx, cancel := context.WithCancel(t.Context())
-				served := make(chan error, 1)
-				go func() { served <- s.Serve(ctx, l) }()
-				answered := make(chan string, 1)
-				go func() {
-					resp, err := client.Get("http://feedbridge/status/orders")
-					if err != nil {
-						answered <- err.Error()
-						return
-					}
-					resp.Body.Close()
-					answered <- resp.Status
-				}()
-				synctest.Wait()
-				stopped := time.Now()
-				cancel()
-				time.AfterFunc(c.answers, func() { close(release) })
-				synctest.Wait()
-				if _, err := l.dial(t.Context(), "", ""); !errors.Is(err, net.ErrClosed) {
-					t.Errorf("a connection after the stop got %v", err)
+		parallel.RunVirtual(t, c.situation, func(t *testing.T) {
+			release := make(chan struct{})
+			s := newServer()
+			s.AddFeed(admin.FeedOptions{Name: "orders", Describe: func(checkpoint.Checkpoint) (string, any) {
+				<-release
+				return "", nil
+			}}).Processed(batch("a", 1, false), 0)
+			l := newPipes()
+			client := &http.Client{Transport: &http.Transport{DialContext: l.dial, DisableKeepAlives: true}}
+			ctx, cancel := context.WithCancel(t.Context())
+			served := make(chan error, 1)
+			go func() { served <- s.Serve(ctx, l) }()
+			answered := make(chan string, 1)
+			go func() {
+				resp, err := client.Get("http://feedbridge/status/orders")
+				if err != nil {
+					answered <- err.Error()
+					return
 				}
-				if err := <-served; err != nil {
-					t.Errorf("Serve: %v", err)
-				}
-				// Shutdown looks every half second, or so, whether all have ended.
-				if took := time.Since(stopped); took < c.servedAfter || took > c.servedAfter+time.Second {
-					t.Errorf("Serve returned %v after the stop", took)
-				}
-				if got := <-answered; !strings.Contains(got, c.want) {
-					t.Errorf("the request under way got %s, want %s", got, c.want)
-				}
-				time.Sleep(c.answers)
-			})
+				resp.Body.Close()
+				answered <- resp.Status
+			}()
+			synctest.Wait()
+			stopped := time.Now()
+			cancel()
+			time.AfterFunc(c.answers, func() { close(release) })
+			synctest.Wait()
+			if _, err := l.dial(t.Context(), "", ""); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("a connection after the stop got %v", err)
+			}
+			if err := <-served; err != nil {
+				t.Errorf("Serve: %v", err)
+			}
+			// Shutdown looks every half second, or so, whether all have ended.
+			if took := time.Since(stopped); took < c.servedAfter || took > c.servedAfter+time.Second {
+				t.Errorf("Serve returned %v after the stop", took)
+			}
+			if got := <-answered; !strings.Contains(got, c.want) {
+				t.Errorf("the request under way got %s, want %s", got, c.want)
+			}
+			time.Sleep(c.answers)
 		})
 	}
 }
@@ -158,44 +156,41 @@ func TestServeReportsALostListener(t *testing.T) {
 func TestIdleClientsAreEvicted(t *testing.T) {
 	t.Parallel()
 	for name, request := range map[string]string{"idle": "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "silent": "", "unfinished": "GET /"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				const most = 3
-				s := admin.New(admin.Options{Log: slog.New(slog.DiscardHandler), Connections: most})
-				l := newPipes()
-				ctx, cancel := context.WithCancel(t.Context())
-				served := make(chan error, 1)
-				go func() { served <- s.Serve(ctx, l) }()
-				var open atomic.Int32
-				for range 10 * most {
-					conn, err := l.dial(ctx, "", "")
-					must.Succeed(t, err)
-					open.Add(1)
-					go func() {
-						_, _ = io.WriteString(conn, request)
-						_, _ = io.Copy(io.Discard, conn) // until the server closes it
-						open.Add(-1)
-						_ = conn.Close()
-					}()
-					synctest.Wait()
-					if n := open.Load(); n > most+1 { // one waits for its slot
-						t.Fatalf("%d connections are open, of %d", n, most)
-					}
-				}
-				begun := time.Now()
-				client := &http.Client{Transport: &http.Transport{DialContext: l.dial, DisableKeepAlives: true}}
-				resp, err := client.Get("http://feedbridge/healthz")
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			const most = 3
+			s := admin.New(admin.Options{Log: slog.New(slog.DiscardHandler), Connections: most})
+			l := newPipes()
+			ctx, cancel := context.WithCancel(t.Context())
+			served := make(chan error, 1)
+			go func() { served <- s.Serve(ctx, l) }()
+			var open atomic.Int32
+			for range 10 * most {
+				conn, err := l.dial(ctx, "", "")
 				must.Succeed(t, err)
-				resp.Body.Close()
-				if took := time.Since(begun); resp.StatusCode != http.StatusOK || took > time.Second {
-					t.Errorf("got %s after %v", resp.Status, took)
+				open.Add(1)
+				go func() {
+					_, _ = io.WriteString(conn, request)
+					_, _ = io.Copy(io.Discard, conn) // until the server closes it
+					open.Add(-1)
+					_ = conn.Close()
+				}()
+				synctest.Wait()
+				if n := open.Load(); n > most+1 { // one waits for its slot
+					t.Fatalf("%d connections are open, of %d", n, most)
 				}
-				cancel()
-				if err := <-served; err != nil {
-					t.Error(err)
-				}
-			})
+			}
+			begun := time.Now()
+			client := &http.Client{Transport: &http.Transport{DialContext: l.dial, DisableKeepAlives: true}}
+			resp, err := client.Get("http://feedbridge/healthz")
+			must.Succeed(t, err)
+			resp.Body.Close()
+			if took := time.Since(begun); resp.StatusCode != http.StatusOK || took > time.Second {
+				t.Errorf("got %s after %v", resp.Status, took)
+			}
+			cancel()
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }

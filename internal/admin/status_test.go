@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -171,8 +172,7 @@ func TestLag(t *testing.T) {
 			f.Processed(b, 0)
 		}, 0, false},
 	} {
-		t.Run(c.situation, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, c.situation, func(t *testing.T) {
 			s := newServer()
 			f := addOrders(s)
 			enter(f, bridge.Reading, checkpoint.Checkpoint{}, 0, nil)

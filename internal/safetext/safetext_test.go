@@ -11,6 +11,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 func TestClip(t *testing.T) {
@@ -29,8 +30,7 @@ func TestClip(t *testing.T) {
 		{"as long as it may be", strings.Repeat("é", 30), strings.Repeat("é", 30)},
 		{"too long", "GET http://x/" + strings.Repeat("é", 30) + ": why", "GET http://x/ééééééé…ééééé: why"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			if got := safetext.Clip(tt.in, 31); got != tt.want {
 				t.Errorf("got  %q\nwant %q", got, tt.want)
 			}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/admin/statuspage"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // feeds is a source of n feeds.
@@ -346,24 +347,21 @@ func TestStreamsOfOneClientAreBounded(t *testing.T) {
 		"IPv6":   {"[2001:db8:1:2::1]:1", "[2001:db8:1:2::2]:1", "[2001:db8:1:2:3:4:5:6]:1", "[2001:db8:1:2::1]:1"},
 		"socket": {"@", "@", "@", "@"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				p, h := newPages(newFeeds(1), statuspage.Options{Streams: 6})
-				l := serve(t, h)
-				for i, address := range append(addresses, "192.0.2.9:1", "[2001:db8:1:3::1]:1", "192.0.2.9:2", "192.0.2.10:1") {
-					want := http.StatusOK
-					if i == 3 || i == 7 { // the fourth of one client, and the seventh that would be open
-						want = http.StatusServiceUnavailable
-					}
-					if got := l.openFrom(address); got.code != want {
-						t.Errorf("stream %d of %s: got %d, want %d", i, address, got.code, want)
-					} else if want == http.StatusOK {
-						go io.Copy(io.Discard, got.body) //nolint:errcheck // it ends with the test
-					}
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			p, h := newPages(newFeeds(1), statuspage.Options{Streams: 6})
+			l := serve(t, h)
+			for i, address := range append(addresses, "192.0.2.9:1", "[2001:db8:1:3::1]:1", "192.0.2.9:2", "192.0.2.10:1") {
+				want := http.StatusOK
+				if i == 3 || i == 7 { // the fourth of one client, and the seventh that would be open
+					want = http.StatusServiceUnavailable
 				}
-				p.Close()
-			})
+				if got := l.openFrom(address); got.code != want {
+					t.Errorf("stream %d of %s: got %d, want %d", i, address, got.code, want)
+				} else if want == http.StatusOK {
+					go io.Copy(io.Discard, got.body) //nolint:errcheck // it ends with the test
+				}
+			}
+			p.Close()
 		})
 	}
 }
