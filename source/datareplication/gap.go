@@ -58,7 +58,7 @@ func (g *gapHandler) recoverPosition(ctx context.Context, cur cursor, l *lostPos
 	}
 	g.r.trail = *w.trail
 	w.seen.addAll(l.violation)
-	return w.toBatch(w.encodeCursor()), nil
+	return w.build(w.encodeCursor(), w.more), nil
 }
 
 // findPosition searches for the position of cur from the entry point back, and reads on to

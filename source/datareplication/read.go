@@ -20,13 +20,10 @@ const (
 
 // pageWalk reads pages from the oldest to the newest, for one call of Next.
 type pageWalk struct {
-	r        *feedReader
-	trail    *trail // detects next links that form a loop
-	cur      cursor
-	seen     sightings
-	entities []feed.Entity
-	memory   batchMemory // of entities
-	size     int
+	batchBuilder
+	r     *feedReader
+	trail *trail // detects next links that form a loop
+	cur   cursor
 	// named is the page of the caller's cursor.
 	named string
 	// replaced is the digest in the caller's cursor, if the contents of the
@@ -55,12 +52,7 @@ func (w *pageWalk) readBatch(ctx context.Context, after feed.Cursor) (feed.Batch
 	if w.moved {
 		after = w.encodeCursor()
 	}
-	return w.toBatch(after), nil
-}
-
-// toBatch returns what was read, with the cursor after it.
-func (w *pageWalk) toBatch(after feed.Cursor) feed.Batch {
-	return w.memory.batch(feed.Batch{Entities: w.entities, Cursor: after, More: w.more, Violations: w.seen})
+	return w.build(after, w.more), nil
 }
 
 func (w *pageWalk) encodeCursor() feed.Cursor {
@@ -166,7 +158,7 @@ func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, e
 			return false, nil
 		}
 		used := w.r.pages.reserved.used
-		p.parts.Buffers = &w.memory.parts
+		p.parts.Buffers = &w.parts
 		e, violations, err := p.nextEntity(ctx, len(w.entities) == 0)
 		switch {
 		case errors.Is(err, errPageEnd):
@@ -190,12 +182,10 @@ func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, e
 			return false, err
 		}
 		if deliver {
-			w.seen.addAll(violations...)
+			w.addEntity(e, violations)
 			if w.cur.Last != "" && e.Modified.Unix() < w.cur.Modified {
 				w.seen.addAll(feed.NewViolation(kindTimeRunsBack, p.Self, "entity %s is of %s, and %s before it of %s", e.ID, formatUnix(e.Modified.Unix()), w.cur.Last, formatUnix(w.cur.Modified)))
 			}
-			w.entities = w.memory.appendEntity(w.entities, e)
-			w.size += e.Size()
 		} else {
 			w.r.pages.reserved.freeSince(used)
 		}

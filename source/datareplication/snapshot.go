@@ -37,18 +37,15 @@ func (r *feedReader) readSnapshot(ctx context.Context, cur cursor) (feed.Batch, 
 		r.log.Info("the snapshot has been read; continuing with the feed", "snapshot", w.sn.ID, "entities", w.sn.Published, "from", w.cur.Search.String())
 		r.index, w.cur.Snapshot = nil, nil
 	}
-	return w.memory.batch(feed.Batch{Entities: w.entities, Cursor: w.cur.encodeCursor(), More: true, Violations: w.seen}), nil
+	return w.build(w.cur.encodeCursor(), true), nil
 }
 
 // snapshotWalk reads a part of a snapshot, for one call of Next.
 type snapshotWalk struct {
-	r        *feedReader
-	cur      cursor
-	sn       *snapshotPosition // cur's
-	seen     sightings
-	entities []feed.Entity
-	memory   batchMemory // of entities
-	size     int
+	batchBuilder
+	r   *feedReader
+	cur cursor
+	sn  *snapshotPosition // cur's
 }
 
 // snapshotIndex returns the index of the snapshot that is being read.
@@ -231,7 +228,7 @@ func (w *snapshotWalk) takeEntities(ctx context.Context, p *openPage) (ended boo
 			return false, nil
 		}
 		used := w.r.pages.reserved.used
-		p.parts.Buffers = &w.memory.parts
+		p.parts.Buffers = &w.parts
 		e, whole, violations, err := w.nextEntity(ctx, p, len(w.entities) == 0)
 		switch {
 		case errors.Is(err, errPageEnd):
@@ -251,9 +248,7 @@ func (w *snapshotWalk) takeEntities(ctx context.Context, p *openPage) (ended boo
 			w.r.pages.reserved.freeSince(used)
 			continue
 		}
-		w.seen.addAll(violations...)
-		w.entities = w.memory.appendEntity(w.entities, e)
-		w.size += e.Size()
+		w.addEntity(e, violations)
 		sn.Published++
 	}
 }

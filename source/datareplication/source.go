@@ -147,7 +147,7 @@ func (s *Source) readAt(ctx context.Context, cur cursor, after feed.Cursor) (fee
 		return feed.Batch{Cursor: cur.encodeCursor(), More: true, Violations: seen}, nil
 	}
 	cur.Page = start
-	return (&pageWalk{r: r, trail: &r.trail, cur: cur, seen: seen}).readBatch(ctx, after)
+	return (&pageWalk{r: r, trail: &r.trail, cur: cur, batchBuilder: batchBuilder{seen: seen}}).readBatch(ctx, after)
 }
 
 // Search returns how far the search for the position where reading starts has come, if the

@@ -181,11 +181,11 @@ func (t tailer) findFirstPage(ctx context.Context) (feed.Batch, error) {
 	}
 	poller(t).recordDialect(d)
 	t.seen.addAll(d.seen.takeAll())
-	page := d.url
-	if cur.Start == "now" {
-		if _, err := poller(t).startReading(d); err != nil {
-			return feed.Batch{}, err
-		}
+	page, now := d.url, cur.Start == "now"
+	if _, err := poller(t).startReading(d); err != nil {
+		return feed.Batch{}, err
+	}
+	if now {
 		cur.dropValidators()
 		if newer, n := d.meta.Link(s.profile.newer); n > 0 {
 			page = withoutFragment(newer.Href)
@@ -193,9 +193,6 @@ func (t tailer) findFirstPage(ctx context.Context) (feed.Batch, error) {
 			page = withoutFragment(self.Href)
 		}
 		return t.startAt(page)
-	}
-	if _, err := poller(t).startReading(d); err != nil {
-		return feed.Batch{}, err
 	}
 	if last, n := d.meta.Link("last"); n > 0 {
 		return t.startAt(withoutFragment(last.Href))

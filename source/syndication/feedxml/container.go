@@ -90,12 +90,9 @@ type childState struct{ tagRead, isEntry bool }
 // skipped. It sets again if it has expanded entities, so that the child has to be read
 // again.
 func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err error) {
-	var t tag
 	limits := r.opts.Limits
-	if _, err := r.readToken(max(limits.Entry, limits.Head), func(b []byte) (end int, err *syntaxError) {
-		t, err = r.scan.scanTag(b, 0)
-		return t.end, err
-	}); err != nil {
+	t, err := r.readStartTag(max(limits.Entry, limits.Head))
+	if err != nil {
 		return Entry{}, false, err
 	}
 	if *again, err = r.expandHere(t.end); *again || err != nil {

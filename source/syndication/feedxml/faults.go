@@ -93,16 +93,16 @@ func (l *faultLog) recordRepair(kind error, at int, detail string, names ...stri
 	}
 }
 
-// recordCharacter records a character that the input has repaired. It does not quote
-// the text there, because that has not been read yet.
-func (l *faultLog) recordCharacter(at int, detail string) {
-	offset := l.at.in.offsetOf(at)
-	if !l.faults.countFault(offset) {
-		return
+// recordCharacters records characters that the input has repaired, the first of them and the
+// number of the others. It does not quote the text there, because that has not been read yet.
+func (l *faultLog) recordCharacters(first []fault, more int) {
+	for _, one := range first {
+		if offset := l.at.in.offsetOf(one.at); l.faults.countFault(offset) {
+			page, text := cmp.Or(l.at.opts.URL, "the document"), l.at.positionText(one.at)+one.detail
+			l.faults.insertFault(locatedFault{offset, text, fmt.Errorf("%s: %s: %w", page, text, ErrMalformed)})
+		}
 	}
-	page := cmp.Or(l.at.opts.URL, "the document")
-	text := l.at.positionText(at) + detail
-	l.faults.insertFault(locatedFault{offset, text, fmt.Errorf("%s: %s: %w", page, text, ErrMalformed)})
+	l.faults.Count += more
 }
 
 // recordRepairs records the faults of the piece at the start of the unread bytes.

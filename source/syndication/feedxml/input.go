@@ -38,14 +38,12 @@ type input struct {
 	err       error // the error behind buf[end]; r is not read after it
 
 	// mixed reports that bytes which are not UTF-8 are windows-1252, and repair that
-	// characters which XML does not allow are left out. report is called for each
-	// repair with its index in the unread bytes.
+	// characters which XML does not allow are left out. report is called with the first
+	// repairs, at their indexes in the unread bytes, and with the number of those after them.
 	mixed, repair bool
 	// strictUTF8 reports that bytes which are not UTF-8 are not repaired: what they are is not known.
 	strictUTF8 bool
-	report     func(at int, detail string)
-	// reportMore is called with the number of repairs for which report is not called.
-	reportMore func(n int)
+	report     func(first []fault, more int)
 	// The first replacedBytes unread bytes replace bytes of the stream. owed is the
 	// number of bytes by which they are longer.
 	replacedBytes, owed int
@@ -155,17 +153,14 @@ func (in *input) readOnce() error {
 			good, bad, faults, more = in.repairBytes()
 		}
 		in.end += good
-		for _, one := range faults {
-			in.report(one.at, one.detail)
-		}
-		if more > 0 {
-			in.reportMore(more)
+		if len(faults) > 0 {
+			in.report(faults, more)
 		}
 		switch {
 		case bad:
 			in.err = illegalByte{in.buf[in.end]}
 		case err == io.EOF && in.end < in.filled && in.repair:
-			in.report(in.end-in.start, "the document ends within a character")
+			in.report([]fault{{in.end - in.start, "the document ends within a character"}}, 0)
 			in.filled, in.err = in.end, err
 		case err == io.EOF && in.end < in.filled:
 			in.err = errHalfCharacter

@@ -3,8 +3,6 @@ package feedxml
 import (
 	"encoding/xml"
 	"io"
-
-	"github.com/feedbridge/feedbridge/feed"
 )
 
 // Reader reads one document. It is for one goroutine.
@@ -64,8 +62,7 @@ func NewReader(r io.Reader, opts Options) *Reader {
 	if opts.Interrupted != nil {
 		reader.in.r = interruptedReader{r, opts.Interrupted}
 	}
-	reader.in.report = reader.recordCharacter
-	reader.in.reportMore = func(n int) { reader.faults.Count += n }
+	reader.in.report = reader.recordCharacters
 	return reader
 }
 
@@ -84,12 +81,6 @@ func (r *Reader) Unmatched() (names []xml.Name) {
 		}
 	}
 	return names
-}
-
-// Violations returns the violations since its last call. They do not stop the reading.
-// It keeps the first hundred.
-func (r *Reader) Violations() []feed.Violation {
-	return r.takeAll()
 }
 
 // Next returns the next entry. It returns [io.EOF] once the root element has ended and

@@ -64,11 +64,8 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	if _, local := cutPrefix(r.in.unreadBytes()[1:nameEnd]); strings.EqualFold(string(local), "html") || htmlStart.Match(r.pieceBytes(mostJunk)) {
 		return Entry{}, false, htmlError(&r.tokenizer)
 	}
-	var t tag
-	if _, err := r.readToken(r.opts.Limits.Head, func(b []byte) (end int, err *syntaxError) {
-		t, err = r.scan.scanTag(b, 0)
-		return t.end, err
-	}); err != nil {
+	t, err := r.readStartTag(r.opts.Limits.Head)
+	if err != nil {
 		return Entry{}, false, err
 	}
 	if again, err := r.expandHere(t.end); err != nil {

@@ -77,6 +77,15 @@ func (r *tokenizer) readToken(limit int, scan func(b []byte) (end int, err *synt
 	}
 }
 
+// readStartTag reads the start tag at the start of the unread bytes.
+func (r *tokenizer) readStartTag(limit int) (t tag, err error) {
+	_, err = r.readToken(limit, func(b []byte) (end int, err *syntaxError) {
+		t, err = r.scan.scanTag(b, 0)
+		return t.end, err
+	})
+	return t, err
+}
+
 // readTrailer reads the rest of the document behind the root element: nothing, or
 // comments.
 func (r *tokenizer) readTrailer() error {

@@ -37,8 +37,9 @@ func (l *violationLog) violationf(kind, format string, args ...any) {
 	}
 }
 
-// takeAll returns the collected violations, and removes them.
-func (l *violationLog) takeAll() []feed.Violation {
+// Violations returns the violations since its last call. They do not stop the reading.
+// It keeps the first hundred.
+func (l *violationLog) Violations() []feed.Violation {
 	list := l.list
 	l.list = nil
 	return list
