@@ -64,7 +64,8 @@ type Client struct {
 	// hosts of AllowHosts, which do not get the client certificate. toPublic makes those to hosts
 	// that only a redirect names: they must have a public address.
 	toOrigin, toOthers, toPublic *http.Transport
-	// viaOrigin, viaOthers and viaPublic make requests by them, and report each.
+	// viaOrigin, viaOthers and viaPublic are the HTTP transports for the feed's origin, for the hosts of
+	// AllowHosts and for other public hosts. They report each request.
 	viaOrigin, viaOthers, viaPublic http.RoundTripper
 }
 

@@ -22,8 +22,8 @@ type Request struct {
 	Partial bool
 	// From, if it is more than 0, asks for the bytes of the page from that one on, which
 	// counts from 0, and not compressed. Then 206 is a valid answer to a GET, if its body has
-	// just those bytes, up to the end of the page. The server may answer with all of the
-	// page (200), too.
+	// just those bytes, up to the end of the page. The server may also answer with all of
+	// the page (200).
 	From int64
 }
 

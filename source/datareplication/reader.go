@@ -17,7 +17,7 @@ type feedReader struct {
 	cfg   readerConfig
 	pages *pageClient
 	log   *slog.Logger
-	// limits are those of the present call of Next.
+	// limits bound the batch of the present call of Next.
 	limits feed.Limits
 	// trust is trustETag, less a random part of up to a sixth, so that the copies of a feed,
 	// or many feeds that started together, do not read their pages at the same time.

@@ -44,7 +44,7 @@ func (d *document) newEntity(it *item, op feed.Operation, redact *safetext.Redac
 	// Markup that is cut is no XML any more.
 	repair := d.repair && it.Length == 0
 	if it.Undefined != "" && repair {
-		// The hash is that of the original entry, as in the mark in the topic.
+		// The mark in the topic has the hash of the original entry.
 		e.Body = feedxml.ReplaceUndefined(e.Body)
 	}
 	if repair && op == feed.Put {

@@ -14,7 +14,7 @@ type feedState struct {
 	documentReader
 	newest instant
 	churn  churn
-	// limits are those of the present call of Next.
+	// limits bound the batch of the present call of Next.
 	limits feed.Limits
 	// unread counts the consecutive polls whose subscription document could not be
 	// read.

@@ -48,9 +48,8 @@ type pendingPoll struct {
 	// frontier is the URL of the next older document; "" when the walk is done.
 	frontier string
 	visited  map[hashedKey]bool
-	// weight is the estimated memory of steps and visited without the documents, in
-	// bytes.
-	weight int64
+	// estimatedBytes is the memory of steps and visited without the documents.
+	estimatedBytes int64
 	// topicVersions has the IDs that the topic had when the walk began.
 	topicVersions map[hashedKey]topicVersion
 	// found are the documents in memory while bridgeGap looks for more.

@@ -113,7 +113,7 @@ func (it *item) idSource() string {
 	return from
 }
 
-// topicEntry is what the topic has under an ID.
+// topicEntry is the version of an entry in the topic.
 type topicEntry struct {
 	fingerprint
 	key hashedKey // of the ID

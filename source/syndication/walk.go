@@ -63,12 +63,12 @@ func (w walker) walkBack(ctx context.Context) error {
 // next.
 func (w walker) checkLimits(url string) error {
 	s, pending := w.s, w.s.pending
-	if pending.weight > max(s.cfg.Bounds.Memory, leastWalk) {
+	if pending.estimatedBytes > max(s.cfg.Bounds.Memory, leastWalk) {
 		later := "the older ones are read later"
 		if shortURL(url) == "" {
 			later = "the older ones are not read, because URLs of more than 500 bytes are not stored"
 		}
-		return fmt.Errorf("the URLs of %d documents take %d bytes, and a walk may not hold more; %s", len(pending.steps), pending.weight, later)
+		return fmt.Errorf("the URLs of %d documents take %d bytes, and a walk may not hold more; %s", len(pending.steps), pending.estimatedBytes, later)
 	}
 	if len(pending.steps) >= s.cfg.Bounds.Documents {
 		return fmt.Errorf("a walk reads at most %d documents; the older ones are read later", len(pending.steps))
@@ -130,7 +130,7 @@ func (w walker) pushStep(d *document, old bool) {
 		st.key = withoutFragment(this.Href)
 	}
 	pending.steps = append(pending.steps, st)
-	pending.weight += int64(len(st.url) + len(st.key) + stepBytes)
+	pending.estimatedBytes += int64(len(st.url) + len(st.key) + stepBytes)
 	d.depth = len(pending.steps)
 	if !pending.isLate() {
 		pending.recordVersions(d)
