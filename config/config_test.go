@@ -152,7 +152,7 @@ func onKafka() *Config {
 	c.Buses = map[string]Bus{
 		"lake": {Kafka: &kafka.Config{
 			Brokers: []string{"a.example.com:9093", "b.example.com:9093"}, ClientID: "shop",
-			TLS:     kafka.TLS{Enabled: true, CertFile: "/tls/cert.pem", KeyFile: "/tls/key.pem", CAFile: "/tls/ca.pem", ServerName: "kafka"},
+			TLS:     kafka.TLS{Enabled: true, ClientFiles: credential.ClientFiles{CertFile: "/tls/cert.pem", KeyFile: "/tls/key.pem", CAFile: "/tls/ca.pem"}, ServerName: "kafka"},
 			SASL:    kafka.SASL{Mechanism: kafka.ScramSHA512, Username: "fb", Password: "s3cret"},
 			Timeout: 5 * time.Second, Compression: kafka.Zstd,
 			Checkpoints: "shop.checkpoints",
@@ -200,11 +200,11 @@ func full() *Config {
 			URL:     "https://shop.example.com/feed/latest",
 			Headers: []credential.Secret{"X-Api-Key: K3y, With: Case", "Accept-Encoding: identity"},
 			Auth: source.Auth{
-				OAuth2: source.OAuth2{
+				OAuth2: credential.OAuth2{
 					TokenURL: "https://login.example.com/token", ClientID: "feedbridge",
 					ClientSecret: "s3cret", Scopes: []string{"read", "feed"},
 				},
-				TLS: source.TLS{CertFile: "/tls/cert.pem", KeyFile: "/tls/key.pem", CAFile: "/tls/ca.pem"},
+				TLS: credential.ClientFiles{CertFile: "/tls/cert.pem", KeyFile: "/tls/key.pem", CAFile: "/tls/ca.pem"},
 			},
 			AllowHosts: []string{"cdn.example.com", "cdn.example.com:8443"},
 			Timeouts:   source.Timeouts{Connect: time.Second, Read: 2 * time.Second},
@@ -236,7 +236,7 @@ func full() *Config {
 				InboxPrefix:     "_INBOX_feedbridge",
 				Domain:          "hub",
 				Timeout:         5 * time.Second,
-				TLS:             nats.TLS{CertFile: "/tls/cert.pem", KeyFile: "/tls/key.pem", CAFile: "/tls/ca.pem", First: true},
+				TLS:             nats.TLS{ClientFiles: credential.ClientFiles{CertFile: "/tls/cert.pem", KeyFile: "/tls/key.pem", CAFile: "/tls/ca.pem"}, First: true},
 			}},
 			"here": {Embedded: &Embedded{Listen: "127.0.0.1:4333"}},
 		},

@@ -106,7 +106,7 @@ func tokenServer(t *testing.T, given *int, expires string) string {
 
 func withOAuth2(tokenURL string) func(*source.Config) {
 	return func(c *source.Config) {
-		c.Auth.OAuth2 = source.OAuth2{TokenURL: tokenURL, ClientID: "bridge", ClientSecret: "open-sesame", Scopes: []string{"feed", "read"}}
+		c.Auth.OAuth2 = credential.OAuth2{TokenURL: tokenURL, ClientID: "bridge", ClientSecret: "open-sesame", Scopes: []string{"feed", "read"}}
 	}
 }
 

@@ -119,7 +119,7 @@ func NewClient(cfg Config, opts Options) (*Client, error) {
 			*kind.via = opts.Wrap(*kind.via)
 		}
 	}
-	if cfg.Auth.OAuth2.hasAnyKey() {
+	if cfg.Auth.OAuth2.IsSet() {
 		c.credentials.tokens = newTokens(cfg, c.viaOrigin)
 	}
 	return c, nil

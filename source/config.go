@@ -37,33 +37,16 @@ type Config struct {
 // client certificate in TLS beside any of them.
 type Auth struct {
 	// Bearer is a token for "Authorization: Bearer".
-	Bearer credential.Secret `yaml:"bearer"`
-	Basic  Basic             `yaml:"basic" doc:"User name and password."`
-	OAuth2 OAuth2            `yaml:"oauth2" doc:"Tokens from a token endpoint (client credentials grant)."`
-	TLS    TLS               `yaml:"tls" doc:"TLS with the feed's origin."`
+	Bearer credential.Secret      `yaml:"bearer"`
+	Basic  Basic                  `yaml:"basic" doc:"User name and password."`
+	OAuth2 credential.OAuth2      `yaml:"oauth2" doc:"Tokens from a token endpoint (client credentials grant)."`
+	TLS    credential.ClientFiles `yaml:"tls" doc:"TLS with the feed's origin."`
 }
 
 // Basic is a user name with its password.
 type Basic struct {
 	Username string            `yaml:"username"`
 	Password credential.Secret `yaml:"password"`
-}
-
-// OAuth2 is the client credentials grant of RFC 6749, section 4.4.
-type OAuth2 struct {
-	TokenURL     string            `yaml:"token_url"`
-	ClientID     string            `yaml:"client_id"`
-	ClientSecret credential.Secret `yaml:"client_secret"`
-	Scopes       []string          `yaml:"scopes"`
-}
-
-// TLS has PEM files: a client certificate with its key, read again at every
-// handshake, and the authorities to trust in place of the system's, read once
-// at the start.
-type TLS struct {
-	CertFile string `yaml:"cert_file"`
-	KeyFile  string `yaml:"key_file"`
-	CAFile   string `yaml:"ca_file"`
 }
 
 // Timeouts bound how long the upstream may keep a request waiting.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/limit"
 	"github.com/feedbridge/feedbridge/internal/readahead"
 )
@@ -181,7 +182,7 @@ func (h *Hosts) acquireAhead(host string) *limit.Slot {
 // in them share one, and its connections.
 type transportKey struct {
 	connect time.Duration
-	tls     TLS
+	tls     credential.ClientFiles
 	guarded bool // only hosts with a public address
 }
 

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source"
@@ -219,13 +220,13 @@ func TestTLSFiles(t *testing.T) {
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "missing")
 	for name, test := range map[string]struct {
-		tls  source.TLS
+		tls  credential.ClientFiles
 		text string
 	}{
-		"no CA file":             {source.TLS{CAFile: missing}, "auth.tls.ca_file: open " + missing},
-		"a CA file that is none": {source.TLS{CAFile: writeFile(t, "nothing")}, "has no certificate in PEM form"},
-		"no certificate file":    {source.TLS{CertFile: missing, KeyFile: missing}, "auth.tls.cert_file " + missing},
-		"a bad certificate":      {source.TLS{CertFile: writeFile(t, "?"), KeyFile: writeFile(t, "?")}, "failed to find any PEM data"},
+		"no CA file":             {credential.ClientFiles{CAFile: missing}, "auth.tls.ca_file: open " + missing},
+		"a CA file that is none": {credential.ClientFiles{CAFile: writeFile(t, "nothing")}, "has no certificate in PEM form"},
+		"no certificate file":    {credential.ClientFiles{CertFile: missing, KeyFile: missing}, "auth.tls.cert_file " + missing},
+		"a bad certificate":      {credential.ClientFiles{CertFile: writeFile(t, "?"), KeyFile: writeFile(t, "?")}, "failed to find any PEM data"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := source.Defaults()

@@ -16,12 +16,10 @@ import (
 func newTokens(cfg Config, transport http.RoundTripper) *credential.Tokens {
 	settings := cfg.Auth.OAuth2
 	late := &timeoutError{"no token arrived", cfg.Timeouts.Connect + cfg.Timeouts.Read, "timeouts.connect and timeouts.read", "check auth.oauth2.token_url, and the firewalls on the way"}
-	return credential.NewTokens(credential.ClientCredentials{
-		TokenURL: settings.TokenURL, ClientID: settings.ClientID, Scopes: settings.Scopes,
-		Secret: func() (credential.Secret, error) {
-			return readSecret(settings.ClientSecret, "auth.oauth2.client_secret")
-		},
-	}, http.Client{Transport: transport}, func(ctx context.Context) (context.Context, func(error) error) {
+	secret := func() (credential.Secret, error) {
+		return readSecret(settings.ClientSecret, "auth.oauth2.client_secret")
+	}
+	return credential.NewTokens(settings, secret, http.Client{Transport: transport}, func(ctx context.Context) (context.Context, func(error) error) {
 		d := newDeadline(ctx)
 		d.startWait(late)
 		return d.ctx, func(err error) error {
@@ -35,7 +33,7 @@ func newTokens(cfg Config, transport http.RoundTripper) *credential.Tokens {
 }
 
 // explainToken explains why there is no token.
-func explainToken(err error, settings OAuth2, redact *safetext.Redactor) error {
+func explainToken(err error, settings credential.OAuth2, redact *safetext.Redactor) error {
 	const what = "fetching a token (auth.oauth2)"
 	failed, ok := errors.AsType[*credential.TokenError](err)
 	if !ok {

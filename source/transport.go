@@ -30,7 +30,7 @@ func (h *Hosts) transport(cfg Config, certificate, guarded bool) (*http.Transpor
 	if t := h.transports[key]; t != nil {
 		return t, nil
 	}
-	settings, err := key.tls.settings()
+	settings, err := tlsSettings(key.tls)
 	if err != nil {
 		return nil, err
 	}
@@ -79,10 +79,10 @@ func refuseProxy(r *http.Request) (*url.URL, error) {
 	return nil, feed.Permanent(fmt.Errorf("a redirect led to %s, whose address cannot be checked behind a proxy; name it in allow_hosts if the feed may lead there", r.URL.Host))
 }
 
-// settings returns the TLS configuration. It reads the files once, so that a wrong one is
+// tlsSettings returns the TLS configuration. It reads the files once, so that a wrong one is
 // found at the start.
-func (t TLS) settings() (*tls.Config, error) {
-	settings, err := credential.ClientFiles{CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile}.Config("auth.tls")
+func tlsSettings(files credential.ClientFiles) (*tls.Config, error) {
+	settings, err := files.Config("auth.tls")
 	if err != nil {
 		return nil, feed.Permanent(err)
 	}

@@ -69,17 +69,13 @@ func (a Auth) authorizationKeys() []string {
 	}{
 		{"bearer", a.Bearer != ""},
 		{"basic", a.Basic != Basic{}},
-		{"oauth2", a.OAuth2.hasAnyKey()},
+		{"oauth2", a.OAuth2.IsSet()},
 	} {
 		if k.set {
 			kinds = append(kinds, k.key)
 		}
 	}
 	return kinds
-}
-
-func (o OAuth2) hasAnyKey() bool {
-	return o.TokenURL != "" || o.ClientID != "" || o.ClientSecret != "" || len(o.Scopes) > 0
 }
 
 func (a Auth) validateAuth() []error {
@@ -100,16 +96,11 @@ func (a Auth) validateAuth() []error {
 			fail("auth.basic.password: is missing")
 		}
 	}
-	if o := a.OAuth2; o.hasAnyKey() {
+	if o := a.OAuth2; o.IsSet() {
 		if err := CheckURL(o.TokenURL); err != nil {
 			errs = append(errs, fmt.Errorf("auth.oauth2.token_url: %w", err))
 		}
-		if o.ClientID == "" {
-			fail("auth.oauth2.client_id: is missing")
-		}
-		if o.ClientSecret == "" {
-			fail("auth.oauth2.client_secret: is missing")
-		}
+		errs = append(errs, o.Validate("auth.oauth2")...)
 	}
 	switch t := a.TLS; {
 	case t.CertFile != "" && t.KeyFile == "":

@@ -3,6 +3,7 @@ package credential
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -14,12 +15,30 @@ import (
 	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
-// ClientCredentials is the client credentials grant of RFC 6749, section 4.4.
-type ClientCredentials struct {
-	TokenURL, ClientID string
-	Scopes             []string
-	// Secret returns the client's secret. It is called for each request.
-	Secret func() (Secret, error)
+// OAuth2 is the client credentials grant of RFC 6749, section 4.4. Its yaml tags are keys of the
+// configuration file.
+type OAuth2 struct {
+	TokenURL     string   `yaml:"token_url"`
+	ClientID     string   `yaml:"client_id"`
+	ClientSecret Secret   `yaml:"client_secret"`
+	Scopes       []string `yaml:"scopes"`
+}
+
+// IsSet reports whether any key is set.
+func (o OAuth2) IsSet() bool {
+	return o.TokenURL != "" || o.ClientID != "" || o.ClientSecret != "" || len(o.Scopes) > 0
+}
+
+// Validate returns an error for each missing key but the URL. key is that of the grant; errors
+// begin with it.
+func (o OAuth2) Validate(key string) (errs []error) {
+	if o.ClientID == "" {
+		errs = append(errs, fmt.Errorf("%s.client_id: is missing", key))
+	}
+	if o.ClientSecret == "" {
+		errs = append(errs, fmt.Errorf("%s.client_secret: is missing", key))
+	}
+	return errs
 }
 
 // Tokens fetches access tokens and caches the last one until it expires or is dropped. It may
@@ -51,8 +70,9 @@ type Token struct {
 type Bound func(ctx context.Context) (bounded context.Context, end func(error) error)
 
 // NewTokens returns tokens that the client fetches. It follows no redirects: one would send
-// the secret to another server. bound may be nil, if the client has a timeout.
-func NewTokens(c ClientCredentials, client http.Client, bound Bound) *Tokens {
+// the secret to another server. secret returns the client's secret, and is called for each request.
+// bound may be nil, if the client has a timeout.
+func NewTokens(o OAuth2, secret func() (Secret, error), client http.Client, bound Bound) *Tokens {
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	if bound == nil {
 		bound = func(ctx context.Context) (context.Context, func(error) error) {
@@ -60,8 +80,8 @@ func NewTokens(c ClientCredentials, client http.Client, bound Bound) *Tokens {
 		}
 	}
 	return &Tokens{
-		secret: c.Secret, client: &client, bound: bound,
-		grant: &clientcredentials.Config{ClientID: c.ClientID, TokenURL: c.TokenURL, Scopes: c.Scopes},
+		secret: secret, client: &client, bound: bound,
+		grant: &clientcredentials.Config{ClientID: o.ClientID, TokenURL: o.TokenURL, Scopes: o.Scopes},
 	}
 }
 

@@ -44,7 +44,7 @@ func secret() (credential.Secret, error) { return "hunter\x012", nil }
 func TestTokensAreCachedUntilTheyAreDropped(t *testing.T) {
 	t.Parallel()
 	url, requests := tokenServer(t)
-	tokens := credential.NewTokens(credential.ClientCredentials{TokenURL: url + "/", ClientID: "me", Secret: secret}, http.Client{}, nil)
+	tokens := credential.NewTokens(credential.OAuth2{TokenURL: url + "/", ClientID: "me"}, secret, http.Client{}, nil)
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
@@ -74,7 +74,7 @@ func TestTokenErrors(t *testing.T) {
 	t.Parallel()
 	url, _ := tokenServer(t)
 	get := func(path string, secret func() (credential.Secret, error), bound credential.Bound) error {
-		tokens := credential.NewTokens(credential.ClientCredentials{TokenURL: url + path, ClientID: "me", Secret: secret}, http.Client{}, bound)
+		tokens := credential.NewTokens(credential.OAuth2{TokenURL: url + path, ClientID: "me"}, secret, http.Client{}, bound)
 		_, err := tokens.Get(t.Context())
 		return err
 	}

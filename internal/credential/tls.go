@@ -9,14 +9,16 @@ import (
 	"time"
 )
 
-// ClientFiles are the PEM files of a TLS client. Each may be empty.
+// ClientFiles are the PEM files of a TLS client. Each may be empty. Their yaml tags are keys of the
+// configuration file.
 type ClientFiles struct {
-	// CAFile has the certificates of the authorities that are trusted; empty for those of
-	// the system. It is read once.
-	CAFile string
 	// CertFile and KeyFile are the client's certificate and its key. They are read again
 	// for each handshake.
-	CertFile, KeyFile string
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+	// CAFile has the certificates of the authorities that are trusted; empty for those of
+	// the system. It is read once.
+	CAFile string `yaml:"ca_file"`
 }
 
 // Config returns the configuration of a TLS client, of version 1.2 at least. It reads every

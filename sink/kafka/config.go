@@ -48,10 +48,8 @@ func (c Config) withDefaults() Config {
 // at the start.
 type TLS struct {
 	// Enabled turns TLS on. So does each of the other fields.
-	Enabled  bool   `yaml:"enabled"`
-	CertFile string `yaml:"cert_file"`
-	KeyFile  string `yaml:"key_file"`
-	CAFile   string `yaml:"ca_file"`
+	Enabled                bool `yaml:"enabled"`
+	credential.ClientFiles `yaml:",inline"`
 	// ServerName is the host name to verify in the brokers' certificates, in place of the host
 	// of each broker.
 	ServerName string `yaml:"server_name"`
@@ -72,24 +70,12 @@ type SASL struct {
 	Password credential.Secret `yaml:"password"`
 	// Token, or OAuth2, is for OAUTHBEARER.
 	Token  credential.Secret `yaml:"token"`
-	OAuth2 OAuth2            `yaml:"oauth2" doc:"For OAUTHBEARER: tokens from a token endpoint."`
+	OAuth2 credential.OAuth2 `yaml:"oauth2" doc:"For OAUTHBEARER: tokens from a token endpoint."`
 	// AccessKey, SecretKey and SessionToken are for AWS_MSK_IAM. Default: what
 	// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN have.
 	AccessKey    string            `yaml:"access_key"`
 	SecretKey    credential.Secret `yaml:"secret_key"`
 	SessionToken credential.Secret `yaml:"session_token"`
-}
-
-// OAuth2 is the client credentials grant of RFC 6749, section 4.4.
-type OAuth2 struct {
-	TokenURL     string            `yaml:"token_url"`
-	ClientID     string            `yaml:"client_id"`
-	ClientSecret credential.Secret `yaml:"client_secret"`
-	Scopes       []string          `yaml:"scopes"`
-}
-
-func (o OAuth2) isSet() bool {
-	return o.TokenURL != "" || o.ClientID != "" || o.ClientSecret != "" || len(o.Scopes) > 0
 }
 
 // Mechanism is a SASL mechanism; empty for none.

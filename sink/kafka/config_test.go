@@ -38,7 +38,7 @@ func TestConfigIsWrong(t *testing.T) {
 		}},
 		"several at once": {kafka.Config{
 			Brokers: one, Compression: "lzma", Checkpoints: "a b",
-			TLS: kafka.TLS{CertFile: "c"}, ClientID: strings.Repeat("c", 257),
+			TLS: kafka.TLS{ClientFiles: credential.ClientFiles{CertFile: "c"}}, ClientID: strings.Repeat("c", 257),
 		}, []string{
 			"client_id: has more than 256 bytes",
 			"tls: cert_file and key_file need each other",
@@ -59,7 +59,7 @@ func TestConfigIsWrong(t *testing.T) {
 		"no token": {kafka.Config{Brokers: one, SASL: kafka.SASL{Mechanism: kafka.OAuthBearer}}, []string{
 			"sasl.token, sasl.oauth2: want exactly one of them",
 		}},
-		"half of a grant": {kafka.Config{Brokers: one, SASL: kafka.SASL{Mechanism: kafka.OAuthBearer, OAuth2: kafka.OAuth2{TokenURL: "login"}}}, []string{
+		"half of a grant": {kafka.Config{Brokers: one, SASL: kafka.SASL{Mechanism: kafka.OAuthBearer, OAuth2: credential.OAuth2{TokenURL: "login"}}}, []string{
 			"sasl.oauth2.token_url: want a URL such as https://login.example.com/oauth2/token",
 			"sasl.oauth2.client_id: is missing",
 			"sasl.oauth2.client_secret: is missing",
@@ -140,7 +140,7 @@ func TestFilesCannotBeRead(t *testing.T) {
 			c.TLS.Enabled, c.SASL = true, kafka.SASL{Mechanism: kafka.MSKIAM, AccessKey: "a", SecretKey: "file:/nowhere/key"}
 		}, "sasl.secret_key: open /nowhere/key"},
 		"a client's secret": {func(c *kafka.Config) {
-			c.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, OAuth2: kafka.OAuth2{TokenURL: "http://a/t", ClientID: "i", ClientSecret: "file:/nowhere/secret"}}
+			c.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, OAuth2: credential.OAuth2{TokenURL: "http://a/t", ClientID: "i", ClientSecret: "file:/nowhere/secret"}}
 		}, "sasl.oauth2.client_secret: open /nowhere/secret"},
 	} {
 		t.Run(name, func(t *testing.T) {

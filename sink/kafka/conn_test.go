@@ -153,7 +153,7 @@ func TestTLS(t *testing.T) {
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
 	}))
 	cfg := configFor(c)
-	cfg.TLS = kafka.TLS{CAFile: writeFile(t, serverPEM), CertFile: writeFile(t, clientPEM), KeyFile: writeFile(t, clientKey)}
+	cfg.TLS = kafka.TLS{ClientFiles: credential.ClientFiles{CAFile: writeFile(t, serverPEM), CertFile: writeFile(t, clientPEM), KeyFile: writeFile(t, clientKey)}}
 	if err := connect(t, cfg).Check(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/feedbridge/feedbridge/internal/credential"
 )
 
 // metadataMinAge is the shortest time between two metadata requests of a client, also after a
@@ -57,7 +55,7 @@ func (c Compression) codecs() []kgo.CompressionCodec {
 }
 
 func (t TLS) settings() (*tls.Config, error) {
-	settings, err := credential.ClientFiles{CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile}.Config("tls")
+	settings, err := t.ClientFiles.Config("tls")
 	if err != nil {
 		return nil, err
 	}

@@ -65,9 +65,7 @@ func (c Config) newTokenSource() (func(context.Context) (credential.Secret, erro
 	secret := func() (credential.Secret, error) {
 		return credential.Read(o.ClientSecret, "sasl.oauth2.client_secret")
 	}
-	tokens := credential.NewTokens(credential.ClientCredentials{
-		TokenURL: o.TokenURL, ClientID: o.ClientID, Scopes: o.Scopes, Secret: secret,
-	}, http.Client{Timeout: c.Timeout}, nil)
+	tokens := credential.NewTokens(o, secret, http.Client{Timeout: c.Timeout}, nil)
 	_, err := secret()
 	return func(ctx context.Context) (credential.Secret, error) {
 		token, err := tokens.Get(ctx)

@@ -100,7 +100,7 @@ func TestClientCredentials(t *testing.T) {
 	c := startCluster(t)
 	bearer(c, "OAUTHBEARER", func(shown string) bool { return strings.Contains(shown, "auth=Bearer good\x01") })
 	cfg := configFor(c)
-	cfg.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, OAuth2: kafka.OAuth2{TokenURL: login.URL + "/token", ClientID: "me", ClientSecret: "hunter2", Scopes: []string{"a", "b"}}}
+	cfg.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, OAuth2: credential.OAuth2{TokenURL: login.URL + "/token", ClientID: "me", ClientSecret: "hunter2", Scopes: []string{"a", "b"}}}
 	s := connect(t, cfg).Sink(orders())
 	resumeAndCommit(t, s, 0, 2)
 	if n := fetched.Load(); n != 1 {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
@@ -80,7 +81,7 @@ func (s SASL) validate(tls bool) []error {
 		{"username", s.Username != "", user},
 		{"password", s.Password != "", user},
 		{"token", s.Token != "", []string{string(OAuthBearer)}},
-		{"oauth2", s.OAuth2.isSet(), []string{string(OAuthBearer)}},
+		{"oauth2", s.OAuth2.IsSet(), []string{string(OAuthBearer)}},
 		{"access_key", s.AccessKey != "", []string{string(MSKIAM)}},
 		{"secret_key", s.SecretKey != "", []string{string(MSKIAM)}},
 		{"session_token", s.SessionToken != "", []string{string(MSKIAM)}},
@@ -103,11 +104,11 @@ func (s SASL) validate(tls bool) []error {
 			fail("sasl.password: is missing for %s", s.Mechanism)
 		}
 	case OAuthBearer:
-		if (s.Token == "") != s.OAuth2.isSet() {
+		if (s.Token == "") != s.OAuth2.IsSet() {
 			fail("sasl.token, sasl.oauth2: want exactly one of them")
 		}
-		if s.OAuth2.isSet() {
-			errs = append(errs, s.OAuth2.validate()...)
+		if s.OAuth2.IsSet() {
+			errs = append(errs, validateGrant(s.OAuth2)...)
 		}
 	case MSKIAM:
 		if (s.AccessKey == "") != (s.SecretKey == "") {
@@ -120,7 +121,7 @@ func (s SASL) validate(tls bool) []error {
 	return errs
 }
 
-func (o OAuth2) validate() []error {
+func validateGrant(o credential.OAuth2) []error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if u, err := url.Parse(o.TokenURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -128,13 +129,7 @@ func (o OAuth2) validate() []error {
 	} else if u.User != nil {
 		fail("sasl.oauth2.token_url: credentials belong into client_id and client_secret")
 	}
-	if o.ClientID == "" {
-		fail("sasl.oauth2.client_id: is missing")
-	}
-	if o.ClientSecret == "" {
-		fail("sasl.oauth2.client_secret: is missing")
-	}
-	return errs
+	return append(errs, o.Validate("sasl.oauth2")...)
 }
 
 // Validate returns everything that is wrong with t, each error starting with

@@ -59,9 +59,7 @@ func (c Config) apiPrefix() string {
 // handshake, and the authorities to trust in place of the system's, read once
 // at the start.
 type TLS struct {
-	CertFile string `yaml:"cert_file"`
-	KeyFile  string `yaml:"key_file"`
-	CAFile   string `yaml:"ca_file"`
+	credential.ClientFiles `yaml:",inline"`
 	// First starts TLS before the server's greeting, as servers with
 	// handshake_first want it.
 	First bool `yaml:"first"`

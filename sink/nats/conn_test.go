@@ -73,7 +73,7 @@ func TestConnectReportsPermanentErrors(t *testing.T) {
 		"mixed schemes":             {nats.Config{URL: "ws://a,nats://b"}, "ws:// and wss:// cannot be mixed"},
 		"two ways":                  {nats.Config{URL: url, Token: "hunter2", NKeyFile: "x"}, "nkey_file, token: exclude each other: keep one"},
 		"a password without a user": {nats.Config{URL: url, Password: "hunter2"}, "username: is missing beside the password"},
-		"half a certificate":        {nats.Config{URL: url, TLS: nats.TLS{CertFile: "x"}}, "tls: cert_file and key_file need each other"},
+		"half a certificate":        {nats.Config{URL: url, TLS: nats.TLS{ClientFiles: credential.ClientFiles{CertFile: "x"}}}, "tls: cert_file and key_file need each other"},
 		"inbox":                     {nats.Config{URL: url, InboxPrefix: "a.>"}, `inbox_prefix: "a.>" is not the start of a subject`},
 		"two APIs":                  {nats.Config{URL: url, Domain: "hub", APIPrefix: "JS"}, "domain, api_prefix: exclude each other: keep one"},
 		"domain":                    {nats.Config{URL: url, Domain: "hub.eu"}, `domain: "hub.eu" is not the name of a JetStream domain`},
@@ -84,8 +84,8 @@ func TestConnectReportsPermanentErrors(t *testing.T) {
 		"no nkey file":              {nats.Config{URL: url, NKeyFile: "/not/there.nk"}, "nkey_file: "},
 		"no password file":          {nats.Config{URL: url, Username: "me", Password: "file:/not/there"}, "password: open /not/there: no such file or directory; create the file, or correct its path"},
 		"empty token file":          {nats.Config{URL: url, Token: credential.Secret("file:" + writeFile(t, "\n"))}, "token: "},
-		"no authorities":            {nats.Config{URL: url, TLS: nats.TLS{CAFile: "/not/there.pem"}}, "tls.ca_file: "},
-		"no client certificate":     {nats.Config{URL: url, TLS: nats.TLS{CertFile: "/not/a", KeyFile: "/not/b"}}, "tls.cert_file /not/a with key_file /not/b: "},
+		"no authorities":            {nats.Config{URL: url, TLS: nats.TLS{ClientFiles: credential.ClientFiles{CAFile: "/not/there.pem"}}}, "tls.ca_file: "},
+		"no client certificate":     {nats.Config{URL: url, TLS: nats.TLS{ClientFiles: credential.ClientFiles{CertFile: "/not/a", KeyFile: "/not/b"}}}, "tls.cert_file /not/a with key_file /not/b: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

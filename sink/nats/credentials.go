@@ -40,7 +40,7 @@ func (c Config) credentialOptions() ([]nats.Option, error) {
 		}
 		opts = append(opts, nats.TokenHandler(token))
 	}
-	if files := (credential.ClientFiles{CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile}); files != (credential.ClientFiles{}) {
+	if files := c.TLS.ClientFiles; files != (credential.ClientFiles{}) {
 		settings, err := files.Config("tls")
 		if err != nil {
 			return nil, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/testkit/tlstest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -28,9 +29,9 @@ func TestTLS(t *testing.T) {
 					ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
 				},
 			})
-			config := nats.Config{URL: s.ClientURL(), TLS: nats.TLS{
-				CAFile: ca, CertFile: writeFile(t, clientPEM), KeyFile: writeFile(t, clientKey), First: first,
-			}}
+			config := nats.Config{URL: s.ClientURL(), TLS: nats.TLS{First: first, ClientFiles: credential.ClientFiles{
+				CAFile: ca, CertFile: writeFile(t, clientPEM), KeyFile: writeFile(t, clientKey),
+			}}}
 			if err := connect(t, config).Check(t.Context()); err != nil {
 				t.Error(err)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/testkit/tlstest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -30,7 +31,7 @@ func TestWebSocket(t *testing.T) {
 			if !strings.HasPrefix(url, scheme) {
 				t.Fatalf("the server listens at %s", url)
 			}
-			config := nats.Config{URL: url, Username: "me", Password: "right", TLS: nats.TLS{CAFile: test.ca}}
+			config := nats.Config{URL: url, Username: "me", Password: "right", TLS: nats.TLS{ClientFiles: credential.ClientFiles{CAFile: test.ca}}}
 			c := connect(t, config)
 			if err := c.Check(t.Context()); err != nil {
 				t.Fatal(err)
