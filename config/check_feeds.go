@@ -75,7 +75,7 @@ func (v *validator) checkFormat(path string, f Feed) {
 		v.require(f.Start.ID == "", joinPath(path, "start"), "only datareplication feeds can start after an entity"+cure)
 		v.require(f.Start.Snapshot == "", joinPath(path, "start"), "only datareplication feeds have snapshots"+cure)
 	}
-	for _, k := range root.findKey("feeds").elem.keys {
+	for _, k := range schemaRoot.findKey("feeds").elem.keys {
 		if !v.locations.isSet(joinPath(path, k.name)) || k.appliesTo(f.Format) {
 			continue
 		}

@@ -319,7 +319,7 @@ func TestSample(t *testing.T) {
 	for _, err := range l.errs {
 		t.Errorf("with everything switched on: %v", err)
 	}
-	root.forEachSetting(func(s *spec) {
+	schemaRoot.forEachSetting(func(s *spec) {
 		path := strings.NewReplacer("feeds.*", "feeds.orders", "buses.*.nats", "buses.main.nats", "buses.*.kafka", "buses.lake.kafka", "buses.*", "buses.local").Replace(s.path)
 		if _, ok := l.locations[path]; !ok {
 			t.Errorf("the sample does not mention %s", s.path)

@@ -249,7 +249,7 @@ func TestServiceLinksAreLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	root.forEachSetting(func(s *spec) {
+	schemaRoot.forEachSetting(func(s *spec) {
 		if serviceLink.MatchString(envPrefix + spellPath(s.path)) {
 			t.Errorf("the variable of %s looks like a service link", s.path)
 		}

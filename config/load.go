@@ -82,7 +82,7 @@ func (l *loader) readYAML(name string, data []byte) {
 		l.reportAt(location{name, err.Line}, "", err.Text)
 		return
 	}
-	l.readNode(root, "", node)
+	l.readNode(schemaRoot, "", node)
 }
 
 // setText sets the value of s, which is at path, from a text outside of the file. No error
@@ -102,7 +102,7 @@ func (l *loader) loadConfig(opts Options) (*Config, error) {
 	l.readVariables()
 	l.readSettings(opts.Set)
 	if opts.URL != "" {
-		path, feed := joinPath("feeds", feedName(opts.URL)), root.findKey("feeds").elem
+		path, feed := joinPath("feeds", feedName(opts.URL)), schemaRoot.findKey("feeds").elem
 		// URL is the source of its errors.
 		l.setText(feed.findKey("url"), path+".url", opts.URL, location{source: "URL"})
 		if opts.Topic != "" {
@@ -129,7 +129,7 @@ func (l *loader) loadConfig(opts Options) (*Config, error) {
 // that do not depend on other values.
 func (l *loader) buildConfig() *Config {
 	cfg := &Config{}
-	l.build(root, "", reflect.ValueOf(cfg).Elem())
+	l.build(schemaRoot, "", reflect.ValueOf(cfg).Elem())
 	return cfg
 }
 

@@ -22,7 +22,7 @@ func (c *Config) YAML() ([]byte, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
-	if err := errors.Join(encoder.Encode(encodeNode(root, reflect.ValueOf(*c))), encoder.Close()); err != nil {
+	if err := errors.Join(encoder.Encode(encodeNode(schemaRoot, reflect.ValueOf(*c))), encoder.Close()); err != nil {
 		return nil, err
 	}
 	// maskedText masks parameters with the usual names; mask those of SecretParameters too.

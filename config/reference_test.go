@@ -14,7 +14,7 @@ import (
 // Every setting has a description in docs/configuration.md.
 func TestEverySettingIsDescribed(t *testing.T) {
 	t.Parallel()
-	root.forEachSetting(func(s *spec) {
+	schemaRoot.forEachSetting(func(s *spec) {
 		text := descriptions()[s.path]
 		if !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, ".)") || strings.ContainsAny(text, "`[]|\n") {
 			t.Errorf("%s: want sentences, and no Markdown but code and links: %q", s.path, text)
@@ -39,7 +39,7 @@ func TestReferenceIsUpToDate(t *testing.T) {
 	for _, m := range table.FindAllStringSubmatch(document, -1) {
 		prefixes = append(prefixes, strings.Fields(m[1])...)
 	}
-	root.forEachSetting(func(s *spec) {
+	schemaRoot.forEachSetting(func(s *spec) {
 		best := ""
 		for _, prefix := range prefixes {
 			if (s.path == prefix || strings.HasPrefix(s.path, prefix+".")) && len(prefix) > len(best) {

@@ -14,7 +14,7 @@ type object = map[string]any
 
 // Schema returns the JSON Schema (draft 2020-12) of the configuration file.
 func Schema() ([]byte, error) {
-	s := schemaOf(root)
+	s := schemaOf(schemaRoot)
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	s["title"] = "Configuration of feedbridge"
 	s["$defs"] = object{"variable": object{"type": "string", "pattern": `\$\{`}}

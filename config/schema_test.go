@@ -40,7 +40,7 @@ func TestSchemaDescribesEveryKey(t *testing.T) {
 			}
 		}
 	}
-	check(root, schemaOf(root))
+	check(schemaRoot, schemaOf(schemaRoot))
 }
 
 func TestSchemaTakesGoodFiles(t *testing.T) {

@@ -53,7 +53,7 @@ func keyOnly(setting string) string {
 
 // findSetting returns the spec of the scalar or list that path names.
 func findSetting(path string) (*spec, error) {
-	s := root
+	s := schemaRoot
 	for part := range strings.SplitSeq(path, ".") {
 		pattern := joinPath(s.path, part)
 		k := s.findKey(part)

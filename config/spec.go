@@ -41,8 +41,8 @@ type spec struct {
 	text string
 }
 
-// root is the spec of the whole configuration.
-var root = specOf("", reflect.TypeFor[Config](), "")
+// schemaRoot is the spec of the whole configuration.
+var schemaRoot = specOf("", reflect.TypeFor[Config](), "")
 
 // reserved has keys of later versions, with the feature that they configure.
 var reserved = map[string]string{

@@ -33,7 +33,7 @@ func (t target) ownerPath() string {
 // if the file has a name for each.
 func findTargets(variable string, inFile locations) []target {
 	var all []target
-	root.forEachSetting(func(s *spec) {
+	schemaRoot.forEachSetting(func(s *spec) {
 		if name, ok := matchVariable(variable, s.path); ok {
 			all = append(all, target{s, name})
 		}
@@ -80,7 +80,7 @@ func nameOf(spelled string) string {
 // be misspelt, and prefers a name that the file has.
 func nearestVariable(variable string, inFile locations) string {
 	keys := map[string][]string{} // by the path of the mapping of names, if they are in one
-	root.forEachSetting(func(s *spec) {
+	schemaRoot.forEachSetting(func(s *spec) {
 		above, key, named := strings.Cut(s.path, ".*.")
 		if !named {
 			above, key = "", s.path

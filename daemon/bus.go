@@ -29,9 +29,9 @@ type bus struct {
 	files string
 	log   *slog.Logger
 
-	attempt sync.Mutex // held while connecting
-	// resuming and committing limit how many sinks of the bus do that at a time.
-	resuming, committing *limit.Limit
+	connectMu sync.Mutex // held while connecting
+	// resumeSlots and commitSlots limit how many sinks of the bus do that at a time.
+	resumeSlots, commitSlots *limit.Limit
 
 	mu     sync.Mutex  // guards the fields below
 	conn   *connection // nil until there is one
@@ -46,7 +46,7 @@ type bus struct {
 func newBus(name string, conf config.Bus, log *slog.Logger) *bus {
 	return &bus{
 		name: name, conf: conf, files: fingerprintFiles(conf), log: slog.New(newRepeatFilter(log.Handler())).With("bus", name),
-		resuming: limit.New(limit.OnBus, limit.SlowOnBus), committing: limit.New(limit.OnBus, limit.SlowOnBus),
+		resumeSlots: limit.New(limit.OnBus, limit.SlowOnBus), commitSlots: limit.New(limit.OnBus, limit.SlowOnBus),
 		err: fmt.Errorf("bus %s: not connected yet", name),
 	}
 }
@@ -57,8 +57,8 @@ var errClosed = errors.New("the bus was removed from the configuration")
 // open returns the connection. If there is none, it tries to make one. The error is permanent
 // if only a person can mend its cause.
 func (b *bus) open(ctx context.Context) (*connection, error) {
-	b.attempt.Lock()
-	defer b.attempt.Unlock()
+	b.connectMu.Lock()
+	defer b.connectMu.Unlock()
 	if conn, err := b.state(); conn != nil || errors.Is(err, errClosed) {
 		return conn, err
 	}
@@ -137,9 +137,9 @@ func commitLimits(conf config.Bus) feed.Limits {
 	return feed.Limits{Entities: nats.MaxEntities, Bytes: nats.MaxBytes}
 }
 
-// busSink is the sink of a feed. It is opened by the first Resume for which there is a
+// lazySink is the sink of a feed. It is opened by the first Resume for which there is a
 // connection to the bus; the other methods are called after that.
-type busSink struct {
+type lazySink struct {
 	bus  *bus
 	name string // of the feed
 	feed *config.Feed
@@ -157,8 +157,8 @@ var errStopping = errors.New("the feed is being stopped; nothing was sent")
 // Commit commits to the topic when there is a slot. ctx does not end, because the commit in flight has
 // to finish when the feed is to stop; one that waits for its slot does not. Otherwise a stop or a reload
 // would take minutes while the bus does not answer.
-func (s *busSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
-	slot, err := s.bus.committing.Acquire(s.running)
+func (s *lazySink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+	slot, err := s.bus.commitSlots.Acquire(s.running)
 	if err != nil {
 		return errStopping
 	}
@@ -167,8 +167,8 @@ func (s *busSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpo
 }
 
 // Resume waits for a slot, and opens the sink if it is not open yet.
-func (s *busSink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
-	slot, err := s.bus.resuming.Acquire(ctx)
+func (s *lazySink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
+	slot, err := s.bus.resumeSlots.Acquire(ctx)
 	if err != nil {
 		return checkpoint.Checkpoint{}, err
 	}
@@ -186,7 +186,7 @@ func (s *busSink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 }
 
 // Unchanged is that of [bridge.Bridge]. It is the zero time before the sink is open.
-func (s *busSink) Unchanged() time.Time {
+func (s *lazySink) Unchanged() time.Time {
 	if opened := s.opened.Load(); opened != nil {
 		return (*opened).Unchanged()
 	}
@@ -194,7 +194,7 @@ func (s *busSink) Unchanged() time.Time {
 }
 
 // CommitsBy returns how the open sink stores commits, "" before it is open.
-func (s *busSink) CommitsBy() string {
+func (s *lazySink) CommitsBy() string {
 	if opened := s.opened.Load(); opened != nil {
 		return (*opened).CommitsBy()
 	}
@@ -202,7 +202,7 @@ func (s *busSink) CommitsBy() string {
 }
 
 // Close closes the sink if it is open.
-func (s *busSink) Close() {
+func (s *lazySink) Close() {
 	if s.topicSink != nil {
 		s.topicSink.Close()
 	}
@@ -222,11 +222,11 @@ func (b *bus) openLog(from config.From) serve.Log {
 	if conn, err := b.state(); err == nil {
 		return conn.log(from)
 	}
-	return &busLog{bus: b, from: from}
+	return &lazyLog{bus: b, from: from}
 }
 
-// busLog is a topic of a bus that could not be connected at the start.
-type busLog struct {
+// lazyLog is a topic of a bus that could not be connected at the start.
+type lazyLog struct {
 	bus  *bus
 	from config.From
 
@@ -234,7 +234,7 @@ type busLog struct {
 	log serve.Log  // nil until there is a connection
 }
 
-func (l *busLog) open(ctx context.Context) (serve.Log, error) {
+func (l *lazyLog) open(ctx context.Context) (serve.Log, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.log == nil {
@@ -248,7 +248,7 @@ func (l *busLog) open(ctx context.Context) (serve.Log, error) {
 }
 
 // Span implements [serve.Log].
-func (l *busLog) Span(ctx context.Context) (feed.Span, error) {
+func (l *lazyLog) Span(ctx context.Context) (feed.Span, error) {
 	log, err := l.open(ctx)
 	if err != nil {
 		return feed.Span{}, err
@@ -257,7 +257,7 @@ func (l *busLog) Span(ctx context.Context) (feed.Span, error) {
 }
 
 // Read implements [serve.Log].
-func (l *busLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
+func (l *lazyLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
 	log, err := l.open(ctx)
 	if err != nil {
 		return func(yield func(feed.Record, error) bool) { yield(feed.Record{}, err) }
@@ -266,7 +266,7 @@ func (l *busLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Recor
 }
 
 // Count implements [serve.Log].
-func (l *busLog) Count(ctx context.Context) (n uint64, ok bool, err error) {
+func (l *lazyLog) Count(ctx context.Context) (n uint64, ok bool, err error) {
 	log, err := l.open(ctx)
 	if err != nil {
 		return 0, false, err

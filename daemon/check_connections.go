@@ -162,7 +162,7 @@ func (c *connectionCheck) tryServe(ctx context.Context) {
 			c.addResult(tryServed(ctx, name, c.cfg, b, c.results))
 		}
 		if f.Snapshot.Every > 0 {
-			c.addResult(tryToKeep(name))
+			c.addResult(checkSnapshotDir(name))
 		}
 	}
 }
@@ -190,8 +190,8 @@ func tryServed(ctx context.Context, name string, cfg *config.Config, b *Bus, bef
 	note := from.Topic + " on bus " + from.Bus
 	log := b.Log(from)
 	span, err := log.Span(ctx)
-	unfit := slices.ContainsFunc(before, func(c Connection) bool { return c.Kind == "topic" && c.Name == note && !c.OK })
-	if by := feedCreating(cfg, from); by != "" && !unfit && errors.Is(err, feed.ErrNoTopic) {
+	badTopic := slices.ContainsFunc(before, func(c Connection) bool { return c.Kind == "topic" && c.Name == note && !c.OK })
+	if by := feedCreating(cfg, from); by != "" && !badTopic && errors.Is(err, feed.ErrNoTopic) {
 		// An existing topic is never given more partitions.
 		from.Partition = 0
 		if _, none := b.Log(from).Span(ctx); errors.Is(none, feed.ErrNoTopic) {
@@ -226,8 +226,8 @@ func feedCreating(cfg *config.Config, from config.From) string {
 	return ""
 }
 
-// tryToKeep returns whether snapshots can be written to their directory.
-func tryToKeep(name string) Connection {
+// checkSnapshotDir returns whether snapshots can be written to their directory.
+func checkSnapshotDir(name string) Connection {
 	dir := os.TempDir()
 	file, err := os.CreateTemp(dir, "feedbridge-snapshot-*")
 	if err != nil {

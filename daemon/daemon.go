@@ -175,7 +175,7 @@ func (d *daemon) openFeeds(writer string, redact *safetext.Redactor) {
 	pagesAhead := d.cfg.Memory / 4
 	commands := &feedCommands{}
 	if d.membership != nil {
-		commands.elsewhere = d.feedElsewhere
+		commands.elsewhere = d.remoteFeed
 	}
 	commands.addTo(d.adm)
 	d.feeds = &feeds{running: map[string]*runningFeed{}, commands: commands, pipelines: &pipelines{

@@ -36,8 +36,8 @@ type failureLog struct {
 	log *slog.Logger
 
 	mu     sync.Mutex // guards the fields below
-	causes map[causeKey]*cause
-	feeds  map[string]*cause // that fail, by name
+	causes map[causeKey]*failureGroup
+	feeds  map[string]*failureGroup // that fail, by name
 }
 
 // causeKey identifies a cause. Errors of one cause differ in the names of their feeds, and in numbers.
@@ -47,8 +47,8 @@ type causeKey struct {
 	text  string
 }
 
-// cause is a cause of failures that feeds have, or had until a moment ago.
-type cause struct {
+// failureGroup has the feeds that fail for one cause, or did until a moment ago.
+type failureGroup struct {
 	key   causeKey
 	since time.Time
 	err   error // of the feed that had it first
@@ -59,7 +59,7 @@ type cause struct {
 }
 
 func newFailureLog(log *slog.Logger) *failureLog {
-	return &failureLog{log: log, causes: map[causeKey]*cause{}, feeds: map[string]*cause{}}
+	return &failureLog{log: log, causes: map[causeKey]*failureGroup{}, feeds: map[string]*failureGroup{}}
 }
 
 // failureObserver passes the states of one feed to the log.
@@ -140,7 +140,7 @@ func (l *failureLog) recordFailure(key causeKey, name string, s bridge.Status) {
 }
 
 // add returns a new cause. l.mu is held.
-func (l *failureLog) add(key causeKey, err error) *cause {
+func (l *failureLog) add(key causeKey, err error) *failureGroup {
 	if len(l.causes) >= mostCauses {
 		for _, c := range l.causes {
 			if len(c.feeds) == 0 {
@@ -148,19 +148,19 @@ func (l *failureLog) add(key causeKey, err error) *cause {
 			}
 		}
 	}
-	c := &cause{key: key, since: time.Now(), err: err, feeds: map[string]bool{}}
+	c := &failureGroup{key: key, since: time.Now(), err: err, feeds: map[string]bool{}}
 	c.timer = time.AfterFunc(joinTime, func() { l.remind(c, true) })
 	l.causes[key] = c
 	return c
 }
 
-func (l *failureLog) remove(c *cause) {
+func (l *failureLog) remove(c *failureGroup) {
 	c.timer.Stop()
 	delete(l.causes, c.key)
 }
 
 // remind logs how many feeds have a cause: after joinTime if several do, and then each reminder.
-func (l *failureLog) remind(c *cause, first bool) {
+func (l *failureLog) remind(c *failureGroup, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -182,7 +182,7 @@ func (l *failureLog) remind(c *cause, first bool) {
 }
 
 // withBus returns the attributes of a line, with the bus if the error is one of a bus.
-func (c *cause) withBus(attrs ...any) []any {
+func (c *failureGroup) withBus(attrs ...any) []any {
 	if c.key.bus != "" {
 		attrs = append(attrs, "bus", c.key.bus)
 	}
@@ -203,7 +203,7 @@ func (l *failureLog) recordRecovery(name string) {
 }
 
 // take removes a feed from its cause, and reports whether it was the last one. l.mu is held.
-func (l *failureLog) take(name string, c *cause) bool {
+func (l *failureLog) take(name string, c *failureGroup) bool {
 	delete(l.feeds, name)
 	delete(c.feeds, name)
 	if len(c.feeds) > 0 {

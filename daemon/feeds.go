@@ -48,7 +48,7 @@ type LeftBehind struct {
 // prepare returns a feed that can be started, and has to be. It takes the place of the feed with
 // the same name on the admin server.
 func (f *feeds) prepare(name string, cfg config.Feed, b *bus) *runningFeed {
-	snk := &busSink{bus: b, name: name, feed: &cfg}
+	snk := &lazySink{bus: b, name: name, feed: &cfg}
 	bridge := f.pipelines.newBridge(name, &cfg, snk)
 	// From now on, so that a request during a reload finds the feed. It waits until the feed runs.
 	remove := f.commands.add(bridge, cfg, b)

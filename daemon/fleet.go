@@ -14,7 +14,7 @@ import (
 type membership struct {
 	cfg    config.Fleet
 	log    *slog.Logger
-	view   *admin.Fleet
+	status *admin.Fleet
 	member *fleet.Member
 	// assignment is the last one; nil before the first. It is guarded by daemon.mu.
 	assignment *fleet.Assignment
@@ -26,7 +26,7 @@ func newMembership(cfg *config.Config, self string, log *slog.Logger) *membershi
 		return nil
 	}
 	log = log.With("fleet", cfg.Fleet.Name)
-	m := &membership{cfg: *cfg.Fleet, log: log, view: admin.NewFleet(cfg.Fleet.Name, cfg.Fleet.Bus), member: fleet.NewMember(self, log)}
+	m := &membership{cfg: *cfg.Fleet, log: log, status: admin.NewFleet(cfg.Fleet.Name, cfg.Fleet.Bus), member: fleet.NewMember(self, log)}
 	m.configure(cfg)
 	return m
 }
@@ -53,7 +53,7 @@ func (m *membership) adminFleet() *admin.Fleet {
 	if m == nil {
 		return nil
 	}
-	return m.view
+	return m.status
 }
 
 // fleetLeave limits how long a stop waits until this copy has left the fleet.
@@ -70,7 +70,7 @@ func (d *daemon) joinFleet(ctx context.Context) (leave func()) {
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		m.member.Run(ctx, d.openFleet(), d.assign, m.view.Failed)
+		m.member.Run(ctx, d.openFleet(), d.assign, m.status.Failed)
 	}()
 	return func() {
 		cancel()
@@ -115,9 +115,9 @@ func (d *daemon) config() *config.Config {
 	return d.cfg
 }
 
-// feedElsewhere returns a configured feed that this copy does not run, the member that does, if it
+// remoteFeed returns a configured feed that this copy does not run, the member that does, if it
 // is known, and the feed's bus.
-func (d *daemon) feedElsewhere(name string) (f config.Feed, owner string, b *bus, ok bool) {
+func (d *daemon) remoteFeed(name string) (f config.Feed, owner string, b *bus, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f, ok = d.cfg.Feeds[name]
@@ -154,7 +154,7 @@ func (d *daemon) changeFeeds(a fleet.Assignment) (stopped []*runningFeed) {
 		}
 	}
 	d.membership.assignment = &a
-	d.membership.view.Assigned(a)
+	d.membership.status.Assigned(a)
 	d.feeds.startAll(d.ctx, gained)
 	d.membership.log.Info("the feeds of the fleet were assigned", "members", len(a.Members), "feeds", len(d.feeds.running)-len(lost), "gained", len(gained), "lost", len(lost))
 	return d.feeds.stop(lost)

@@ -51,7 +51,7 @@ type pipelines struct {
 // so it cannot fail: if something is missing, the bridge halts and tries again.
 //
 // The feed takes the place of one with the same name on the admin server.
-func (p *pipelines) newBridge(name string, f *config.Feed, snk *busSink) *bridge.Bridge {
+func (p *pipelines) newBridge(name string, f *config.Feed, snk *lazySink) *bridge.Bridge {
 	log := p.opts.Log.With("feed", name)
 	share := p.reading.budget.Share()
 	sources := &feedSources{feed: f}

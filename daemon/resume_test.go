@@ -41,7 +41,7 @@ func TestAtMost64FeedsOfABusResumeAtATime(t *testing.T) {
 		done := make(chan error)
 		for range 1000 {
 			go func() {
-				_, err := (&busSink{bus: b, topicSink: slowTopic{nil, time.Second, &now, &most}}).Resume(t.Context())
+				_, err := (&lazySink{bus: b, topicSink: slowTopic{nil, time.Second, &now, &most}}).Resume(t.Context())
 				done <- err
 			}()
 		}
@@ -68,7 +68,7 @@ func TestAtMost64FeedsOfABusCommitAtATime(t *testing.T) {
 		done := make(chan error)
 		for range 1000 {
 			go func() {
-				done <- (&busSink{bus: b, running: t.Context(), topicSink: slowTopic{nil, time.Second, &now, &most}}).Commit(t.Context(), nil, checkpoint.Checkpoint{})
+				done <- (&lazySink{bus: b, running: t.Context(), topicSink: slowTopic{nil, time.Second, &now, &most}}).Commit(t.Context(), nil, checkpoint.Checkpoint{})
 			}()
 		}
 		for range 1000 {
@@ -91,13 +91,13 @@ func TestFeedsThatCannotResumeDoNotStopOthers(t *testing.T) {
 		stuck := make(chan error, 100)
 		for range 100 {
 			go func() {
-				_, err := (&busSink{bus: b, topicSink: slowTopic{nil, time.Hour, &now, &most}}).Resume(ctx)
+				_, err := (&lazySink{bus: b, topicSink: slowTopic{nil, time.Hour, &now, &most}}).Resume(ctx)
 				stuck <- err
 			}()
 		}
 		synctest.Wait()
 		begin := time.Now()
-		if _, err := (&busSink{bus: b, topicSink: slowTopic{nil, time.Second, &now, &most}}).Resume(ctx); err != nil {
+		if _, err := (&lazySink{bus: b, topicSink: slowTopic{nil, time.Second, &now, &most}}).Resume(ctx); err != nil {
 			t.Error(err)
 		}
 		if took := time.Since(begin); took > 15*time.Second {

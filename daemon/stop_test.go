@@ -59,7 +59,7 @@ func TestAFeedThatWaitsToCommitStops(t *testing.T) {
 		close: func() {}, reconnected: func() <-chan struct{} { return nil },
 		sink: func(string, config.Feed) topicSink { return memoryTopic{nil, memory.Open(sinktest.Faults{})} },
 	}
-	b.committing = limit.New(0, 0) // taken by commits that never end
+	b.commitSlots = limit.New(0, 0) // taken by commits that never end
 	read := make(chan struct{})
 	budget := readahead.NewBudget(1 << 30)
 	fs := newTestFeeds(log)
