@@ -16,8 +16,8 @@ func (s *CheckpointStore) Checkpoint(ctx context.Context) (checkpoint.Checkpoint
 }
 
 // Overwrite replaces the stored checkpoint, even if it cannot be read, by what next returns
-// for it. It returns [checkpoint.ErrConflict], and changes nothing, if a daemon commits at the
-// same time.
+// for it. If a daemon commits at the same time, it tries again for a minute; then the error matches
+// [checkpoint.ErrConflict], and nothing was changed.
 func (s *CheckpointStore) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error {
-	return s.sink.Overwrite(ctx, next)
+	return retryConflicts(ctx, func() error { return s.sink.Overwrite(ctx, next) })
 }

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// pauseTimeout limits how long a pause or its end is tried again while other copies
-	// commit to the topic.
-	pauseTimeout = time.Minute
+	// conflictTime limits how long a change of a checkpoint is tried again while other copies commit
+	// to the topic.
+	conflictTime = time.Minute
 	// pollTimeout limits how long a request waits for the poll that it has caused.
 	pollTimeout = time.Minute
 )
@@ -67,20 +67,31 @@ func (b *Bus) PauseFeed(ctx context.Context, name string, f config.Feed, pause b
 
 // retryPause calls set, and calls it again while its error is that another copy has committed.
 func retryPause(ctx context.Context, name string, set func(context.Context) (bridge.PauseResult, error)) (Pause, error) {
-	for end := time.Now().Add(pauseTimeout); ; {
-		r, err := set(ctx)
-		switch {
-		case err == nil && r.Checkpoint.IsPaused():
-			return Pause{Feed: name, Paused: &r.Checkpoint.Paused, Changed: r.Changed}, nil
-		case err == nil:
-			return Pause{Feed: name, Changed: r.Changed}, nil
-		case !errors.Is(err, checkpoint.ErrConflict):
-			return Pause{}, err
-		case time.Now().After(end):
-			return Pause{}, fmt.Errorf("nothing was changed: %w, again and again; send the request to that copy", err)
-		}
-		if err := retry.Sleep(ctx, rand.N(500*time.Millisecond)); err != nil {
-			return Pause{}, err
+	var r bridge.PauseResult
+	err := retryConflicts(ctx, func() (err error) {
+		r, err = set(ctx)
+		return err
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return Pause{}, ctx.Err()
+	case errors.Is(err, checkpoint.ErrConflict):
+		return Pause{}, fmt.Errorf("nothing was changed: %w, again and again; send the request to that copy", err)
+	case err != nil:
+		return Pause{}, err
+	case r.Checkpoint.IsPaused():
+		return Pause{Feed: name, Paused: &r.Checkpoint.Paused, Changed: r.Changed}, nil
+	}
+	return Pause{Feed: name, Changed: r.Changed}, nil
+}
+
+// retryConflicts calls change, which changes a checkpoint, and calls it again while its error is that
+// another copy has committed: for conflictTime at most, and until ctx ends.
+func retryConflicts(ctx context.Context, change func() error) error {
+	for end := time.Now().Add(conflictTime); ; {
+		err := change()
+		if !errors.Is(err, checkpoint.ErrConflict) || time.Now().After(end) || retry.Sleep(ctx, rand.N(500*time.Millisecond)) != nil {
+			return err
 		}
 	}
 }
@@ -186,7 +197,7 @@ func (c *feedCommands) send(r *http.Request, command func(commandedFeed) error) 
 
 func (c *feedCommands) servePause(pause bool) admin.Change {
 	return func(ctx context.Context, r *http.Request) (any, error) {
-		ctx, cancel := context.WithTimeout(ctx, 2*pauseTimeout)
+		ctx, cancel := context.WithTimeout(ctx, 2*conflictTime)
 		defer cancel()
 		var answer Pause
 		if name, f, _, b, ok := c.findElsewhere(r); ok {
@@ -203,7 +214,7 @@ func (c *feedCommands) servePause(pause bool) admin.Change {
 				answer, err = pauseOnBus(ctx, f.Feed, f.cfg, f.bus, pause)
 				answer.Work = f.Work().String()
 			case ctx.Err() != nil:
-				err = fmt.Errorf("no answer within %v, and it is not known whether this was stored; the feed is %v", 2*pauseTimeout, f.Work())
+				err = fmt.Errorf("no answer within %v, and it is not known whether this was stored; the feed is %v", 2*conflictTime, f.Work())
 			}
 			return err
 		})

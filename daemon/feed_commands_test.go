@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -30,7 +31,7 @@ func TestPauseIsRetriedWhileAnotherCopyCommits(t *testing.T) {
 		}{
 			"it works at once":              {0, nil, "", 0},
 			"a few conflicts":               {9, nil, "", 9 * 500 * time.Millisecond},
-			"conflicts for ever":            {1e9, nil, "nothing was changed: another copy has committed to this topic, again and again", pauseTimeout + time.Second},
+			"conflicts for ever":            {1e9, nil, "nothing was changed: another copy has committed to this topic, again and again", conflictTime + time.Second},
 			"the topic has lost its cursor": {0, checkpoint.ErrMissing, "the topic has lost its checkpoint", 0},
 		} {
 			calls, began := 0, time.Now()
@@ -118,6 +119,35 @@ func TestCommandsWaitForTheRestartOfTheirFeed(t *testing.T) {
 			t.Errorf("%+v, %v", answer, err)
 		}
 	})
+}
+
+// A checkpoint is overwritten beside a daemon that commits, or not changed at all.
+func TestOverwriteBesideABusyDaemon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for conflicts, want := range map[int]error{0: nil, 5: nil, 1e9: checkpoint.ErrConflict} {
+			snk, began := &busySink{conflicts: conflicts}, time.Now()
+			if err := (&CheckpointStore{snk}).Overwrite(t.Context(), nil); !errors.Is(err, want) || snk.calls > conflicts+1 {
+				t.Errorf("%d conflicts: %v after %d calls", conflicts, err, snk.calls)
+			}
+			if took := time.Since(began); want != nil && (took < conflictTime || took > 2*conflictTime) {
+				t.Errorf("it gave up after %v", took)
+			}
+		}
+	})
+}
+
+// busySink has conflicts before it overwrites a checkpoint.
+type busySink struct {
+	topicSink
+	conflicts, calls int
+}
+
+func (s *busySink) Overwrite(context.Context, func(checkpoint.Checkpoint) checkpoint.Checkpoint) error {
+	if s.calls++; s.calls <= s.conflicts {
+		return fmt.Errorf("overwrite: %w", checkpoint.ErrConflict)
+	}
+	return nil
 }
 
 // slowSink has no answer while its bus is down.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,7 +92,8 @@ func adminURL(cfg config.Admin) (string, error) {
 }
 
 func newAdminClient(at string, token credential.Secret) (*adminClient, error) {
-	transport := &http.Transport{ResponseHeaderTimeout: 6 * time.Minute}
+	dialer := &net.Dialer{Timeout: 5 * time.Second}
+	transport := &http.Transport{ResponseHeaderTimeout: 6 * time.Minute, DialContext: dialer.DialContext}
 	c := &adminClient{at: at, base: strings.TrimSuffix(at, "/"), token: token, http: &http.Client{
 		Transport: transport,
 		// The token is for this server only.
@@ -99,21 +101,14 @@ func newAdminClient(at string, token credential.Secret) (*adminClient, error) {
 	}}
 	u, err := url.Parse(at)
 	switch {
-	case err != nil:
-		return nil, &usageError{fmt.Errorf("invalid --admin %q: want a URL such as http://127.0.0.1:9321 or unix:/run/feedbridge.sock", at)}
-	case u.Scheme == "unix":
-		path := u.Path
-		if path == "" {
-			path = u.Opaque // relative
-		}
+	case err == nil && u.Scheme == "unix":
+		path := cmp.Or(u.Path, u.Opaque) // the latter if it is relative
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "unix", path)
+			return dialer.DialContext(ctx, "unix", path)
 		}
 		c.base = "http://localhost"
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Host == "":
 		return nil, &usageError{fmt.Errorf("invalid --admin %q: want a URL such as http://127.0.0.1:9321 or unix:/run/feedbridge.sock", at)}
-	default:
-		transport.DialContext = (&net.Dialer{Timeout: 5 * time.Second}).DialContext
 	}
 	return c, nil
 }
@@ -127,11 +122,6 @@ func (c *adminClient) mayChange() bool {
 // get decodes the JSON at a path into answer. The path begins with a slash.
 func (c *adminClient) get(ctx context.Context, path string, answer any) error {
 	return c.do(ctx, http.MethodGet, path, answer)
-}
-
-// getReport is get for a report that has the status 503 if it is not a good one.
-func (c *adminClient) getReport(ctx context.Context, path string, answer any) error {
-	return c.do(ctx, http.MethodGet, path, answer, http.StatusServiceUnavailable)
 }
 
 // post requests a change and decodes the answer. After an error nothing was changed, unless

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/internal/retry"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
@@ -116,40 +114,22 @@ func moveCheckpoint(ctx context.Context, a *app, name, position string, yes bool
 		}
 	}
 	paused := false
-	err = retryConflicts(ctx, func() error {
-		return t.store.Overwrite(ctx, func(old checkpoint.Checkpoint) checkpoint.Checkpoint {
-			paused = old.IsPaused()
-			// A daemon may have published since the checkpoint was shown.
-			return checkpoint.Checkpoint{Feed: name, Source: kind, Cursor: to, Count: old.Count, At: time.Now(), Writer: daemon.WriterName(), Moved: time.Now(), Paused: old.Paused}
-		})
+	err = t.store.Overwrite(ctx, func(old checkpoint.Checkpoint) checkpoint.Checkpoint {
+		paused = old.IsPaused()
+		// A daemon may have published since the checkpoint was shown.
+		return checkpoint.Checkpoint{Feed: name, Source: kind, Cursor: to, Count: old.Count, At: time.Now(), Writer: daemon.WriterName(), Moved: time.Now(), Paused: old.Paused}
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, checkpoint.ErrConflict):
+		return fmt.Errorf("%w: %w, as a running daemon does while it catches up; stop it first", errUnchanged, err)
+	case err != nil:
 		return err
-	}
-	if paused {
+	case paused:
 		p.printLine("moved; the feed stays paused: 'feedbridge resume %s' continues there", name)
 		return p.err
 	}
 	p.printLine("moved; a running daemon continues there within half a minute, or within 5 minutes if the feed is halted")
 	return p.err
-}
-
-// conflictsFor is how long a write of a checkpoint is retried while a daemon publishes at
-// the same time.
-const conflictsFor = time.Minute
-
-// retryConflicts calls write, which writes a checkpoint, again while its error is a conflict
-// with a daemon that commits at the same time.
-func retryConflicts(ctx context.Context, write func() error) error {
-	for end := time.Now().Add(conflictsFor); ; {
-		err := write()
-		if !errors.Is(err, checkpoint.ErrConflict) {
-			return err
-		}
-		if time.Now().After(end) || retry.Sleep(ctx, rand.N(500*time.Millisecond)) != nil {
-			return fmt.Errorf("%w: %w, as a running daemon does while it catches up; stop it first", errUnchanged, err)
-		}
-	}
 }
 
 // resolveCursor returns the cursor of a position, and its kind: the configured kind, or

@@ -2,17 +2,12 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/feedbridge/feedbridge/bridge"
-	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
@@ -78,37 +73,4 @@ func TestCheckpointIsMovedWhileTheFeedIsPublished(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestCheckpointIsMovedBesideABusyDaemon(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		attempts := 0
-		// A daemon commits before the first conflicts moves do.
-		write := func(conflicts int) func() error {
-			attempts = 0
-			return func() error {
-				if attempts++; attempts <= conflicts {
-					return fmt.Errorf("overwrite: %w", checkpoint.ErrConflict)
-				}
-				return nil
-			}
-		}
-		if err := retryConflicts(t.Context(), write(5)); err != nil || attempts != 6 {
-			t.Errorf("after %d attempts: %v", attempts, err)
-		}
-		began := time.Now()
-		err := retryConflicts(t.Context(), write(1e9))
-		if !errors.Is(err, errUnchanged) || !errors.Is(err, checkpoint.ErrConflict) {
-			t.Errorf("got %v, want that nothing was changed", err)
-		}
-		if took := time.Since(began); took < conflictsFor || took > 2*conflictsFor {
-			t.Errorf("it gave up after %v, want %v", took, conflictsFor)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := retryConflicts(ctx, write(1e9)); !errors.Is(err, errUnchanged) {
-			t.Errorf("got %v, want that nothing was changed", err)
-		}
-	})
 }

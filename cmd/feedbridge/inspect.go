@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -59,9 +60,15 @@ func inspectFeed(ctx context.Context, a *app, f config.Feed) (*feedReport, error
 	status, progress := newStatusLine(a.err), &progress{feeds: 1}
 	log := a.newLog(status, config.Log{Level: "warn"})
 	r := newReport(a.redact.URL(f.Source.URL), f.Format)
-	var requests requestCount
+	var counting sync.Mutex
+	requests := map[string]int{} // by method
+	count := func(e source.Exchange) {
+		counting.Lock()
+		defer counting.Unlock()
+		requests[e.Method]++
+	}
 	ids := sink.NewIDs(0)
-	sources, err := daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: ids, Observe: requests.countRequest, Once: true, Redact: a.redact}, log)
+	sources, err := daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: ids, Observe: count, Once: true, Redact: a.redact}, log)
 	if err != nil {
 		r.Error = err.Error()
 		return r, err
@@ -95,7 +102,9 @@ func inspectFeed(ctx context.Context, a *app, f config.Feed) (*feedReport, error
 		err = u.Cause // it is not polled again
 	}
 	r.Took = time.Since(started).Round(time.Millisecond).String()
-	r.Requests = requests.byMethod()
+	counting.Lock()
+	r.Requests = maps.Clone(requests)
+	counting.Unlock()
 	r.Complete = err == nil
 	if err != nil {
 		r.Error = err.Error()
@@ -115,29 +124,4 @@ func (r *feedReport) readSnapshot(ctx context.Context, sources *daemon.Sources, 
 	}
 	r.Format, r.Snapshot = datareplication.Kind, &read
 	return err
-}
-
-// requestCount counts requests by their method. It may be used concurrently.
-type requestCount struct {
-	mu sync.Mutex
-	n  map[string]int
-}
-
-func (c *requestCount) countRequest(e source.Exchange) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.n == nil {
-		c.n = map[string]int{}
-	}
-	c.n[e.Method]++
-}
-
-func (c *requestCount) byMethod() map[string]int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := map[string]int{}
-	for method, count := range c.n {
-		n[method] = count
-	}
-	return n
 }

@@ -16,7 +16,7 @@ import (
 
 // pauseCommand returns the command "pause", which pauses a feed for all copies.
 func pauseCommand(a *app) *cobra.Command {
-	return a.addAdminFlags(&cobra.Command{
+	return changePause(a, true, &cobra.Command{
 		Use:   "pause FEED",
 		Short: "Pause a feed for all copies",
 		Long: `Pause stops the reading and publishing of a feed on all copies of the program, also
@@ -26,59 +26,49 @@ the bus. Nothing is lost unless entities leave the feed meanwhile.
 If admin.socket or admin.token is configured and the daemon runs, or with --admin,
 the daemon makes the change. Otherwise the command makes it on the bus itself;
 running copies then stop reading within half a minute.`,
-		Example:           `  feedbridge pause -c feedbridge.yaml orders`,
-		Args:              exactArgs("FEED"),
-		ValidArgsFunction: a.completeFeeds,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			changed, onBus, err := a.setPaused(cmd.Context(), args[0], true)
-			if err != nil {
-				return err
-			}
-			p := &printer{w: a.out, redact: a.redact}
-			since := changed.Paused.Format(time.RFC3339)
-			switch {
-			case !changed.Changed:
-				p.printLine("%s was paused already, since %s", changed.Feed, since)
-			case onBus:
-				p.printLine("%s is paused since %s: nothing more is published, and running copies stop reading within half a minute", changed.Feed, since)
-			default:
-				p.printLine("%s is paused since %s", changed.Feed, since)
-			}
-			printBusy(p, changed)
-			return p.err
-		},
+		Example: `  feedbridge pause -c feedbridge.yaml orders`,
 	})
 }
 
 // resumeCommand returns the command "resume", which ends a pause.
 func resumeCommand(a *app) *cobra.Command {
-	return a.addAdminFlags(&cobra.Command{
+	return changePause(a, false, &cobra.Command{
 		Use:   "resume FEED",
 		Short: "End the pause of a feed",
 		Long: `Resume ends the pause of a feed. Reading continues after the last published entity.
 The change is made like that of 'feedbridge pause'; if the command makes it on the
 bus itself, running copies continue within half a minute.`,
-		Example:           `  feedbridge resume -c feedbridge.yaml orders`,
-		Args:              exactArgs("FEED"),
-		ValidArgsFunction: a.completeFeeds,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			changed, onBus, err := a.setPaused(cmd.Context(), args[0], false)
-			if err != nil {
-				return err
-			}
-			p := &printer{w: a.out, redact: a.redact}
-			switch {
-			case !changed.Changed:
-				p.printLine("%s was not paused", changed.Feed)
-			case onBus:
-				p.printLine("%s is resumed; running copies continue within half a minute", changed.Feed)
-			default:
-				p.printLine("%s is resumed", changed.Feed)
-			}
-			printBusy(p, changed)
-			return p.err
-		},
+		Example: `  feedbridge resume -c feedbridge.yaml orders`,
 	})
+}
+
+// changePause makes cmd pause a feed, or end its pause.
+func changePause(a *app, pause bool, cmd *cobra.Command) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = exactArgs("FEED"), a.completeFeeds
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		changed, onBus, err := a.setPaused(cmd.Context(), args[0], pause)
+		if err != nil {
+			return err
+		}
+		before, after, copies := "was not paused", "is resumed", "; running copies continue within half a minute"
+		if pause {
+			since := ", since " + changed.Paused.Format(time.RFC3339)
+			before, after = "was paused already"+since, "is paused"+since[1:]
+			copies = ": nothing more is published, and running copies stop reading within half a minute"
+		}
+		p := &printer{w: a.out, redact: a.redact}
+		switch {
+		case !changed.Changed:
+			p.printLine("%s %s", changed.Feed, before)
+		case onBus:
+			p.printLine("%s %s%s", changed.Feed, after, copies)
+		default:
+			p.printLine("%s %s", changed.Feed, after)
+		}
+		printBusy(p, changed)
+		return p.err
+	}
+	return a.addAdminFlags(cmd)
 }
 
 // printBusy prints what the daemon still does, if the feed does not yield.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -107,8 +108,9 @@ func (r statusReport) print(ctx context.Context, w io.Writer, a *app, client *ad
 	if r.feed != "" {
 		return r.printFeed(ctx, p, client)
 	}
-	ready, err := client.getReadiness(ctx)
-	if err != nil {
+	var ready daemonReadiness
+	// One that is not ready has the status 503.
+	if err := client.do(ctx, http.MethodGet, "/readyz", &ready, http.StatusServiceUnavailable); err != nil {
 		return err
 	}
 	if !r.quiet {
@@ -116,26 +118,20 @@ func (r statusReport) print(ctx context.Context, w io.Writer, a *app, client *ad
 		if err := client.get(ctx, "/status", &answer); err != nil {
 			return err
 		}
-		if err := r.printAnswer(p, answer, ready); err != nil {
-			return err
+		var s status.Process
+		if r.asJSON {
+			p.err = printReport(p.w, p.redact, answer)
+		} else if p.err = json.Unmarshal(answer, &s); p.err == nil {
+			r.printProcess(p, &s, ready)
+		}
+		if p.err != nil {
+			return p.err
 		}
 	}
 	if !ready.Ready {
 		return fmt.Errorf("the daemon is not ready: %s", withNoun(len(ready.Reasons), "reason", "reasons"))
 	}
 	return nil
-}
-
-func (r statusReport) printAnswer(p *printer, answer json.RawMessage, ready daemonReadiness) error {
-	if r.asJSON {
-		return printReport(p.w, p.redact, answer)
-	}
-	var s status.Process
-	if err := json.Unmarshal(answer, &s); err != nil {
-		return err
-	}
-	r.printProcess(p, &s, ready)
-	return p.err
 }
 
 func (r statusReport) printFeed(ctx context.Context, p *printer, client *adminClient) error {
@@ -164,13 +160,6 @@ func (r statusReport) printFeed(ctx context.Context, p *printer, client *adminCl
 type daemonReadiness struct {
 	Ready   bool     `json:"ready"`
 	Reasons []string `json:"reasons"`
-}
-
-// getReadiness asks whether the daemon is ready.
-func (c *adminClient) getReadiness(ctx context.Context) (daemonReadiness, error) {
-	var ready daemonReadiness
-	err := c.getReport(ctx, "/readyz", &ready)
-	return ready, err
 }
 
 // elsewhere is the state of a feed that another member of the fleet runs.
