@@ -55,7 +55,7 @@ func (c Compression) codecs() []kgo.CompressionCodec {
 }
 
 func (t TLS) settings() (*tls.Config, error) {
-	settings, err := t.ClientFiles.Config("tls")
+	settings, err := t.Config("tls")
 	if err != nil {
 		return nil, err
 	}
