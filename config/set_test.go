@@ -91,6 +91,8 @@ func TestBounds(t *testing.T) {
 		"feeds.orders.dedupe_window=10000001": "must be from 1 to 10000000",
 		"feeds.orders.dedupe_window=many":     "want a whole number from 1 to 10000000",
 		"feeds.orders.to.stream.replicas=6":   "must be from 1 to 5",
+		"feeds.orders.to.stream.replicas=0":   "must be from 1 to 5",
+		"feeds.orders.freshness=-1s":          "must not be negative",
 		"feeds.orders.to.stream.max_age=-1s":  "must not be negative",
 		"feeds.orders.to.stream.max_bytes=-1": "must not be negative",
 		"feeds.orders.every=99ms":             "must be 100ms or more",
