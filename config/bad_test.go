@@ -118,7 +118,7 @@ var badFileErrors = map[string]string{
 	"unknown_key":                 `:4: feeds.orders.evry: unknown key; did you mean "every"?`,
 	"unknown_key_case":            `:4: feeds.orders.allowHosts: unknown key; did you mean "allow_hosts"?`,
 	"unknown_key_deep":            `:4: feeds.orders.timeouts.conect: unknown key; did you mean "connect"?`,
-	"unknown_key_far":             `:4: feeds.orders.colour: unknown key; want one of: url, headers, auth, allow_hosts, timeouts, limits, format, every, start, gap, dialect, entry_order, mode, ignore_changes_in, max_delete_ratio, full_every, hints, identity, lenient, oversize, dedupe_window, freshness, key, to`,
+	"unknown_key_far":             `:4: feeds.orders.colour: unknown key; want one of: url, headers, auth, allow_hosts, timeouts, limits, format, every, start, gap, dialect, entry_order, mode, ignore_changes_in, max_delete_ratio, full_every, hints, identity, body, lenient, oversize, dedupe_window, freshness, key, to`,
 	"unknown_key_misplaced":       `:4: feeds.orders.topic: unknown key; did you mean "to.topic"?`,
 	"unknown_key_top":             `:4: fees: unknown key; did you mean "feeds"?`,
 	"url_missing":                 `:2: feeds.orders.url: ...`,

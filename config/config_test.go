@@ -98,7 +98,7 @@ func TestGoodFiles(t *testing.T) {
 			orders.Start = datareplication.Start{At: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 			orders.Syndication = syndication.Settings{
 				Dialect: "atomhopper", EntryOrder: "oldest_first", Mode: "tail", IgnoreChangesIn: []string{"comments", "{urn:x}count"},
-				MaxDeleteRatio: 0, FullEvery: time.Hour, Hints: "ignore", Identity: "link", Lenient: "true",
+				MaxDeleteRatio: 0, FullEvery: time.Hour, Hints: "ignore", Identity: "link", Body: "xml", Lenient: "true",
 			}
 			blog := defaults("blog", "https://blog.example.com/feed")
 			blog.Format = "rss"

@@ -7,3 +7,8 @@ import _ "embed"
 //
 //go:embed configuration.md
 var Configuration string
+
+// EntrySchema is the JSON Schema of the messages of Atom and RSS feeds. Its $id has the version.
+//
+//go:embed entry.schema.json
+var EntrySchema []byte

@@ -28,7 +28,7 @@ var layers = map[string][]string{
 	"feed":                {},
 	"internal/fleet":      {"feed", "internal/retry"},
 	"message":             {"feed"},
-	"internal/entry":      {"internal/xmlcopy"},
+	"internal/entry":      {"internal/xmlcopy", "message"},
 	"internal/xmlcopy":    {},
 	"internal/safetext":   {},
 	"internal/retry":      {},
@@ -42,7 +42,7 @@ var layers = map[string][]string{
 	"bridge":              {"feed", "checkpoint", "internal/limit", "internal/readahead", "internal/retry"},
 	"internal/connlimit":  {},
 	"internal/admin":      {"internal/admin/statuspage", "internal/admin/status", "bridge", "internal/connlimit", "internal/credential", "feed", "internal/fleet", "checkpoint", "internal/safetext"},
-	"internal/verify":     {"feed", "message"},
+	"internal/verify":     {"feed", "internal/entry", "message"},
 
 	"internal/admin/statuspage": {"internal/admin/status"},
 	"internal/admin/status":     {},
@@ -51,7 +51,7 @@ var layers = map[string][]string{
 	"source/datareplication":        {"source", "source/datareplication/page", "feed", "message", "internal/readahead", "internal/safetext"},
 	"source/datareplication/page":   {"source/link", "feed", "message", "internal/safetext"},
 	"source/link":                   {},
-	"source/syndication":            {"source", "source/link", "source/syndication/feedxml", "feed", "message", "internal/readahead", "internal/setting", "internal/safetext", "internal/retry"},
+	"source/syndication":            {"source", "source/link", "source/syndication/feedxml", "feed", "internal/entry", "message", "internal/readahead", "internal/setting", "internal/safetext", "internal/retry"},
 	"source/syndication/feedxml":    {"feed", "message", "internal/safetext"},
 	"source/datareplication/sample": {"feed"},
 
@@ -81,7 +81,7 @@ var layers = map[string][]string{
 	"daemon": {"internal/trace", "internal/admin", "bridge", "checkpoint", "config", "internal/credential", "feed", "internal/fleet", "internal/limit", "internal/logonce", "internal/readahead", "internal/retry", "internal/safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
 
 	// Commands reach buses and servers through package daemon, and nothing else imports it.
-	"cmd/feedbridge": {"internal/admin/status", "bridge", "checkpoint", "config", "internal/credential", "daemon", "feed", "internal/logonce", "message", "internal/retry", "internal/safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "internal/verify"},
+	"cmd/feedbridge": {"docs", "internal/admin/status", "bridge", "checkpoint", "config", "internal/credential", "daemon", "feed", "internal/logonce", "message", "internal/retry", "internal/safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "internal/verify"},
 }
 
 // alone lists the modules that only the given packages (and their tests) import, so that

@@ -6,12 +6,10 @@ import (
 	"encoding/xml"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/entry"
 	"github.com/feedbridge/feedbridge/internal/xmlcopy"
-	"github.com/feedbridge/feedbridge/message"
 )
 
 // feedID is the same in all documents of a topic.
@@ -45,14 +43,39 @@ func appendAtomEntry(b []byte, e *entity) []byte {
 	if e.op == "DELETE" {
 		return tombstone(b, e, toIRI(e.entryID), e.entryID)
 	}
+	e.restoreXML()
 	if out, ok := atomFromAtom(b, e); ok {
 		return out
 	}
-	if a, ok := entry.Read(e.body, e.contentBase()); ok {
+	if a, ok := e.readEntry(); ok {
 		return e.appendAtom(b, a)
 	}
 	b = atomEntry(b, e, e.entryID, rfc3339(e.updateTime()))
 	return append(appendContent(b, e), "</entry>\n"...)
+}
+
+// readEntry reads the body of a message that has an entry, as JSON or XML.
+func (e *entity) readEntry() (*entry.Entry, bool) {
+	if e.isJSONEntry() {
+		return entry.Decode(e.body, e.contentBase())
+	}
+	return entry.Read(e.body, e.contentBase())
+}
+
+// isJSONEntry reports whether the body may be what [entry.Entry.Encode] returns. An entity of a
+// datareplication feed has no mark and no Entry-Id, and may have any JSON.
+func (e *entity) isJSONEntry() bool {
+	return (e.changes || e.headerValue(entryID) != "") && e.mediaType() == entry.ContentType
+}
+
+// restoreXML makes the body the XML of an entry that is not well-formed.
+func (e *entity) restoreXML() {
+	if !e.isJSONEntry() {
+		return
+	}
+	if a, ok := entry.Decode(e.body, ""); ok && a.XML != "" {
+		e.body, e.contentType = []byte(a.XML), "application/xml"
+	}
 }
 
 // appendContent appends the body of a message as the content of an entry.
@@ -168,7 +191,7 @@ func copyAtomChild(b []byte, s *xmlcopy.Scanner, has map[string]bool) (_ []byte,
 		drop = drop || xmlcopy.CopiedText(b[begin:], &t) == ""
 	case "updated", "published":
 		value := xmlcopy.CopiedText(b[begin:], &t)
-		at, known := parseTime(value)
+		at, known := entry.FormatTime(value)
 		if drop = drop || !known; !drop && at != value {
 			b = xmlcopy.AppendStart(b[:begin], &t, t.Bindings, t.Attrs)
 			b = xmlcopy.AppendEnd(append(b, at...), t.Prefix, t.Local)
@@ -190,18 +213,6 @@ func copyAtomChild(b []byte, s *xmlcopy.Scanner, has map[string]bool) (_ []byte,
 		has["link "+rel] = true
 	}
 	return b, nil
-}
-
-// parseTime returns a date as RFC 3339 has it; as it is if it is such a date.
-func parseTime(text string) (string, bool) {
-	if _, err := time.Parse(time.RFC3339Nano, text); err == nil {
-		return text, true
-	}
-	at, _, ok := message.ParseDate(text)
-	if !ok || at.Year() < 1 || at.Year() > 9999 {
-		return "", false
-	}
-	return rfc3339(at), true
 }
 
 // withBase returns attributes with an absolute xml:base, if a base is known.
@@ -277,32 +288,40 @@ func firstOf(texts ...string) string {
 
 // appendSource appends the known metadata of the feed that an entry is from.
 func (e *entity) appendSource(b []byte, prefix string) []byte {
-	id, title, authors := e.headerValue("Feed-Id"), e.headerValue("Feed-Title"), feedAuthors(e)
-	if id == "" && title == "" && authors == nil {
+	f := entry.Feed{ID: e.headerValue("Feed-Id"), Title: e.headerValue("Feed-Title"), Authors: feedAuthors(e)}
+	if f.ID == "" && f.Title == "" && f.Authors == nil {
 		return b
 	}
+	f.URL = e.page
+	return appendSource(b, prefix, &f)
+}
+
+func appendSource(b []byte, prefix string, f *entry.Feed) []byte {
 	b = append(xmlcopy.AppendName(append(b, '<'), prefix, "source"), '>')
-	for _, part := range [][2]string{{"id", id}, {"title", title}} {
+	for _, part := range [][2]string{{"id", f.ID}, {"title", f.Title}, {"updated", f.DateModified}} {
 		if part[1] != "" {
 			b = append(xmlcopy.AppendName(append(b, '<'), prefix, part[0]), '>')
 			b = xmlcopy.AppendEnd(xmlcopy.AppendText(b, part[1]), prefix, part[0])
 		}
 	}
-	if e.page != "" {
-		b = xmlcopy.AppendName(append(b, '<'), prefix, "link")
-		b = append(xmlcopy.AppendValue(append(b, ` rel="self" href="`...), e.page), `"/>`...)
+	for _, part := range [][2]string{{"self", f.URL}, {"alternate", f.HomePageURL}} {
+		if part[1] != "" {
+			b = append(append(xmlcopy.AppendName(append(b, '<'), prefix, "link"), ` rel="`...), part[0]...)
+			b = append(xmlcopy.AppendValue(append(b, `" href="`...), part[1]), `"/>`...)
+		}
 	}
-	b = appendPersons(b, prefix, "author", authors)
+	b = appendPersons(b, prefix, "author", f.Authors)
 	return xmlcopy.AppendEnd(b, prefix, "source")
 }
 
 // appendAtom appends an article as an entry.
 func (e *entity) appendAtom(b []byte, a *entry.Entry) []byte {
+	isAtom := e.isJSONEntry() && e.headerValue("Feed-Format") == ""
 	title, updated := e.entryID, rfc3339(e.updateTime())
-	if at, ok := parseTime(a.Updated); ok {
+	if at, ok := entry.FormatTime(a.Updated); ok {
 		updated = at
 	}
-	b = xmlcopy.AppendStart(b, &xmlcopy.Tag{Local: "entry"}, nil, withBase(nil, a.Base))
+	b = xmlcopy.AppendStart(b, &xmlcopy.Tag{Local: "entry"}, nil, withLanguage(withBase(nil, a.Base), a.Language))
 	b = appendID(b, "", firstOf(a.ID, e.entryID))
 	if a.Title.IsBlank() {
 		b = fmt.Appendf(b, "<title>%s</title>", xmlcopy.Escape(title))
@@ -311,7 +330,7 @@ func (e *entity) appendAtom(b []byte, a *entry.Entry) []byte {
 	}
 	b = fmt.Appendf(b, "<updated>%s</updated>", updated)
 	b = e.appendOperation(b, "")
-	if at, ok := parseTime(a.Published); ok {
+	if at, ok := entry.FormatTime(a.Published); ok {
 		b = fmt.Appendf(b, "<published>%s</published>", at)
 	} else if !e.published.IsZero() {
 		b = fmt.Appendf(b, "<published>%s</published>", rfc3339(e.published))
@@ -333,10 +352,11 @@ func (e *entity) appendAtom(b []byte, a *entry.Entry) []byte {
 		b = append(b, "/>"...)
 	}
 	summary, content := a.Summary, a.Content
-	if _, linked := a.FindLink("alternate"); !linked && content.IsBlank() {
+	_, hasOther := a.Extensions[entry.AtomSpace]["content"]
+	if _, linked := a.FindLink("alternate"); !linked && !hasOther && content.IsBlank() {
 		// An entry has content or a link to it (RFC 4287, section 4.1.2).
-		if summary, content = nil, a.Summary; content.IsBlank() {
-			content = &entry.Prose{}
+		if content = (&entry.Prose{}); !isAtom && !summary.IsBlank() {
+			summary, content = nil, summary
 		}
 	}
 	if !summary.IsBlank() {
@@ -348,8 +368,21 @@ func (e *entity) appendAtom(b []byte, a *entry.Entry) []byte {
 	if !a.Rights.IsBlank() {
 		b = appendAtomProse(b, a.Rights, "rights")
 	}
-	b = append(b, a.Others...)
-	return append(e.appendSource(b, ""), "</entry>\n"...)
+	b = a.AppendExtensions(b)
+	if a.Source != nil {
+		b = appendSource(b, "", a.Source)
+	} else {
+		b = e.appendSource(b, "")
+	}
+	return append(b, "</entry>\n"...)
+}
+
+// withLanguage returns attributes with a language, if it is known.
+func withLanguage(attrs []xmlcopy.Attribute, language string) []xmlcopy.Attribute {
+	if language == "" {
+		return attrs
+	}
+	return append(attrs, xmlcopy.Attribute{Prefix: "xml", Local: "lang", Space: xmlcopy.XMLSpace, Value: language})
 }
 
 func appendAtomProse(b []byte, p *entry.Prose, local string) []byte {
@@ -378,14 +411,23 @@ func appendAtomLink(b []byte, l entry.Link, prefix string) []byte {
 
 // tombstone appends a deleted-entry element (RFC 6721) for the entry that the feed has under ref.
 func tombstone(b []byte, e *entity, ref, id string) []byte {
-	if el, root, ok := xmlcopy.Standalone(e.body); ok && root == (xml.Name{Space: tombstoneSpace, Local: "deleted-entry"}) {
+	if el, root, ok := xmlcopy.Standalone(e.body); ok && root == (xml.Name{Space: entry.TombstoneSpace, Local: "deleted-entry"}) {
 		return append(append(b, el...), '\n')
 	}
-	b = fmt.Appendf(b, `<at:deleted-entry xmlns:at="%s" ref="%s" when="%s"`, tombstoneSpace, xmlcopy.Escape(ref), rfc3339(e.updateTime()))
+	when, a := rfc3339(e.updateTime()), &entry.Entry{}
+	if e.isJSONEntry() {
+		if deleted, ok := entry.Decode(e.body, ""); ok {
+			a = deleted
+			if at, ok := entry.FormatTime(a.Updated); ok && !e.timeMade {
+				when = at
+			}
+		}
+	}
+	b = fmt.Appendf(b, `<at:deleted-entry xmlns:at="%s" ref="%s" when="%s"`, entry.TombstoneSpace, xmlcopy.Escape(ref), xmlcopy.Escape(when))
 	if ref != id {
 		b = appendExtra(b, [2]string{"id", id})
 	}
-	return append(b, "/>\n"...)
+	return append(a.AppendExtensions(append(b, '>')), "</at:deleted-entry>\n"...)
 }
 
 // feedAuthors returns the authors of the feed that the entity is from.
@@ -404,8 +446,8 @@ func (e *entity) authorsOf(a *entry.Entry) []entry.Person {
 	switch {
 	case a.Authors != nil:
 		return a.Authors
-	case a.Inherited != nil:
-		return a.Inherited
+	case a.Source != nil && a.Source.Authors != nil:
+		return a.Source.Authors
 	}
 	return feedAuthors(e)
 }

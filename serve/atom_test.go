@@ -206,7 +206,7 @@ func TestAtom(t *testing.T) {
 			s := serveTopic(t, topic, as(format))
 			for _, path := range []string{"/latest", "/pages/e0-3-0"} {
 				g := s.get(t, path).want(t, 200)
-				want := `<at:deleted-entry xmlns:at="http://purl.org/atompub/tombstones/1.0" ref="tag:x.example,2026:0" when="2026-03-01T12:00:01.000000001Z"/>`
+				want := `<at:deleted-entry xmlns:at="http://purl.org/atompub/tombstones/1.0" ref="tag:x.example,2026:0" when="2026-03-01T12:00:01.000000001Z"></at:deleted-entry>`
 				if !strings.Contains(g.body, want) || !strings.Contains(g.body, theirs) {
 					t.Errorf("got %s", g.body)
 				}
@@ -221,7 +221,7 @@ func TestAtom(t *testing.T) {
 		put, del := parsed(t, s.get(t, "/pages/e0-1-0").body), parsed(t, s.get(t, "/pages/e0-1-1").body)
 		id := put.all(entry.AtomSpace, "entry")[0].says(entry.AtomSpace, "id")
 		updated := put.all(entry.AtomSpace, "entry")[0].says(entry.AtomSpace, "updated")
-		tombstone := del.all(tombstoneSpace, "deleted-entry")[0].attrs
+		tombstone := del.all(entry.TombstoneSpace, "deleted-entry")[0].attrs
 		var w wrongs
 		if tombstone["ref"] != id || !w.date("when", tombstone["when"]).After(w.date("updated", updated)) || len(w) > 0 {
 			t.Errorf("got %v of %s, which is of %s: %v", tombstone, id, updated, w)

@@ -116,10 +116,10 @@ func pythonSays(t *testing.T, modules, program string, in, out any) {
 }
 
 // bridged reads the feed at a URL and returns a topic of its entries.
-func bridged(t *testing.T, url string) *memoryTopic {
+func bridged(t *testing.T, url string, body syndication.BodyFormat) *memoryTopic {
 	t.Helper()
 	cfg := syndication.Defaults()
-	cfg.URL = url
+	cfg.URL, cfg.Body = url, body
 	cfg.Limits.Rate = 1e6
 	client, err := source.NewClient(cfg.Config, source.Options{})
 	must.Succeed(t, err)
@@ -182,44 +182,69 @@ func TestReadersSeeTheSameInEveryFormat(t *testing.T) {
 	t.Parallel()
 	python(t, "feedparser")
 	for name, original := range corpus(t) {
-		parallel.Run(t, name, func(t *testing.T) {
-			topic := bridged(t, original[0])
-			docs, names := []document{original}, []string{name}
-			for _, first := range []Format{DataReplication, Atom, RSS} {
-				copied, served := through(t, topic, first)
-				if first != DataReplication {
-					docs, names = append(docs, served), append(names, string(first))
-				}
-				for _, second := range []Format{DataReplication, Atom, RSS} {
-					name := string(first) + " and then " + string(second)
-					last, served := through(t, copied, second)
-					compareTopics(t, name, topic, last, asEntries)
-					switch {
-					case first == DataReplication && second == DataReplication:
-						compareTopics(t, name, copied, last, asTheyAre)
-					case second == DataReplication:
-						compareTopics(t, name, copied, last, undated) // entries have the dates of the bus
+		for _, body := range []syndication.BodyFormat{"json", "xml"} {
+			parallel.Run(t, name+" with "+string(body), func(t *testing.T) {
+				topic := bridged(t, original[0], body)
+				docs, names := []document{original}, []string{name}
+				for _, first := range []Format{DataReplication, Atom, RSS} {
+					copied, served := through(t, topic, first, body)
+					if first != DataReplication {
+						docs, names = append(docs, served), append(names, string(first))
 					}
-					if second != DataReplication {
-						docs, names = append(docs, served), append(names, name)
+					for _, second := range []Format{DataReplication, Atom, RSS} {
+						name := string(first) + " and then " + string(second)
+						last, served := through(t, copied, second, body)
+						compareTopics(t, name, topic, last, asEntries)
+						switch {
+						case first == DataReplication && second == DataReplication:
+							compareTopics(t, name, copied, last, asTheyAre)
+						case second == DataReplication:
+							compareTopics(t, name, copied, last, undated) // entries have the dates of the bus
+						}
+						if second != DataReplication {
+							docs, names = append(docs, served), append(names, name)
+						}
 					}
 				}
-			}
-			all := views(t, docs...)
-			want := all[0].byID()
-			for i, got := range all[1:] {
-				if got.Bozo != "" {
-					t.Errorf("%s: %s", names[i+1], got.Bozo)
+				all := views(t, docs...)
+				want := all[0].byID()
+				for i, got := range all[1:] {
+					if got.Bozo != "" {
+						t.Errorf("%s: %s", names[i+1], got.Bozo)
+					}
+					// The topic has the oldest entry first, and documents the newest.
+					if order, want := got.ids(), topic.ids(); order != want {
+						t.Errorf("%s: the entries are %s, want %s", names[i+1], order, want)
+					}
+					for id, entry := range want {
+						compareViews(t, names[i+1], id, entry, got.byID(), docs[i+1][1])
+					}
 				}
-				// The topic has the oldest entry first, and documents the newest.
-				if order, want := got.ids(), topic.ids(); order != want {
-					t.Errorf("%s: the entries are %s, want %s", names[i+1], order, want)
-				}
-				for id, entry := range want {
-					compareViews(t, names[i+1], id, entry, got.byID(), docs[i+1][1])
-				}
-			}
-		})
+			})
+		}
+	}
+}
+
+// Readers see the same fields of an entry, whether the topic has it in JSON or in XML.
+func TestReadersSeeTheSameOfBothBodies(t *testing.T) {
+	t.Parallel()
+	python(t, "feedparser")
+	var docs []document
+	var names []string
+	for name, original := range corpus(t) {
+		inJSON, inXML := bridged(t, original[0], "json"), bridged(t, original[0], "xml")
+		if body := inJSON.records[0].Body; !json.Valid(body) {
+			t.Fatalf("%s is no JSON", body)
+		}
+		for _, format := range []Format{Atom, RSS} {
+			docs = append(docs, servedAt(t, inJSON, format), servedAt(t, inXML, format))
+			names = append(names, name+" as "+string(format))
+		}
+	}
+	for all := views(t, docs...); len(all) > 0; all, names = all[2:], names[1:] {
+		if diff := cmp.Diff(all[1], all[0]); diff != "" {
+			t.Errorf("%s (-XML +JSON):\n%s", names[0], diff)
+		}
 	}
 }
 
@@ -250,14 +275,14 @@ func TestDataReplicationThroughEveryFormat(t *testing.T) {
 		t.Fatalf("got %d messages", got)
 	}
 	for _, first := range []Format{DataReplication, Atom, RSS} {
-		copied, _ := through(t, topic, first)
-		again, _ := through(t, copied, DataReplication)
+		copied, _ := through(t, topic, first, "xml")
+		again, _ := through(t, copied, DataReplication, "xml")
 		compareTopics(t, string(first), topic, again, map[Format]func([]said) []said{DataReplication: asTheyAre, Atom: asEntries, RSS: asEntries}[first])
 		if first == DataReplication {
 			continue
 		}
 		for _, second := range []Format{Atom, RSS} {
-			last, _ := through(t, copied, second)
+			last, _ := through(t, copied, second, "json")
 			compareTopics(t, string(first)+" and then "+string(second), topic, last, asEntries)
 		}
 	}
@@ -265,13 +290,13 @@ func TestDataReplicationThroughEveryFormat(t *testing.T) {
 
 // through serves a topic in a format. It returns the topic of a bridge that reads the
 // served feed, and the newest document of the feed.
-func through(t *testing.T, topic *memoryTopic, format Format) (*memoryTopic, document) {
+func through(t *testing.T, topic *memoryTopic, format Format, body syndication.BodyFormat) (*memoryTopic, document) {
 	t.Helper()
 	served := servedAt(t, topic, format)
 	if format == DataReplication {
 		return replicated(t, served[0]), served
 	}
-	return bridged(t, served[0]), served
+	return bridged(t, served[0], body), served
 }
 
 // replicated reads the datareplication feed at a URL and returns a topic of its
@@ -324,7 +349,7 @@ func (t *memoryTopic) ids() string {
 }
 
 // operationTerm marks a PATCH in an entry of Atom or an item of RSS.
-var operationTerm = regexp.MustCompile(`term="PATCH" scheme="` + operationScheme + `"|scheme="` + operationScheme + `" term="PATCH"|domain="` + operationScheme + `">PATCH`)
+var operationTerm = regexp.MustCompile(`term="PATCH" scheme="` + operationScheme + `"|scheme="` + operationScheme + `" term="PATCH"|domain="` + operationScheme + `">PATCH|"term":"PATCH","scheme":"` + operationScheme)
 
 // asEntries returns entities with only the properties that feeds of Atom and RSS can carry:
 // there is no deleted one for a reader that has not seen it before, and a PATCH is an entry
@@ -394,8 +419,10 @@ func TestServedAtomSatisfiesTheSchema(t *testing.T) {
 	python(t, "lxml.etree")
 	var docs []string
 	for _, original := range corpus(t) {
-		topic := bridged(t, original[0])
-		docs = append(docs, servedAt(t, topic, Atom)[1], servedAt(t, bridged(t, servedAt(t, topic, RSS)[0]), Atom)[1])
+		for _, body := range []syndication.BodyFormat{"json", "xml"} {
+			topic := bridged(t, original[0], body)
+			docs = append(docs, servedAt(t, topic, Atom)[1], servedAt(t, bridged(t, servedAt(t, topic, RSS)[0], body), Atom)[1])
+		}
 	}
 	topic := newTopic()
 	for _, r := range bodies {

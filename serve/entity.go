@@ -59,6 +59,8 @@ type entity struct {
 	changes bool
 	// page is the URL of the page or document that the entity was on.
 	page string
+	// timeMade reports that feedbridge made the time of the message.
+	timeMade bool
 }
 
 // decoder reads the messages of a topic.
@@ -71,7 +73,7 @@ type decoder struct {
 // It appends the entity's header to header[:0].
 func (d decoder) decodeRecord(epoch string, r feed.Record, header feed.Header) entity {
 	m := message.Decode(r.Header, header[:0])
-	e := entity{position: r.Position, body: r.Body, taken: r.Time.UTC(), changes: m.Mark != "", page: m.Page}
+	e := entity{position: r.Position, body: r.Body, taken: r.Time.UTC(), changes: m.Mark != "", page: m.Page, timeMade: strings.Contains(m.Made, message.LastModified)}
 	if !isServedTime(r.Time) {
 		e.taken = time.Unix(0, 0).UTC()
 	}

@@ -41,10 +41,11 @@ func appendRSSItem(b []byte, e *entity) []byte {
 	if e.op == "DELETE" {
 		return tombstone(b, e, e.entryID, e.entryID)
 	}
+	e.restoreXML()
 	if out, ok := rssFromRSS(b, e); ok {
 		return out
 	}
-	if a, ok := entry.Read(e.body, e.contentBase()); ok {
+	if a, ok := e.readEntry(); ok {
 		return e.appendRSS(b, a)
 	}
 	a := &entry.Entry{}
@@ -149,6 +150,8 @@ func appendGUID(b []byte, id string) []byte {
 
 // appendRSS appends an article as an item.
 func (e *entity) appendRSS(b []byte, a *entry.Entry) []byte {
+	// An item of RSS keeps what it lacks, also in JSON.
+	isRSS := e.isJSONEntry() && strings.HasPrefix(e.headerValue("Feed-Format"), "rss") && e.headerValue("Feed-Format") != "rss1"
 	title := e.entryID
 	if !a.Title.IsBlank() {
 		title = strings.TrimSpace(a.Title.Text)
@@ -156,8 +159,10 @@ func (e *entity) appendRSS(b []byte, a *entry.Entry) []byte {
 			title = html.EscapeString(title) // readers would take it for HTML
 		}
 	}
-	b = xmlcopy.AppendStart(b, &xmlcopy.Tag{Local: "item"}, nil, withBase(nil, a.Base))
-	b = appendElement(b, "title", title)
+	b = xmlcopy.AppendStart(b, &xmlcopy.Tag{Local: "item"}, nil, withLanguage(withBase(nil, a.Base), a.Language))
+	if !isRSS || !a.Title.IsBlank() || a.Summary.IsBlank() {
+		b = appendElement(b, "title", title)
+	}
 	b = appendGUID(b, firstOf(a.ID, e.entryID))
 	published, updated := e.taken, e.updateTime()
 	if !e.published.IsZero() {
@@ -170,8 +175,12 @@ func (e *entity) appendRSS(b []byte, a *entry.Entry) []byte {
 	if at, _, known := message.ParseDate(a.Published); known && inRange(at) {
 		published = at
 	}
-	b = appendElement(b, "pubDate", message.FormatDate(published))
-	b = fmt.Appendf(b, `<atom:updated xmlns:atom="%s">%s</atom:updated>`, entry.AtomSpace, rfc3339(updated))
+	if !isRSS || a.Published != "" {
+		b = appendElement(b, "pubDate", message.FormatDate(published))
+	}
+	if !isRSS || a.Updated != "" {
+		b = fmt.Appendf(b, `<atom:updated xmlns:atom="%s">%s</atom:updated>`, entry.AtomSpace, rfc3339(updated))
+	}
 	b = appendRSSLinks(b, a.Links)
 	b = e.appendRSSAuthors(b, a)
 	for _, p := range a.Contributors {
@@ -198,7 +207,11 @@ func (e *entity) appendRSS(b []byte, a *entry.Entry) []byte {
 		b = fmt.Appendf(b, `<dc:rights xmlns:dc="%s">`, entry.DCSpace)
 		b = xmlcopy.AppendEnd(xmlcopy.AppendText(b, a.Rights.Text), "dc", "rights")
 	}
-	b = append(b, a.Others...)
+	if a.Source != nil && a.Source.URL != "" {
+		b = append(xmlcopy.AppendValue(append(b, `<source url="`...), a.Source.URL), `">`...)
+		b = xmlcopy.AppendEnd(xmlcopy.AppendText(b, a.Source.Title), "", "source")
+	}
+	b = a.AppendExtensions(b)
 	return append(b, "</item>\n"...)
 }
 

@@ -34,7 +34,7 @@ type follower struct {
 func (s *site) follow(t tester) *follower {
 	t.Helper()
 	cfg := syndication.Defaults()
-	cfg.URL = s.URL + "/feeds/orders/latest"
+	cfg.URL, cfg.Body = s.URL+"/feeds/orders/latest", "xml"
 	cfg.Limits.Rate = 1e6
 	client, err := source.NewClient(cfg.Config, source.Options{})
 	must.Succeed(t, err)

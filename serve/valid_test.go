@@ -141,7 +141,7 @@ func (w *wrongs) feedOf(n *node) {
 			w.add("the document is of %v, and has an entry of %v", updated, at)
 		}
 	}
-	for _, d := range n.all(tombstoneSpace, "deleted-entry") {
+	for _, d := range n.all(entry.TombstoneSpace, "deleted-entry") {
 		w.iri("ref", d.attrs["ref"])
 		w.date("when", d.attrs["when"])
 	}
@@ -275,7 +275,7 @@ func TestDocumentsAreValid(t *testing.T) {
 					t.Errorf("%s: %s", at, sentence)
 				}
 				if documents > 0 {
-					entries += len(doc.all(entry.AtomSpace, "entry")) + len(doc.all("", "item")) + len(doc.all(tombstoneSpace, "deleted-entry"))
+					entries += len(doc.all(entry.AtomSpace, "entry")) + len(doc.all("", "item")) + len(doc.all(entry.TombstoneSpace, "deleted-entry"))
 				}
 				if at != latest {
 					newer = at

@@ -12,8 +12,7 @@ import (
 // reader that takes an entry out of a document would have to carry those along
 // that the document declares.
 const (
-	historySpace   = "http://purl.org/syndication/history/1.0"
-	tombstoneSpace = "http://purl.org/atompub/tombstones/1.0"
+	historySpace = "http://purl.org/syndication/history/1.0"
 )
 
 func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

@@ -1,7 +1,8 @@
-// Package entry reads the fields of the entries of Atom and the items of RSS.
+// Package entry reads the fields of the entries of Atom and the items of RSS, and encodes them as JSON.
 package entry
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/base64"
 	"html"
@@ -9,25 +10,31 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/feedbridge/feedbridge/internal/xmlcopy"
 )
 
 // The namespaces of feeds.
 const (
-	AtomSpace    = "http://www.w3.org/2005/Atom"
-	atom03Space  = "http://purl.org/atom/ns#"
-	rss1Space    = "http://purl.org/rss/1.0/"
-	rss090Space  = "http://my.netscape.com/rdf/simple/0.9/"
-	DCSpace      = "http://purl.org/dc/elements/1.1/"
-	dctermsSpace = "http://purl.org/dc/terms/"
-	ContentSpace = "http://purl.org/rss/1.0/modules/content/"
-	rdfSpace     = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
-	xhtmlSpace   = "http://www.w3.org/1999/xhtml"
+	AtomSpace = "http://www.w3.org/2005/Atom"
+	// TombstoneSpace is that of RFC 6721.
+	TombstoneSpace = "http://purl.org/atompub/tombstones/1.0"
+	atom03Space    = "http://purl.org/atom/ns#"
+	rss1Space      = "http://purl.org/rss/1.0/"
+	rss090Space    = "http://my.netscape.com/rdf/simple/0.9/"
+	DCSpace        = "http://purl.org/dc/elements/1.1/"
+	dctermsSpace   = "http://purl.org/dc/terms/"
+	ContentSpace   = "http://purl.org/rss/1.0/modules/content/"
+	rdfSpace       = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+	xhtmlSpace     = "http://www.w3.org/1999/xhtml"
 )
 
 // noSpace is the key of elements without a namespace.
 const noSpace = "rss"
+
+// atomOnly is the namespace of RSS in an entry of Atom, which has none.
+const atomOnly = "-"
 
 // ExtraSpace is the namespace of attributes for the values that an element of RSS cannot hold:
 // the label of a category, and the mail address and URI of a person; and for an ID that is no IRI,
@@ -39,21 +46,30 @@ const ExtraSpace = "https://github.com/feedbridge/feedbridge/extra"
 type Entry struct {
 	ID                      string
 	Base                    string // of relative references in HTML; "" if it is not known
+	BaseURL                 string // the xml:base of the entry; "" if it has none
+	Language                string // the xml:lang of the entry
 	Title, Summary, Content *Prose
 	Links                   []Link
 	Authors, Contributors   []Person
 	Categories              []Category
 	Published, Updated      string // as written
 	Rights                  *Prose
-	Inherited               []Person // the authors of its source
-	// Others are the elements of other namespaces, such as those of Media RSS, which
-	// are valid anywhere.
-	Others []byte
-	// room is how many bytes resolved references and Others may take. Beyond it,
-	// references are not resolved and others are left out: a long base or namespace name
+	Source                  *Feed // from which the entry was copied
+	Feed                    *Feed // of the document with the entry
+	// Extensions are the elements that are no field, such as those of Media RSS, which are valid anywhere.
+	Extensions Extensions
+	// Deleted reports that this is a tombstone.
+	Deleted bool
+	// XML is the entry if that is not well-formed. Then there are no other fields.
+	XML string
+	// room is how many bytes resolved references and namespaces of extensions may take. Beyond it,
+	// references are not resolved and extensions are left out: a long base or namespace name
 	// could be repeated for each of many small elements.
 	room int
 }
+
+// roomFor returns the room for an entry of that size.
+func roomFor(doc []byte) int { return 2*len(doc) + 1<<10 }
 
 // resolve returns an absolute URL, if there is room for it.
 func (a *Entry) resolve(base, ref string) string {
@@ -82,13 +98,53 @@ func (p *Prose) HTML() string {
 func (p *Prose) IsBlank() bool { return p == nil || strings.TrimSpace(p.Text) == "" }
 
 // Link is a link of an entry.
-type Link struct{ Rel, Href, Type, Length, Title string }
+type Link struct {
+	Rel    string `json:"rel"`
+	Href   string `json:"href"`
+	Type   string `json:"type,omitempty"`
+	Length string `json:"length,omitempty"`
+	Title  string `json:"title,omitempty"`
+}
 
 // Person is an author or a contributor.
-type Person struct{ Name, Email, URI string }
+type Person struct {
+	Name  string `json:"name,omitempty"`
+	Email string `json:"email,omitempty"`
+	URI   string `json:"url,omitempty"`
+}
 
 // Category is a category of an entry.
-type Category struct{ Term, Scheme, Label string }
+type Category struct {
+	Term   string `json:"term"`
+	Scheme string `json:"scheme,omitempty"`
+	Label  string `json:"label,omitempty"`
+}
+
+// Feed describes the feed of an entry.
+type Feed struct {
+	ID           string   `json:"id,omitempty"`
+	Title        string   `json:"title,omitempty"`
+	URL          string   `json:"url,omitempty"`
+	HomePageURL  string   `json:"home_page_url,omitempty"`
+	DateModified string   `json:"date_modified,omitempty"`
+	Authors      []Person `json:"authors,omitempty"`
+}
+
+// Extensions are elements by namespace and name.
+type Extensions map[string]map[string][]Element
+
+// Element is an element of an extension. If it has text and elements, its children have both.
+type Element struct {
+	// Name is that of a child; "" for text. Namespace is nil if it is that of the parent.
+	Name      string  `json:"name,omitempty"`
+	Namespace *string `json:"namespace,omitempty"`
+	Prefix    string  `json:"prefix,omitempty"`
+	// Attributes have the names of the document, or {namespace}name if they have a namespace other than that of
+	// the prefix xml.
+	Attributes map[string]string `json:"attributes,omitempty"`
+	Text       string            `json:"text,omitempty"`
+	Children   []Element         `json:"children,omitempty"`
+}
 
 // FindLink returns the first link of a relation.
 func (a *Entry) FindLink(rel string) (l Link, ok bool) {
@@ -104,28 +160,33 @@ func isEntry(t *xmlcopy.Tag) bool {
 	return t.Local == "entry" && (t.Space == AtomSpace || t.Space == atom03Space)
 }
 
-func isItem(t *xmlcopy.Tag) bool {
-	if t.Local != "item" {
-		return false
-	}
-	// Documents of RSS 2.0 may have any of several default namespaces.
-	return t.Space == "" || t.Space == rss1Space || t.Space == rss090Space ||
-		strings.Contains(t.Space, "userland.com/rss") || strings.Contains(t.Space, "netscape.com/rss") || strings.Contains(t.Space, "backend.userland")
-}
+// Documents of RSS 2.0 may have any default namespace.
+func isItem(t *xmlcopy.Tag) bool { return t.Local == "item" }
 
 // Read parses doc as an article, whose relative references start from base. It
 // reports false if doc has another root element or is not well-formed.
 func Read(doc []byte, base string) (*Entry, bool) {
 	s, ok := xmlcopy.Open(doc)
-	if !ok || !isEntry(&s.Tag) && !isItem(&s.Tag) {
+	deleted := s != nil && s.Tag.Space == TombstoneSpace && s.Tag.Local == "deleted-entry"
+	if !ok || !deleted && !isEntry(&s.Tag) && !isItem(&s.Tag) {
 		return nil, false
 	}
 	own := cmp.Or(s.Tag.Space, noSpace)
-	a := &Entry{room: 2*len(doc) + 1<<10}
+	a := &Entry{Deleted: deleted, Language: s.Tag.AttrIn(xmlcopy.XMLSpace, "lang"), room: roomFor(doc)}
+	if isEntry(&s.Tag) {
+		own = atomOnly
+	}
+	if deleted {
+		own = "" // all children are extensions
+		a.ID, a.Updated = strings.TrimSpace(firstOf(s.Tag.AttrIn(ExtraSpace, "id"), s.Tag.Attr("ref"))), strings.TrimSpace(s.Tag.Attr("when"))
+	}
 	if own == rss1Space || own == rss090Space {
 		a.ID = s.Tag.AttrIn(rdfSpace, "about")
 	}
-	base = ResolveURL(base, s.Tag.AttrIn(xmlcopy.XMLSpace, "base"))
+	if at := s.Tag.AttrIn(xmlcopy.XMLSpace, "base"); at != "" {
+		base = ResolveURL(base, at)
+		a.BaseURL = base
+	}
 	a.Base = base
 	for {
 		found, err := s.NextChild()
@@ -148,35 +209,141 @@ func (a *Entry) readChild(s *xmlcopy.Scanner, own, base string) error {
 	if at := t.AttrIn(xmlcopy.XMLSpace, "base"); at != "" {
 		base = ResolveURL(base, at)
 	}
-	switch space := cmp.Or(t.Space, noSpace); space {
-	case AtomSpace, atom03Space:
-		return a.readAtom(s, &t, base)
-	case own:
+	switch space := cmp.Or(t.Space, noSpace); {
+	case own == "":
+	case space == own && rssFields[t.Local] && t.Attr("href") == "":
 		return a.readRSS(s, &t, t.Local, base)
-	case DCSpace:
-		return a.readRSS(s, &t, "dc:"+t.Local, base)
-	case dctermsSpace:
-		return a.readRSS(s, &t, "dcterms:"+t.Local, base)
-	case ContentSpace:
-		return a.readRSS(s, &t, "content:"+t.Local, base)
+	case space == AtomSpace && isAtomField(&t), space == atom03Space && isAtomField(&t):
+		return a.readAtom(s, &t, base)
+	case rssFields[modules[space]+t.Local] && modules[space] != "" && !a.has(modules[space]+t.Local):
+		return a.readRSS(s, &t, modules[space]+t.Local, base)
 	}
-	return a.copyOther(s)
+	return a.readExtension(s)
 }
 
-// copyOther copies an element of another namespace to a.others, if there is room for it.
-func (a *Entry) copyOther(s *xmlcopy.Scanner) (err error) {
-	if a.room <= 0 {
-		_, _, err = s.InnerContent()
-		return err
+// modules are the prefixes of the modules of RSS whose elements are fields.
+var modules = map[string]string{DCSpace: "dc:", dctermsSpace: "dcterms:", ContentSpace: "content:", strings.TrimSuffix(ContentSpace, "/"): "content:"}
+
+// rssFields are the elements of RSS that are fields.
+var rssFields = map[string]bool{
+	"title": true, "dc:title": true, "description": true, "dc:description": true, "content:encoded": true, "dc:rights": true,
+	"enclosure": true, "link": true, "guid": true, "comments": true, "author": true, "dc:creator": true, "dc:contributor": true,
+	"category": true, "dc:subject": true, "pubDate": true, "dcterms:issued": true, "dcterms:created": true, "dc:date": true,
+	"dcterms:modified": true, "source": true,
+}
+
+// has reports whether the field of an element that may occur once is set.
+func (a *Entry) has(name string) bool {
+	switch name {
+	case "dc:title":
+		return a.Title != nil
+	case "dc:description":
+		return a.Summary != nil
+	case "content:encoded":
+		return a.Content != nil
+	case "dc:rights":
+		return a.Rights != nil
+	case "dcterms:issued", "dcterms:created":
+		return a.Published != ""
+	case "dc:date", "dcterms:modified":
+		return a.Updated != ""
 	}
-	before := len(a.Others)
-	if a.Others, err = s.CopyElement(a.Others); err != nil {
-		return err
+	return false
+}
+
+// isAtomField reports whether an element of Atom is a field. Content that is neither text nor HTML is an
+// extension.
+func isAtomField(t *xmlcopy.Tag) bool {
+	switch t.Local {
+	case "title", "summary", "rights", "copyright", "author", "contributor", "source", "id", "link", "category",
+		"published", "issued", "created", "updated", "modified":
+		return true
+	case "content":
+		media, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(t.Attr("type"))), ";")
+		return t.Space == atom03Space || t.Attr("src") != "" || media == "" || media == "html" || media == "xhtml" || media == "application/xhtml+xml" ||
+			!strings.Contains(media, "/") || strings.HasPrefix(media, "text/") && media != "text/xml"
 	}
-	if a.room -= len(a.Others) - before; a.room < 0 {
-		a.Others = a.Others[:before]
+	return false
+}
+
+// readExtension reads an element that is no field, if there is room for it.
+func (a *Entry) readExtension(s *xmlcopy.Scanner) error {
+	space, local := s.Tag.Space, s.Tag.Local
+	el, err := a.readElement(s, space)
+	if err == nil {
+		a.addExtension(space, local, el)
 	}
-	return nil
+	return err
+}
+
+// addExtension adds an element, if there is room for its namespace.
+func (a *Entry) addExtension(space, local string, el Element) {
+	if a.room -= len(space); a.room < 0 {
+		return
+	}
+	if a.Extensions == nil {
+		a.Extensions = Extensions{}
+	}
+	if a.Extensions[space] == nil {
+		a.Extensions[space] = map[string][]Element{}
+	}
+	a.Extensions[space][local] = append(a.Extensions[space][local], el)
+}
+
+// readElement reads the element whose start tag was read last, without its name. parent is the namespace around it.
+func (a *Entry) readElement(s *xmlcopy.Scanner, parent string) (el Element, err error) {
+	t := s.Tag
+	el.Prefix = t.Prefix
+	if t.Space != parent {
+		el.Namespace = &t.Space
+		a.room -= len(t.Space)
+	}
+	for _, at := range t.Attrs {
+		name := at.Local
+		switch {
+		case at.Space == xmlcopy.XMLSpace:
+			name = "xml:" + name
+		case at.Space != "":
+			name = "{" + at.Space + "}" + name
+			a.room -= len(at.Space)
+		}
+		if el.Attributes == nil {
+			el.Attributes = map[string]string{}
+		}
+		el.Attributes[name] = at.Value
+	}
+	var text []byte
+	flush := func() {
+		if len(bytes.TrimSpace(text)) > 0 {
+			el.Children = append(el.Children, Element{Text: string(text)})
+		}
+		text = nil
+	}
+	for {
+		kind, err := s.NextToken()
+		switch {
+		case err != nil:
+			return el, err
+		case kind == xmlcopy.TextToken:
+			text = append(text, s.Text...)
+		case kind == xmlcopy.EndToken && el.Children == nil:
+			el.Text = string(text)
+			return el, nil
+		case kind == xmlcopy.EndToken:
+			flush()
+			return el, nil
+		default:
+			flush()
+			local := s.Tag.Local
+			child, err := a.readElement(s, t.Space)
+			if err != nil {
+				return el, err
+			}
+			if child.Name = local; a.room >= 0 {
+				el.Children = append(el.Children, child)
+			}
+		}
+	}
 }
 
 // readRSS reads an element of RSS or of one of its modules. name is its local name, with
@@ -195,6 +362,10 @@ func (a *Entry) readRSS(s *xmlcopy.Scanner, t *xmlcopy.Tag, name, base string) e
 		keepProse(&a.Content, text, markup, true)
 	case "dc:rights":
 		keepProse(&a.Rights, text, markup, false)
+	case "source":
+		if title := strings.TrimSpace(text); a.Source == nil && title+t.Attr("url") != "" {
+			a.Source = &Feed{Title: title, URL: a.resolve(base, t.Attr("url"))}
+		}
 	case "enclosure":
 		if href := t.Attr("url"); href != "" {
 			a.Links = append(a.Links, Link{Rel: "enclosure", Href: a.resolve(base, href), Type: t.Attr("type"), Length: t.Attr("length")})
@@ -240,9 +411,9 @@ func (a *Entry) addRSSValue(t *xmlcopy.Tag, name, value, base string) {
 	case "category", "dc:subject":
 		a.Categories = append(a.Categories, Category{Term: value, Scheme: t.Attr("domain"), Label: t.AttrIn(ExtraSpace, "label")})
 	case "pubDate", "dcterms:issued", "dcterms:created":
-		setIfEmpty(&a.Published, value)
+		a.keepDate(&a.Published, t, value)
 	case "dc:date", "dcterms:modified":
-		setIfEmpty(&a.Updated, value)
+		a.keepDate(&a.Updated, t, value)
 	}
 }
 
@@ -265,7 +436,7 @@ func (a *Entry) readAtom(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) error 
 	value := strings.TrimSpace(text)
 	switch t.Local {
 	case "id":
-		setIfEmpty(&a.ID, value)
+		setIfEmpty(&a.ID, firstOf(t.AttrIn(ExtraSpace, "id"), value))
 	case "link":
 		l := Link{Rel: strings.ToLower(t.Attr("rel")), Href: a.resolve(base, t.Attr("href")), Type: t.Attr("type"), Length: t.Attr("length"), Title: t.Attr("title")}
 		if l.Rel == "" {
@@ -279,11 +450,20 @@ func (a *Entry) readAtom(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) error 
 			a.Categories = append(a.Categories, Category{term, t.Attr("scheme"), t.Attr("label")})
 		}
 	case "published", "issued", "created":
-		setIfEmpty(&a.Published, value)
+		a.keepDate(&a.Published, t, value)
 	case "updated", "modified":
-		setIfEmpty(&a.Updated, value)
+		a.keepDate(&a.Updated, t, value)
 	}
 	return nil
+}
+
+// keepDate sets a date that was not set before. A text that is no date is an extension.
+func (a *Entry) keepDate(at *string, t *xmlcopy.Tag, value string) {
+	if _, ok := FormatTime(value); ok {
+		setIfEmpty(at, value)
+	} else if value != "" {
+		a.addExtension(t.Space, t.Local, Element{Prefix: t.Prefix, Text: value})
+	}
 }
 
 // readAtomProse reads a child of an entry of Atom that has text, or content that is elsewhere.
@@ -310,25 +490,40 @@ func readAtomPersonInto(s *xmlcopy.Scanner, people *[]Person) error {
 	return err
 }
 
-// readSource reads an atom:source, for the authors that the entry inherits.
+// readSource reads an atom:source.
 func (a *Entry) readSource(s *xmlcopy.Scanner) error {
+	f := Entry{room: a.room}
 	for {
 		found, err := s.NextChild()
-		if err != nil || !found {
-			return err
-		}
-		if s.Tag.Space != AtomSpace || s.Tag.Local != "author" {
-			if _, _, err := s.InnerContent(); err != nil {
-				return err
-			}
-			continue
-		}
-		p, err := readAtomPerson(s)
 		if err != nil {
 			return err
 		}
-		a.Inherited = append(a.Inherited, p)
+		if !found {
+			break
+		}
+		if t := s.Tag; t.Space == AtomSpace && isAtomField(&t) && t.Local != "source" {
+			err = f.readAtom(s, &t, a.Base)
+		} else {
+			_, _, err = s.InnerContent()
+		}
+		if err != nil {
+			return err
+		}
 	}
+	if a.Source != nil {
+		return nil
+	}
+	a.Source = &Feed{ID: f.ID, Authors: f.Authors}
+	if a.Source.Title, _ = f.Title.split(longestSummary); f.Updated != "" {
+		a.Source.DateModified, _ = FormatTime(f.Updated)
+	}
+	if l, ok := f.FindLink("self"); ok {
+		a.Source.URL = l.Href
+	}
+	if l, ok := f.FindLink("alternate"); ok {
+		a.Source.HomePageURL = l.Href
+	}
+	return nil
 }
 
 // readProse reads a text construct (RFC 4287, sections 3.1 and 4.1.3), or one of
@@ -362,6 +557,9 @@ func readProse(s *xmlcopy.Scanner, t *xmlcopy.Tag) (*Prose, error) {
 	case strings.HasSuffix(media, "/xml") || strings.HasSuffix(media, "+xml"):
 		return &Prose{Text: text}, nil
 	case t.Local != "content":
+		if decoded, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text)); err == nil && utf8.Valid(decoded) {
+			text = string(decoded)
+		}
 		return &Prose{Text: text}, nil
 	}
 	return nil, nil // base64 of something else

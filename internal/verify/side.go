@@ -2,6 +2,7 @@ package verify
 
 import (
 	"cmp"
+	"fmt"
 	"hash/maphash"
 	"iter"
 	"net/textproto"
@@ -12,6 +13,7 @@ import (
 	"unique"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/entry"
 	"github.com/feedbridge/feedbridge/message"
 )
 
@@ -99,6 +101,11 @@ type item struct {
 
 	headers []header // by name
 	body    sum
+	// entry is the sum of the fields of an entry of Atom or RSS, without its feed and authors; zero for all others.
+	// contentType is json or xml.
+	entry       sum
+	contentType string
+	authors     string
 }
 
 // header is a header with a sum over its values, in their order.
@@ -129,6 +136,7 @@ func newItem(e *feed.Entity, number int) *item {
 	// have it.
 	length := strconv.Itoa(len(e.Body))
 	fields = slices.DeleteFunc(fields, func(f feed.Field) bool { return f.Name == "Content-Length" && f.Value == length })
+	it.readEntry(e)
 	slices.SortStableFunc(fields, func(f, g feed.Field) int { return cmp.Compare(f.Name, g.Name) })
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -141,6 +149,29 @@ func newItem(e *feed.Entity, number int) *item {
 		}
 	}
 	return it
+}
+
+// readEntry sets the sum of the fields of an entry. They lack the authors, which are in JSON also if they are those
+// of the feed.
+func (it *item) readEntry(e *feed.Entity) {
+	if e.Mark == "" && !slices.ContainsFunc(e.Header, func(f feed.Field) bool { return strings.EqualFold(f.Name, "Entry-Id") }) {
+		return
+	}
+	base, _ := e.Header.Get("Content-Location")
+	base = entry.ResolveURL(e.Page, base)
+	a, ok := entry.Decode(e.Body, base)
+	it.contentType = "json"
+	if !ok {
+		a, ok = entry.Read(e.Body, base)
+		it.contentType = "xml"
+	}
+	if !ok {
+		return
+	}
+	it.authors = fmt.Sprint(a.Authors)
+	a.Feed, a.Authors, a.ID = nil, nil, e.ID
+	fields := a.Encode(e.ID)
+	it.entry = sum{len(fields), maphash.Bytes(seed, fields)}
 }
 
 // canonicalValue returns the value of a header. Dates and operations are in the spelling
@@ -165,6 +196,12 @@ func (it *item) compare(other *item) (parts []string) {
 	if it.timeMade || other.timeMade {
 		defer func() {
 			parts = slices.DeleteFunc(parts, func(part string) bool { return part == "time" || part == "header "+message.LastModified })
+		}()
+	}
+	isJSON := it.contentType == "json" && other.contentType == "json" && it.authors == other.authors
+	if it.entry == other.entry && it.entry != (sum{}) && (isJSON || it.contentType != other.contentType) {
+		defer func() {
+			parts = slices.DeleteFunc(parts, func(part string) bool { return part == "body" || part == "header "+message.ContentType })
 		}()
 	}
 	if it.op != other.op {

@@ -446,3 +446,20 @@ func BenchmarkCompare(b *testing.B) {
 		b.Fatalf("%+v, %v", sum, err)
 	}
 }
+
+// An entry is the same in JSON and in XML, and verify names the body if its fields differ.
+func TestEntriesInJSONAndXML(t *testing.T) {
+	t.Parallel()
+	entryIn := func(contentType, body string) iter.Seq2[feed.Entity, error] {
+		return of([]feed.Entity{{
+			ID: "1", Op: feed.Put, Body: []byte(body), Page: "http://x.example/feed", Mark: "m",
+			Header: feed.Header{{Name: "Content-ID", Value: "1"}, {Name: "Content-Type", Value: contentType}},
+		}})
+	}
+	const xml, other = `<item><guid>1</guid><title>T</title><link>/1</link></item>`, `{"id":"1","url":"http://x.example/1","title":"T","authors":[{"name":"of the feed"}],"feed":{"title":"F"}}`
+	for second, want := range map[string]int{other: 0, strings.Replace(other, `"T"`, `"U"`, 1): 1, `{"id":1}`: 1} {
+		if got, _ := compare(t, entryIn("application/rss+xml", xml), entryIn("application/json", second), 0); len(got) != want {
+			t.Errorf("%s: got %q, want %d differences", second, got, want)
+		}
+	}
+}

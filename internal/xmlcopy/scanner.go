@@ -31,7 +31,7 @@ const (
 var errXML = errors.New("the XML cannot be part of a document")
 
 // Binding is a declaration of a namespace.
-type Binding struct{ prefix, uri string }
+type Binding struct{ Prefix, URI string }
 
 // Attribute is an attribute that is not a binding.
 type Attribute struct{ Prefix, Local, Space, Value string }
@@ -200,9 +200,9 @@ func (s *Scanner) declare(t *Tag) bool {
 	kept := t.Bindings[:0]
 	for i, b := range t.Bindings {
 		switch {
-		case b.prefix == "xml" && b.uri == XMLSpace:
+		case b.Prefix == "xml" && b.URI == XMLSpace:
 			continue
-		case !b.isValid(), slices.ContainsFunc(t.Bindings[:i], func(other Binding) bool { return other.prefix == b.prefix }):
+		case !b.isValid(), slices.ContainsFunc(t.Bindings[:i], func(other Binding) bool { return other.Prefix == b.Prefix }):
 			return false
 		}
 		kept = append(kept, b)
@@ -244,11 +244,11 @@ func (s *Scanner) resolve(prefix string) (uri string, ok bool) {
 		return XMLSpace, true
 	}
 	for i := len(s.bindings) - 1; i >= 0; i-- {
-		if s.bindings[i].prefix == prefix {
+		if s.bindings[i].Prefix == prefix {
 			if s.used != nil {
 				s.used[i] = true
 			}
-			return s.bindings[i].uri, true
+			return s.bindings[i].URI, true
 		}
 	}
 	if s.used != nil && prefix == "" {
@@ -283,12 +283,12 @@ func namespace(uri string) string {
 // 1.0, sections 3 and 5).
 func (b Binding) isValid() bool {
 	switch {
-	case b.prefix == "xml" || b.prefix == "xmlns" || b.uri == XMLSpace || b.uri == xmlnsSpace:
+	case b.Prefix == "xml" || b.Prefix == "xmlns" || b.URI == XMLSpace || b.URI == xmlnsSpace:
 		return false
-	case b.prefix == "":
+	case b.Prefix == "":
 		return true
 	}
-	return b.uri != "" && isLocalName(b.prefix)
+	return b.URI != "" && isLocalName(b.Prefix)
 }
 
 // isLocalName reports whether a name that [xml.Decoder] accepts has no prefix and
@@ -363,13 +363,13 @@ func (s *Scanner) CopyElement(b []byte) ([]byte, error) {
 	// A default namespace around the copy must not become its own.
 	bindings, hasDefault := append([]Binding{}, t.Bindings...), false
 	for _, own := range bindings {
-		hasDefault = hasDefault || own.prefix == ""
+		hasDefault = hasDefault || own.Prefix == ""
 	}
 	outer := s.bindings[:around] // as they were before the element's own, which are behind them
 	for i := around - 1; i >= 0 && len(s.used) > 0; i-- {
 		if s.used[i] {
 			bindings = append(bindings, outer[i])
-			hasDefault = hasDefault || outer[i].prefix == ""
+			hasDefault = hasDefault || outer[i].Prefix == ""
 		}
 	}
 	if !hasDefault && s.used[noBinding] {
@@ -391,18 +391,19 @@ func (s *Scanner) InnerContent() (text, html string, err error) {
 		}
 		switch kind {
 		case StartToken:
-			elements = true
+			if !elements {
+				elements, markup = true, AppendText(nil, plain)
+			}
 			markup = appendHTMLStart(markup, &s.Tag)
 		case TextToken:
-			plain, markup = append(plain, s.Text...), AppendText(markup, s.Text)
+			if plain = append(plain, s.Text...); elements {
+				markup = AppendText(markup, s.Text)
+			}
 		case EndToken:
 			if len(s.open) >= depth {
 				markup = appendHTMLEnd(markup, s.open[:len(s.open)+1][len(s.open)].local)
 			}
 		}
-	}
-	if !elements {
-		markup = nil
 	}
 	return string(plain), string(markup), nil
 }

@@ -10,12 +10,12 @@ import (
 func AppendStart(b []byte, t *Tag, bindings []Binding, attrs []Attribute) []byte {
 	b = AppendName(append(b, '<'), t.Prefix, t.Local)
 	for _, n := range bindings {
-		if n.prefix == "" {
+		if n.Prefix == "" {
 			b = append(b, " xmlns=\""...)
 		} else {
-			b = append(append(append(b, " xmlns:"...), n.prefix...), `="`...)
+			b = append(append(append(b, " xmlns:"...), n.Prefix...), `="`...)
 		}
-		b = append(AppendValue(b, n.uri), '"')
+		b = append(AppendValue(b, n.URI), '"')
 	}
 	for _, a := range attrs {
 		b = append(AppendName(append(b, ' '), a.Prefix, a.Local), `="`...)

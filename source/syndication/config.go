@@ -82,6 +82,9 @@ type Settings struct {
 	// show. If an item lacks it, the next one is used. "auto" is guid, and rejects a
 	// document in which most guids have changed while titles, links and dates have not.
 	Identity feedxml.Identity `yaml:"identity" default:"auto"`
+	// Body is the body of messages: "json", the fields of the entry in one schema for all formats, or
+	// "xml", the entry as the feed has it. IDs do not depend on it, and a change publishes nothing again.
+	Body BodyFormat `yaml:"body" default:"json"`
 	// Lenient sets whether documents that are not well-formed are read: "true",
 	// "false", or "auto", which reads those of window and paged feeds. A complete feed
 	// is never read leniently, and nothing is deleted because of a document that is not
@@ -94,6 +97,12 @@ type Leniency string
 
 // Values returns the valid values.
 func (Leniency) Values() []string { return []string{"auto", "true", "false"} }
+
+// BodyFormat is the format of the bodies of messages.
+type BodyFormat string
+
+// Values returns the valid values.
+func (BodyFormat) Values() []string { return []string{"json", "xml"} }
 
 // DialectName names a dialect in the configuration.
 type DialectName string

@@ -50,6 +50,8 @@ type detected struct {
 	Dialect Dialect        `json:"dialect,omitempty"`
 	Format  feedxml.Format `json:"format,omitempty"`
 	Order   feedxml.Order  `json:"order,omitempty"`
+	// MessageBody is the format of the bodies of messages, to report a change; "" for XML.
+	MessageBody BodyFormat `json:"message_body,omitempty"`
 }
 
 // redirect is the permanent redirect of the subscription document.
@@ -171,7 +173,7 @@ func decodeCursor(c feed.Cursor, start Start) (cursor, error) {
 func (cur *cursor) isSound() bool {
 	_, err := ParseStart(cur.Start)
 	long := []string{cur.URL, cur.ETag, cur.Modified, cur.Newest, cur.Tail}
-	brief := []string{cur.Start, cur.From, cur.At, cur.Body, string(cur.Dialect), string(cur.Format), string(cur.Order)}
+	brief := []string{cur.Start, cur.From, cur.At, cur.Body, string(cur.Dialect), string(cur.Format), string(cur.Order), string(cur.MessageBody)}
 	if cur.Moved != nil {
 		long = append(long, cur.Moved.To)
 	}

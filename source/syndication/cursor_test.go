@@ -33,7 +33,7 @@ var goldenCursor = filepath.Join("testdata", "cursor.v1.json")
 // fullCursor has something in every field.
 func fullCursor() cursor {
 	cur := cursor{
-		Version: 1, startPosition: startPosition{Start: "now", Since: 7}, detected: detected{Archived, feedxml.Atom, feedxml.NewestFirst},
+		Version: 1, startPosition: startPosition{Start: "now", Since: 7}, detected: detected{Archived, feedxml.Atom, feedxml.NewestFirst, "json"},
 		redirect: redirect{
 			URL: "https://feed.example/new", From: hashOf("https://feed.example/feed"),
 			Moved: &moved{To: "https://feed.example/newer", Since: 1, Last: 2, Times: 2},

@@ -184,6 +184,7 @@ func (p publisher) publishPart(d *document) (entities []feed.Entity, more bool) 
 				s.churn.addChange(it)
 			}
 			e := d.newEntity(it, op, s.cfg.Redact)
+			s.encodeBody(d, &e)
 			entities, size = append(entities, e), size+e.Size()
 		}
 		pos.Key = it.rank
@@ -194,7 +195,9 @@ func (p publisher) publishPart(d *document) (entities []feed.Entity, more bool) 
 		var deletes []string
 		deletes, more = p.takeDeletes(d, &pos, cmp.Or(s.limits.Entities, math.MaxInt)-len(entities))
 		for _, id := range deletes {
-			entities = append(entities, d.vanishedEntity(id))
+			e := d.vanishedEntity(id)
+			s.encodeBody(d, &e)
+			entities = append(entities, e)
 		}
 	}
 	p.seen.addAll(d.seen.takeAll())

@@ -40,6 +40,8 @@ type Source struct {
 	// expect is the cursor at which the pending poll continues.
 	expect  feed.Cursor
 	failure failure
+	// bodyReported reports that a change of the body was logged.
+	bodyReported bool
 }
 
 // failure is the error of the last call. It applies as long as its poll is the current
@@ -111,6 +113,7 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 	if err := cur.resolveStart(); err != nil {
 		return feed.Batch{}, err
 	}
+	s.recordBody(&cur)
 	failed := s.failure
 	if s.failure = (failure{}); failed.pending == nil || failed.pending != s.pending {
 		failed = failure{}

@@ -228,6 +228,7 @@ type reader struct {
 	cfg    syndication.Config
 	client *source.Client
 	ids    *sink.IDs
+	log    *slog.Logger
 	src    *sink.Gate
 	cursor feed.Cursor
 	// messages is the topic, and last has the messages of the last call of poll.
@@ -245,7 +246,7 @@ type edit = func(*syndication.Config)
 func (u *upstream) read(t tester, edits ...edit) *reader {
 	t.Helper()
 	cfg := syndication.Defaults()
-	cfg.URL = host + "/feed"
+	cfg.URL, cfg.Body = host+"/feed", "xml"
 	cfg.Limits.Rate = 1e6
 	for _, edit := range edits {
 		edit(&cfg)
@@ -253,7 +254,7 @@ func (u *upstream) read(t tester, edits ...edit) *reader {
 	for _, err := range cfg.Validate() {
 		t.Fatal(err)
 	}
-	r := &reader{t: t, u: u, cfg: cfg, client: u.client(t, cfg.Config), ids: sink.NewIDs(0), batch: feed.LargestBatch}
+	r := &reader{t: t, u: u, cfg: cfg, client: u.client(t, cfg.Config), ids: sink.NewIDs(0), log: slog.New(slog.DiscardHandler), batch: feed.LargestBatch}
 	r.restart()
 	return r
 }
@@ -268,9 +269,8 @@ func (r *reader) inBatches(limits feed.Limits) *reader {
 func (r *reader) restart() {
 	r.ids = sink.NewIDs(0)
 	r.ids.Commit(r.messages)
-	log := slog.New(slog.DiscardHandler)
 	r.src = &sink.Gate{
-		Source: syndication.New(r.cfg, r.client, r.ids, log), IDs: r.ids, Log: log,
+		Source: syndication.New(r.cfg, r.client, r.ids, r.log), IDs: r.ids, Log: r.log,
 		Fits: func(e []feed.Entity) (int, error) { return len(e), nil },
 	}
 }

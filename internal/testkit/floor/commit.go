@@ -1,7 +1,9 @@
 package main
 
 import (
+	"net/http"
 	"strings"
+	"time"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
@@ -59,11 +61,22 @@ func joinPages(pages <-chan page, maxEntities, maxBytes int) func() (commit, err
 
 // fields calls f with each header of the message of an entity.
 func (c *commit) fields(i int, f func(name, value string)) {
+	var operation, modified string
 	for header := c.entities[i].header; header != ""; {
 		line, rest, _ := strings.Cut(header, "\r\n")
 		name, value, _ := strings.Cut(line, ": ")
 		f(name, value)
+		switch name {
+		case "Operation-Type":
+			operation = value
+		case "Last-Modified":
+			modified = value
+		}
 		header = rest
+	}
+	f("Feedbridge-Operation", strings.TrimPrefix(operation, "http-equiv="))
+	if at, err := http.ParseTime(modified); err == nil {
+		f("Feedbridge-Time", at.Format(time.RFC3339Nano))
 	}
 	f("Feedbridge-Feed", "bench")
 	f("Feedbridge-Page", c.pages[i])

@@ -1,0 +1,248 @@
+package entry
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/html"
+
+	"github.com/feedbridge/feedbridge/message"
+)
+
+// ContentType is the media type of an encoded entry.
+const ContentType = "application/json"
+
+// Document is an encoded entry: the fields of JSON Feed 1.1 under their names, and those that it lacks. A
+// field that the entry lacks, or has without text, is absent.
+type Document struct {
+	ID            string       `json:"id"`
+	OriginalID    string       `json:"original_id,omitempty"`
+	URL           string       `json:"url,omitempty"`
+	Title         string       `json:"title,omitempty"`
+	TitleHTML     string       `json:"title_html,omitempty"`
+	ContentHTML   string       `json:"content_html,omitempty"`
+	ContentText   string       `json:"content_text,omitempty"`
+	Summary       string       `json:"summary,omitempty"`
+	SummaryHTML   string       `json:"summary_html,omitempty"`
+	Image         string       `json:"image,omitempty"`
+	DatePublished string       `json:"date_published,omitempty"`
+	DateModified  string       `json:"date_modified,omitempty"`
+	Language      string       `json:"language,omitempty"`
+	BaseURL       string       `json:"base_url,omitempty"`
+	Authors       []Person     `json:"authors,omitempty"`
+	Contributors  []Person     `json:"contributors,omitempty"`
+	Tags          []string     `json:"tags,omitempty"`
+	Categories    []Category   `json:"categories,omitempty"`
+	Attachments   []attachment `json:"attachments,omitempty"`
+	Links         []Link       `json:"links,omitempty"`
+	Rights        string       `json:"rights,omitempty"`
+	RightsHTML    string       `json:"rights_html,omitempty"`
+	Source        *Feed        `json:"source,omitempty"`
+	Feed          *Feed        `json:"feed,omitempty"`
+	Extensions    Extensions   `json:"extensions,omitempty"`
+	XML           string       `json:"xml,omitempty"`
+}
+
+// attachment is an enclosure, as JSON Feed has it.
+type attachment struct {
+	URL         string `json:"url"`
+	MIMEType    string `json:"mime_type,omitempty"`
+	Title       string `json:"title,omitempty"`
+	SizeInBytes int64  `json:"size_in_bytes,omitempty"`
+}
+
+// longestSummary limits the plain text of a summary in HTML, in bytes.
+const longestSummary = 500
+
+// Encode returns an entry as JSON. id is that of its message.
+func (a *Entry) Encode(id string) []byte {
+	d := Document{
+		ID: id, Language: a.Language, BaseURL: a.BaseURL, Authors: a.Authors, Contributors: a.Contributors,
+		Source: a.Source, Feed: a.Feed, Extensions: a.Extensions, XML: a.XML,
+	}
+	if a.ID != id {
+		d.OriginalID = a.ID
+	}
+	d.Title, d.TitleHTML = a.Title.split(len(id) + 4<<10)
+	d.Summary, d.SummaryHTML = a.Summary.split(longestSummary)
+	d.Rights, d.RightsHTML = a.Rights.split(longestSummary)
+	if a.Content != nil && a.Content.IsHTML {
+		d.ContentHTML = a.Content.Text
+	} else if a.Content != nil {
+		d.ContentText = a.Content.Text
+	}
+	d.DatePublished, _ = FormatTime(a.Published)
+	d.DateModified, _ = FormatTime(a.Updated)
+	if d.Language == "" {
+		d.Language = a.Extensions.text(DCSpace, "language")
+	}
+	d.setLinks(a)
+	for _, c := range a.Categories {
+		d.Tags = append(d.Tags, c.Term)
+		if c.Scheme != "" || c.Label != "" {
+			d.Categories = a.Categories
+		}
+	}
+	var b bytes.Buffer
+	to := json.NewEncoder(&b)
+	to.SetEscapeHTML(false)
+	if err := to.Encode(d); err != nil {
+		panic(err) // it has texts and numbers only
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// setLinks sets the fields that JSON Feed has for links, and all links if these fields lack something.
+func (d *Document) setLinks(a *Entry) {
+	if l, ok := a.FindLink("alternate"); ok {
+		d.URL = l.Href
+	}
+	if !slices.Equal(a.Links, []Link{{Rel: "alternate", Href: d.URL}}) {
+		d.Links = a.Links
+	}
+	d.Image = firstOf(a.Extensions.attribute("http://search.yahoo.com/mrss/", "thumbnail", "url"), a.Extensions.attribute("http://www.itunes.com/dtds/podcast-1.0.dtd", "image", "href"))
+	for _, l := range a.Links {
+		if l.Rel != "enclosure" {
+			continue
+		}
+		size, _ := strconv.ParseInt(l.Length, 10, 64)
+		d.Attachments = append(d.Attachments, attachment{l.Href, l.Type, l.Title, max(0, size)})
+		if d.Image == "" && strings.HasPrefix(l.Type, "image/") {
+			d.Image = l.Href
+		}
+	}
+}
+
+// Decode parses what Encode returns. base is that of the document with the entry. It reports false for
+// other JSON.
+func Decode(b []byte, base string) (*Entry, bool) {
+	var d Document
+	if err := json.Unmarshal(b, &d); err != nil || d.ID == "" {
+		return nil, false
+	}
+	a := &Entry{
+		ID: firstOf(d.OriginalID, d.ID), Base: ResolveURL(base, d.BaseURL), BaseURL: d.BaseURL, Language: d.Language,
+		Title: join(d.Title, d.TitleHTML), Summary: join(d.Summary, d.SummaryHTML), Content: join(d.ContentText, d.ContentHTML), Rights: join(d.Rights, d.RightsHTML),
+		Links: d.Links, Authors: d.Authors, Contributors: d.Contributors, Categories: d.Categories,
+		Published: d.DatePublished, Updated: d.DateModified, Source: d.Source, Feed: d.Feed, XML: d.XML, room: roomFor(b),
+	}
+	if d.Links == nil && d.URL != "" {
+		a.Links = []Link{{Rel: "alternate", Href: d.URL}}
+	}
+	if d.Categories == nil {
+		for _, tag := range d.Tags {
+			a.Categories = append(a.Categories, Category{Term: tag})
+		}
+	}
+	// A long namespace is written for each element.
+	for space, names := range d.Extensions {
+		for name, elements := range names {
+			for _, el := range elements {
+				a.addExtension(space, name, el)
+			}
+		}
+	}
+	return a, true
+}
+
+// split returns the prose as text, of HTML the beginning, and as HTML if it is.
+func (p *Prose) split(longest int) (text, markup string) {
+	switch {
+	case p.IsBlank():
+		return "", ""
+	case !p.IsHTML:
+		return p.Text, ""
+	}
+	return plainText(p.Text, longest), p.Text
+}
+
+func join(text, markup string) *Prose {
+	switch {
+	case markup != "":
+		return &Prose{markup, true}
+	case text != "":
+		return &Prose{text, false}
+	}
+	return nil
+}
+
+// plainText returns the text of HTML, of which it reads no more than it needs.
+func plainText(markup string, longest int) string {
+	if !strings.ContainsAny(markup, "<&") && len(markup) <= longest {
+		return strings.Join(strings.Fields(markup), " ")
+	}
+	var b strings.Builder
+	hidden := false
+	for z := html.NewTokenizer(strings.NewReader(markup)); b.Len() <= longest; {
+		switch z.Next() {
+		case html.ErrorToken:
+			return strings.Join(strings.Fields(b.String()), " ")
+		case html.TextToken:
+			if !hidden {
+				b.Write(z.Text())
+			}
+		default:
+			name, _ := z.TagName()
+			hidden = slices.Contains([]string{"script", "style"}, string(name)) && !hidden
+			b.WriteByte(' ')
+		}
+	}
+	text := strings.Join(strings.Fields(b.String()), " ")
+	return strings.ToValidUTF8(text[:min(len(text), longest)], "") + "…"
+}
+
+// FormatTime returns a date as RFC 3339 has it; unchanged if it is such a date.
+func FormatTime(text string) (string, bool) {
+	if _, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return text, true
+	}
+	at, _, ok := message.ParseDate(text)
+	if !ok || at.Year() < 1 || at.Year() > 9999 {
+		return "", false
+	}
+	return at.UTC().Format(time.RFC3339Nano), true
+}
+
+// text returns the text of the first element of that name.
+func (x Extensions) text(space, name string) string {
+	if all := x[space][name]; len(all) > 0 {
+		return strings.TrimSpace(all[0].Text)
+	}
+	return ""
+}
+
+// attribute returns an attribute of the first element of that name.
+func (x Extensions) attribute(space, name, attribute string) string {
+	if all := x[space][name]; len(all) > 0 {
+		return all[0].Attributes[attribute]
+	}
+	return ""
+}
+
+// All returns the elements in the order of their names.
+func (x Extensions) All(yield func(xml.Name, Element) bool) {
+	for _, space := range slices.Sorted(maps.Keys(x)) {
+		for _, name := range slices.Sorted(maps.Keys(x[space])) {
+			for _, el := range x[space][name] {
+				if !yield(xml.Name{Space: space, Local: name}, el) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func firstOf(texts ...string) string {
+	for _, text := range texts {
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}

@@ -1,0 +1,191 @@
+package entry_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/feedbridge/feedbridge/docs"
+	"github.com/feedbridge/feedbridge/internal/entry"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
+)
+
+const atom = `<entry xmlns="http://www.w3.org/2005/Atom" xmlns:m="urn:m" xml:lang="de" xml:base="http://x.example/a/">
+<id>urn:1</id><title type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml">A <b>B</b> &amp; C</div></title><title>second</title>
+<updated>2026-03-01T12:00:00.5+01:00</updated><published>2026-01-01T00:00:00Z</published>
+<link href="b"/><link rel="enclosure" href="c.mp3" type="audio/mpeg" length="7"/><category term="t" scheme="s" label="L"/>
+<author><name>N</name><email>n@x.example</email><uri>http://n.example</uri></author><summary>S &lt; T</summary><content type="html">&lt;p>C</content><rights>R</rights>
+<source><id>urn:s</id><title>Source</title><link rel="self" href="http://s.example/"/></source>
+<m:a m:x="1" y="2" xml:lang="en">t<m:b>u</m:b><c xmlns="">v</c></m:a></entry>`
+
+const rss = `<item><title>A &amp;amp; B</title><link>/1</link><guid isPermaLink="false">g</guid><pubDate>Sun, 01 Mar 2026 12:00:00 GMT</pubDate>
+<description>&lt;p>D</description><category>c</category><author>a@x.example (A)</author><dc:title xmlns:dc="http://purl.org/dc/elements/1.1/">other</dc:title><unknown/></item>`
+
+// encode returns an entry as JSON, and as Go has it.
+func encode(t testing.TB, doc string) (text []byte, fields map[string]any) {
+	t.Helper()
+	a, ok := entry.Read([]byte(doc), "http://x.example/feed")
+	if !ok {
+		t.Fatalf("%.200s is not read", doc)
+	}
+	text = a.Encode("id")
+	must.Succeed(t, json.Unmarshal(text, &fields))
+	return text, fields
+}
+
+func TestEncode(t *testing.T) {
+	t.Parallel()
+	for doc, want := range map[string]string{
+		atom: `{"id":"id","original_id":"urn:1","url":"http://x.example/a/b","title":"A B & C","title_html":"A <b>B</b> &amp; C","content_html":"<p>C",
+			"summary":"S < T","date_published":"2026-01-01T00:00:00Z","date_modified":"2026-03-01T12:00:00.5+01:00","language":"de","base_url":"http://x.example/a/",
+			"authors":[{"name":"N","email":"n@x.example","url":"http://n.example"}],"tags":["t"],"categories":[{"term":"t","scheme":"s","label":"L"}],
+			"attachments":[{"url":"http://x.example/a/c.mp3","mime_type":"audio/mpeg","size_in_bytes":7}],
+			"links":[{"rel":"alternate","href":"http://x.example/a/b"},{"rel":"enclosure","href":"http://x.example/a/c.mp3","type":"audio/mpeg","length":"7"}],
+			"rights":"R","source":{"id":"urn:s","title":"Source","url":"http://s.example/"},
+			"extensions":{"urn:m":{"a":[{"prefix":"m","attributes":{"xml:lang":"en","y":"2","{urn:m}x":"1"},"children":[{"text":"t"},{"name":"b","prefix":"m","text":"u"},{"name":"c","namespace":"","text":"v"}]}]}}}`,
+		rss: `{"id":"id","original_id":"g","url":"http://x.example/1","title":"A & B","title_html":"A &amp; B","summary":"D","summary_html":"<p>D","date_published":"2026-03-01T12:00:00Z",
+			"authors":[{"name":"A","email":"a@x.example"}],"tags":["c"],"extensions":{"":{"unknown":[{}]},"http://purl.org/dc/elements/1.1/":{"title":[{"prefix":"dc","text":"other"}]}}}`,
+		`<at:deleted-entry xmlns:at="http://purl.org/atompub/tombstones/1.0" ref="r" when="2026-01-01T00:00:00Z"><at:comment>why</at:comment></at:deleted-entry>`: `{"id":"id","original_id":"r",
+			"date_modified":"2026-01-01T00:00:00Z","extensions":{"http://purl.org/atompub/tombstones/1.0":{"comment":[{"prefix":"at","text":"why"}]}}}`,
+	} {
+		text, got := encode(t, doc)
+		var fields map[string]any
+		must.Succeed(t, json.Unmarshal([]byte(want), &fields))
+		if diff := cmp.Diff(fields, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+		again, ok := entry.Decode(text, "http://x.example/feed")
+		if !ok || !bytes.Equal(again.Encode("id"), text) {
+			t.Errorf("got %v, want %s", again, text)
+		}
+	}
+}
+
+// Whatever an entry has, its JSON is valid and not much larger.
+func TestEncodeBadEntries(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 8000)
+	for name, doc := range map[string]string{
+		"HTML that is broken":       `<item><title>&lt;b&gt;a &lt;/i&gt; &lt;a href="</title><description>&lt;p &lt;b&gt; &amp; &lt;script&gt;</description></item>`,
+		"10 MB of text":             `<item><description>` + strings.Repeat("&lt;b>\" \n", 1_000_000) + `</description></item>`,
+		"100,000 extensions":        `<item xmlns:m="urn:m">` + strings.Repeat("<m:a/>", 100_000) + `</item>`,
+		"a long namespace":          `<item xmlns:m="urn:` + long + `">` + strings.Repeat("<m:a/>", 20_000) + `</item>`,
+		"a long namespace inside":   `<item xmlns:m="urn:` + long + `"><a>` + strings.Repeat("<m:a><b/></m:a>", 20_000) + `</a></item>`,
+		"a long base":               `<item xml:base="http://x/` + long + `/">` + strings.Repeat("<enclosure url='a'/>", 20_000) + `</item>`,
+		"deep extensions":           `<item>` + strings.Repeat("<a>", 190) + strings.Repeat("</a>", 190) + `</item>`,
+		"dates that are none":       `<item><pubDate>soon</pubDate><dc:date xmlns:dc="http://purl.org/dc/elements/1.1/">99999-01-01</dc:date></item>`,
+		"a replacement character":   "<item><guid>\ufffd</guid><title>\u2028\u0085</title></item>",
+		"a length that is no count": `<item><enclosure url="a" length="-1e9"/><enclosure url="b" length="many"/></item>`,
+	} {
+		text, fields := encode(t, doc)
+		if len(text) > 8*len(doc)+10_000 {
+			t.Errorf("%s: %d bytes of %d", name, len(text), len(doc))
+		}
+		if name == "dates that are none" && (fields["date_published"] != nil || !strings.Contains(string(text), `"text":"soon"`)) {
+			t.Errorf("%s: got %s", name, text)
+		}
+	}
+	for i, date := range []string{
+		"Sun, 01 Mar 2026 12:00:00 GMT", "Sun, 01 Mar 2026 12:00:00 +0000", "01 Mar 2026 12:00:00 UT", "Sun, 1 Mar 2026 12:00 GMT", "Sunday, 01-Mar-26 12:00:00 GMT",
+		"Sun Mar  1 12:00:00 2026", "2026-03-01T12:00:00Z", "2026-03-01T13:00:00+01:00", "2026-03-01 12:00:00", "2026-03-01T12:00:00", "2026-03-01T12:00Z",
+		"Sun, 01 Mar 2026 07:00:00 EST", "2026-03-01T12:00:00.000Z", "Mar 1, 2026 12:00:00 GMT", "20260301T120000Z",
+	} {
+		_, fields := encode(t, "<item><pubDate>"+date+"</pubDate></item>")
+		if got := fmt.Sprint(fields["date_published"]); !strings.HasPrefix(got, "2026-03-01T1") && fields["extensions"] == nil {
+			t.Errorf("date %d, %s, is %s", i, date, got)
+		}
+	}
+}
+
+// The schema lists the fields that the code has.
+func TestSchemaHasTheFieldsOfTheCode(t *testing.T) {
+	t.Parallel()
+	var schema any
+	must.Succeed(t, json.Unmarshal(docs.EntrySchema, &schema))
+	compareSchema(t, "entry", schema.(map[string]any), schema.(map[string]any), reflect.TypeFor[entry.Document](), map[reflect.Type]bool{})
+}
+
+func compareSchema(t *testing.T, path string, root, s map[string]any, typ reflect.Type, seen map[reflect.Type]bool) {
+	t.Helper()
+	if ref, ok := s["$ref"].(string); ok {
+		s = root["$defs"].(map[string]any)[strings.TrimPrefix(ref, "#/$defs/")].(map[string]any)
+	}
+	want := map[reflect.Kind]string{reflect.String: "string", reflect.Slice: "array", reflect.Map: "object", reflect.Struct: "object", reflect.Int64: "integer"}
+	if typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
+	}
+	if s["type"] != want[typ.Kind()] {
+		t.Errorf("%s: the schema has %v, and the code %s", path, s["type"], typ)
+		return
+	}
+	switch typ.Kind() {
+	case reflect.Slice:
+		compareSchema(t, path+"[]", root, s["items"].(map[string]any), typ.Elem(), seen)
+	case reflect.Map:
+		compareSchema(t, path+".*", root, s["additionalProperties"].(map[string]any), typ.Elem(), seen)
+	case reflect.Struct:
+		if seen[typ] {
+			return
+		}
+		seen[typ] = true
+		properties := s["properties"].(map[string]any)
+		for i := range typ.NumField() {
+			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+			if p, ok := properties[name].(map[string]any); ok {
+				compareSchema(t, path+"."+name, root, p, typ.Field(i).Type, seen)
+			} else {
+				t.Errorf("%s: the schema lacks %s", path, name)
+			}
+		}
+		if len(properties) != typ.NumField() {
+			t.Errorf("%s: the schema has %d fields, and the code %d", path, len(properties), typ.NumField())
+		}
+	}
+}
+
+// FuzzEncode encodes entries, and decodes and encodes them again: nothing is lost.
+func FuzzEncode(f *testing.F) {
+	for _, doc := range []string{atom, rss, "<item><a>x<b/>y</a></item>"} {
+		f.Add([]byte(doc))
+	}
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		a, ok := entry.Read(doc, "http://x.example/")
+		if !ok {
+			return
+		}
+		text := a.Encode("id")
+		if !json.Valid(text) {
+			t.Fatalf("%s is no JSON", text)
+		}
+		again, ok := entry.Decode(text, "http://x.example/")
+		if !ok {
+			t.Fatalf("%s is not read", text)
+		}
+		if b := again.Encode("id"); !bytes.Equal(text, b) {
+			t.Fatalf("got  %s\nwant %s", b, text)
+		}
+	})
+}
+
+func BenchmarkEncode(b *testing.B) {
+	items := make([][]byte, 500)
+	size := int64(0)
+	for i := range items {
+		items[i] = fmt.Appendf(nil, `<item><title>Entry %d</title><link>https://x.example/%d</link><guid>https://x.example/%d</guid><pubDate>Sun, 01 Mar 2026 12:00:00 GMT</pubDate>`+
+			`<category>news</category><dc:creator xmlns:dc="http://purl.org/dc/elements/1.1/">A</dc:creator><description><![CDATA[%s]]></description></item>`, i, i, i, strings.Repeat("<p>Some text of an entry, with <b>HTML</b> in it.</p>\n", 40))
+		size += int64(len(items[i]))
+	}
+	b.SetBytes(size)
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, item := range items {
+			a, _ := entry.Read(item, "https://x.example/feed")
+			a.Encode("id")
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package syndication
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/entry"
+	"github.com/feedbridge/feedbridge/message"
+)
+
+// encodeBody replaces the body of an entity by JSON, if the configuration has no other. The mark and the ID stay
+// as they are.
+func (s *decider) encodeBody(d *document, e *feed.Entity) {
+	if s.cfg.Body == "xml" || e.Length > 0 {
+		return // a dead letter has the beginning of the XML
+	}
+	a, ok := &entry.Entry{ID: e.ID}, true
+	if len(e.Body) > 0 {
+		a, ok = entry.Read(e.Body, s.cfg.Redact.URL(d.meta.URL))
+	}
+	if !ok {
+		a = &entry.Entry{ID: e.ID, XML: string(e.Body)}
+	}
+	if a.ID == "" {
+		a.ID = e.ID
+	}
+	if e.Op == feed.Delete && a.Updated == "" {
+		a.Updated = e.Modified.Format(time.RFC3339Nano)
+	}
+	if e.Op == feed.Put {
+		a.Feed = s.feedOf(d)
+		s.inheritAuthors(d, a)
+	}
+	e.Body = a.Encode(e.ID)
+	if i := slices.IndexFunc(e.Header, func(f feed.Field) bool { return f.Name == message.ContentType }); i >= 0 {
+		e.Header[i].Value = entry.ContentType
+	} else {
+		e.Header = append(e.Header, feed.Field{Name: message.ContentType, Value: entry.ContentType})
+	}
+}
+
+// recordBody records the format of the bodies of messages, and logs a change once.
+func (s *Source) recordBody(cur *cursor) {
+	now := s.cfg.Body
+	if now == "xml" {
+		now = "" // as in the cursors of earlier versions
+	}
+	if cur.MessageBody != now && cur.Dialect != "" && !s.bodyReported {
+		s.bodyReported = true
+		s.log.Info("messages have another body from now on; those in the topic stay as they are, and nothing is published again", "body", string(s.cfg.Body))
+	}
+	cur.MessageBody = now
+}
+
+// inheritAuthors sets the authors of an entry that has none to those of its source or of its feed.
+func (s *decider) inheritAuthors(d *document, a *entry.Entry) {
+	if a.Authors == nil && a.Source != nil {
+		a.Authors = a.Source.Authors
+	}
+	if a.Authors == nil {
+		for _, author := range d.meta.Authors {
+			a.Authors = append(a.Authors, entry.ReadPerson(author))
+		}
+	}
+}
+
+// feedOf returns the properties of the feed that are in the body of each entry.
+func (s *decider) feedOf(d *document) *entry.Feed {
+	short := func(text string) string {
+		if text = strings.Join(strings.Fields(text), " "); len(text) > longestFeedHeader {
+			return ""
+		}
+		return text
+	}
+	f := &entry.Feed{ID: short(d.meta.ID), Title: short(d.meta.Title), URL: short(s.cfg.Redact.URL(d.meta.URL))}
+	for _, l := range d.meta.Links {
+		if l.Rel == "alternate" && f.HomePageURL == "" {
+			f.HomePageURL = short(s.cfg.Redact.URL(l.Href))
+		}
+	}
+	return f
+}
