@@ -152,9 +152,15 @@ func BenchmarkLargeDocument(b *testing.B) {
 func BenchmarkCold(b *testing.B) {
 	const entries = 100_000
 	doc := largeDocument(entries, func() {})
+	for _, body := range []syndication.BodyFormat{"json", "xml"} {
+		b.Run(string(body), func(b *testing.B) { benchmarkCold(b, doc, entries, body) })
+	}
+}
+
+func benchmarkCold(b *testing.B, doc http.HandlerFunc, entries int, body syndication.BodyFormat) {
 	for b.Loop() {
 		u := newUpstream()
-		r := u.read(benchTester{b})
+		r := u.read(benchTester{b}, func(c *syndication.Config) { c.Body = body })
 		runtime.GC()
 		stop := heapPeak()
 		n := 0
@@ -175,7 +181,7 @@ func BenchmarkCold(b *testing.B) {
 		b.ReportMetric(float64(stop()>>20), "MB-heap")
 		b.ReportMetric(float64(len(u.asked)), "reads")
 	}
-	b.ReportMetric(entries*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
+	b.ReportMetric(float64(entries*b.N)/b.Elapsed().Seconds(), "entries/s")
 }
 
 type benchTester struct{ *testing.B }
