@@ -413,9 +413,24 @@ func TestWindowHasTheNewestEntitiesBesideDeadLetters(t *testing.T) {
 		isDead  func(i int) bool
 		behind  func(t *testing.T, c *kfake.Cluster) // stores records of another feed in one partition
 	}{
-		"dead letters in front":             {ordersWithDead(), []int{30}, func(i int) bool { return i < 8 }, nil},
-		"small commits behind many dead":    {ordersWithDead(), []int{100, 2, 1, 3}, func(i int) bool { return i < 100 && i%6 == 5 }, nil},
-		"dead letters at the end":           {ordersWithDead(), []int{100, 8}, func(i int) bool { return i > 95 && i < 104 }, nil},
+		"dead letters in front":          {ordersWithDead(), []int{30}, func(i int) bool { return i < 8 }, nil},
+		"small commits behind many dead": {ordersWithDead(), []int{100, 2, 1, 3}, func(i int) bool { return i < 100 && i%6 == 5 }, nil},
+		"dead letters at the end":        {ordersWithDead(), []int{100, 8}, func(i int) bool { return i > 95 && i < 104 }, nil},
+		"aborted records and dead letters": {ordersWithDead(), []int{100}, func(i int) bool { return i < 100 && i%6 == 5 }, func(t *testing.T, c *kfake.Cluster) {
+			cl, _ := admin(t, c, kgo.TransactionalID("others"))
+			if err := cl.BeginTransaction(); err != nil {
+				t.Fatal(err)
+			}
+			for range 300 {
+				cl.Produce(t.Context(), &kgo.Record{Topic: orders().Name, Value: []byte("x")}, nil)
+			}
+			if err := cl.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := cl.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+				t.Fatal(err)
+			}
+		}},
 		"several partitions":                {keys, []int{200}, none, nil},
 		"several partitions, small commits": {keys, []int{100, 2, 1, 3}, none, nil},
 		"several partitions, records of another feed with the same time": {shared, []int{200}, none, func(t *testing.T, c *kfake.Cluster) {

@@ -145,7 +145,12 @@ func (l *dedupeLoader) followsDead(dead offsetRange) bool {
 // published (some), it reads further back until it finds one, to learn whether messages have
 // marks.
 func (l *dedupeLoader) loadNewest(ctx context.Context, ranges []offsetRange, some bool) error {
-	all, limit := false, l.searchLimit()
+	// Of a topic of one feed, what is read in vain are markers and aborted transactions: however large
+	// the last one is, the newest IDs are before it.
+	all, limit := false, int64(math.MaxInt64)
+	if l.topic.Shared {
+		limit = l.searchLimit()
+	}
 	for span := 2*int64(l.topic.Window)/int64(len(ranges)) + 1; ; span *= 4 {
 		complete := true
 		for i := range ranges {
