@@ -1,7 +1,6 @@
 package kafka_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -265,45 +264,16 @@ func TestLogIsCancelledWhileItIsRead(t *testing.T) {
 	})
 }
 
-// BenchmarkLog compares reading a topic page by page with a client that reads it
-// from its first message to its last.
 func BenchmarkLog(b *testing.B) {
-	const total, size = 50_000, 500
 	c := startCluster(b)
 	s := connect(b, configFor(c)).Sink(orders())
 	resume(b, s)
-	for n := 0; n < total; n += size {
-		entities := sinktest.Entities(n, size)
-		for i := range entities {
-			entities[i].Body = bytes.Repeat([]byte("x"), 1024)
+	var cl *kgo.Client
+	sinktest.BenchmarkLog(b, s, settled{s.Log(0)}, func(b *testing.B, n, read, total int) int {
+		if read%total == 0 {
+			cl, _ = admin(b, c, kgo.ConsumeTopics("shop.orders"), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 		}
-		must.Succeed(b, s.Commit(b.Context(), entities, sinktest.At(n+size)))
-	}
-	rate := func(b *testing.B, records int) {
-		b.ReportMetric(float64(records)/b.Elapsed().Seconds(), "records/s")
-	}
-	b.Run("pages", func(b *testing.B) {
-		log := s.Log(0)
-		span := spanOf(b, settled{log})
-		n, from := 0, span.First
-		for b.Loop() {
-			n += len(records(b, log, from, min(from+size, span.End)))
-			if from += size; from >= span.End {
-				from = span.First
-			}
-		}
-		rate(b, n)
-	})
-	b.Run("bare", func(b *testing.B) {
-		n := 0
-		var cl *kgo.Client
-		for b.Loop() {
-			if n%total == 0 {
-				cl, _ = admin(b, c, kgo.ConsumeTopics("shop.orders"), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
-			}
-			n += len(cl.PollRecords(b.Context(), size).Records())
-		}
-		rate(b, n)
+		return len(cl.PollRecords(b.Context(), n).Records())
 	})
 }
 

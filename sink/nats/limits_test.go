@@ -11,7 +11,6 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -90,11 +89,7 @@ func TestAccountLimitTearsABatch(t *testing.T) {
 	t.Parallel()
 	const first, more = 200, 600
 	o := newOperator(t)
-	var claims *jwt.AccountClaims
-	account := o.account(func(c *jwt.AccountClaims) {
-		c.Limits.DiskStorage = 300_000
-		claims = c
-	})
+	account, claims := o.limitedAccount(300_000)
 	server := o.run()
 	conn := connect(t, nats.Config{URL: server.ClientURL(), CredentialsFile: writeFile(t, credentials(t, account, asIs))})
 	// Another copy resumes before the batch is torn, and commits when there is room again. Its
@@ -127,11 +122,7 @@ func TestAccountLimitTearsABatch(t *testing.T) {
 
 	err = s.Commit(t.Context(), withBodies(held, more), sinktest.At(more))
 	wantError(t, err, true, nil, "raise the account's JetStream limits")
-	claims.Limits.DiskStorage = -1
-	o.publish(claims)
-	known, err := server.LookupAccount(claims.Subject)
-	must.Succeed(t, err)
-	server.UpdateAccountClaims(known, claims)
+	o.liftLimit(server, claims)
 	err = stale.Commit(t.Context(), withBodies(first, more), sinktest.At(more))
 	wantError(t, err, false, checkpoint.ErrConflict)
 	if cp := resume(t, stale); int(cp.Count) != held {
@@ -155,11 +146,7 @@ func TestAccountLimitTearsTheBatchOfACopyThatTakesOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := newOperator(t)
-			var claims *jwt.AccountClaims
-			account := o.account(func(c *jwt.AccountClaims) {
-				c.Limits.DiskStorage = 300_000
-				claims = c
-			})
+			account, claims := o.limitedAccount(300_000)
 			server := o.run()
 			file := writeFile(t, credentials(t, account, asIs))
 			nc, err := natsgo.Connect(server.ClientURL(), natsgo.UserCredentials(file))
@@ -192,11 +179,7 @@ func TestAccountLimitTearsTheBatchOfACopyThatTakesOver(t *testing.T) {
 			if err := heir.Commit(t.Context(), entities[held-first:], sinktest.At(more)); err == nil || !strings.Contains(err.Error(), "the account") {
 				t.Errorf("%v: want an error that names the account", err)
 			}
-			claims.Limits.DiskStorage = -1
-			o.publish(claims)
-			known, err := server.LookupAccount(claims.Subject)
-			must.Succeed(t, err)
-			server.UpdateAccountClaims(known, claims)
+			o.liftLimit(server, claims)
 			publishFresh(t, stale, first, more)
 			wantFeed(t, stale, more)
 		})
@@ -209,11 +192,7 @@ func TestAccountLimitTearsTheFirstBatch(t *testing.T) {
 	t.Parallel()
 	const n = 600
 	o := newOperator(t)
-	var claims *jwt.AccountClaims
-	account := o.account(func(c *jwt.AccountClaims) {
-		c.Limits.DiskStorage = 150_000
-		claims = c
-	})
+	account, claims := o.limitedAccount(150_000)
 	server := o.run()
 	conn := connect(t, nats.Config{URL: server.ClientURL(), CredentialsFile: writeFile(t, credentials(t, account, asIs))})
 	s := conn.Sink(orders())
@@ -231,11 +210,7 @@ func TestAccountLimitTearsTheFirstBatch(t *testing.T) {
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrMissing, "'feedbridge checkpoint reset orders'")
 
-	claims.Limits.DiskStorage = -1
-	o.publish(claims)
-	known, err := server.LookupAccount(claims.Subject)
-	must.Succeed(t, err)
-	server.UpdateAccountClaims(known, claims)
+	o.liftLimit(server, claims)
 	must.Succeed(t, s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))))
 	resume(t, s)
 	held := 0

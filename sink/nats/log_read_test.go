@@ -1,7 +1,6 @@
 package nats_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -213,53 +212,25 @@ func TestServerRestartsWhileALogIsRead(t *testing.T) {
 	}
 }
 
-// BenchmarkLog compares reading a topic page by page with a client that reads it
-// from its first message to its last.
 func BenchmarkLog(b *testing.B) {
-	const total, size = 50_000, 500
 	server := runServer(b, &server.Options{JetStream: true})
 	s := connect(b, nats.Config{URL: server.ClientURL()}).Sink(orders())
 	resume(b, s)
-	for n := 0; n < total; n += size {
-		entities := sinktest.Entities(n, size)
-		for i := range entities {
-			entities[i].Body = bytes.Repeat([]byte("x"), 1024)
-		}
-		must.Succeed(b, s.Commit(b.Context(), entities, sinktest.At(n+size)))
-	}
-	rate := func(b *testing.B, records int) {
-		b.ReportMetric(float64(records)/b.Elapsed().Seconds(), "records/s")
-	}
-	b.Run("pages", func(b *testing.B) {
-		log := s.Log()
-		span := spanOf(b, log)
-		n, from := 0, span.First
-		for b.Loop() {
-			n += len(records(b, log, from, min(from+size, span.End)))
-			if from += size; from >= span.End {
-				from = span.First
-			}
-		}
-		rate(b, n)
-	})
-	b.Run("bare", func(b *testing.B) {
-		js := admin(b, server.ClientURL())
-		config := jetstream.ConsumerConfig{FilterSubject: "shop.orders", AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true}
-		n := 0
-		var consumer jetstream.Consumer
-		for b.Loop() {
-			if n%total == 0 {
-				var err error
-				if consumer, err = js.CreateConsumer(b.Context(), "shop_orders", config); err != nil {
-					b.Fatal(err)
-				}
-			}
-			batch, err := consumer.Fetch(size)
+	js := admin(b, server.ClientURL())
+	config := jetstream.ConsumerConfig{FilterSubject: "shop.orders", AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true}
+	var consumer jetstream.Consumer
+	sinktest.BenchmarkLog(b, s, s.Log(), func(b *testing.B, n, read, total int) int {
+		var err error
+		if read%total == 0 {
+			consumer, err = js.CreateConsumer(b.Context(), "shop_orders", config)
 			must.Succeed(b, err)
-			for range batch.Messages() {
-				n++
-			}
 		}
-		rate(b, n)
+		batch, err := consumer.Fetch(n)
+		must.Succeed(b, err)
+		got := 0
+		for range batch.Messages() {
+			got++
+		}
+		return got
 	})
 }

@@ -56,6 +56,25 @@ func (o *operator) account(change func(*jwt.AccountClaims)) nkeys.KeyPair {
 	return key
 }
 
+// limitedAccount is an account with a limit of its storage, which liftLimit lifts.
+func (o *operator) limitedAccount(bytes int64) (account nkeys.KeyPair, claims *jwt.AccountClaims) {
+	o.t.Helper()
+	account = o.account(func(c *jwt.AccountClaims) {
+		c.Limits.DiskStorage = bytes
+		claims = c
+	})
+	return account, claims
+}
+
+func (o *operator) liftLimit(s *server.Server, claims *jwt.AccountClaims) {
+	o.t.Helper()
+	claims.Limits.DiskStorage = -1
+	o.publish(claims)
+	known, err := s.LookupAccount(claims.Subject)
+	must.Succeed(o.t, err)
+	s.UpdateAccountClaims(known, claims)
+}
+
 func (o *operator) publish(claims *jwt.AccountClaims) {
 	o.t.Helper()
 	must.Succeed(o.t, o.resolver.Store(claims.Subject, encode(o.t, claims, o.key)))

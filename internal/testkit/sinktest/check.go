@@ -1,6 +1,7 @@
 package sinktest
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -73,4 +74,36 @@ func WantKnown(t testing.TB, s Sink, known bool, entities ...feed.Entity) {
 			t.Errorf("the sink knows %s: %v, want %v", e.ID, !known, known)
 		}
 	}
+}
+
+// BenchmarkLog compares reading a topic page by page with a client that reads it from its first message
+// to its last. The sink has resumed. bare reads up to n more messages, from the first again after total,
+// and returns their number.
+func BenchmarkLog(b *testing.B, s Sink, log Log, bare func(b *testing.B, n, read, total int) int) {
+	const total, size = 50_000, 500
+	for n := 0; n < total; n += size {
+		entities := Entities(n, size)
+		for i := range entities {
+			entities[i].Body = bytes.Repeat([]byte("x"), 1024)
+		}
+		must.Succeed(b, s.Commit(b.Context(), entities, At(n+size)))
+	}
+	span := Span(b, log)
+	b.Run("pages", func(b *testing.B) {
+		n, from := 0, span.First
+		for b.Loop() {
+			n += len(Records(b, log, from, min(from+size, span.End)))
+			if from += size; from >= span.End {
+				from = span.First
+			}
+		}
+		b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "records/s")
+	})
+	b.Run("bare", func(b *testing.B) {
+		n := 0
+		for b.Loop() {
+			n += bare(b, size, n, total)
+		}
+		b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "records/s")
+	})
 }
