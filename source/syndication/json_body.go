@@ -41,17 +41,23 @@ func (s *decider) encodeBody(d *document, e *feed.Entity) {
 	}
 }
 
-// recordBody records the format of the bodies of messages, and logs a change once.
-func (s *Source) recordBody(cur *cursor) {
+// recordBody records the format of the bodies of messages. It reports whether an earlier one differs.
+func (s *Source) recordBody(cur *cursor) (changed bool) {
 	now := s.cfg.Body
 	if now == "xml" {
 		now = "" // as in the cursors of earlier versions
 	}
-	if cur.MessageBody != now && cur.Dialect != "" && !s.bodyReported {
+	changed = cur.MessageBody != now && cur.Dialect != ""
+	cur.MessageBody = now
+	return changed
+}
+
+// reportBody logs a change of the body once. A feed that cannot be read has no new cursor, so each start would log it.
+func (s *Source) reportBody() {
+	if !s.bodyReported {
 		s.bodyReported = true
 		s.log.Info("messages have another body from now on; those in the topic stay as they are, and nothing is published again", "body", string(s.cfg.Body))
 	}
-	cur.MessageBody = now
 }
 
 // inheritAuthors sets the authors of an entry that has none to those of its source or of its feed.

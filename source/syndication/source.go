@@ -113,7 +113,7 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 	if err := cur.resolveStart(); err != nil {
 		return feed.Batch{}, err
 	}
-	s.recordBody(&cur)
+	changed := s.recordBody(&cur)
 	failed := s.failure
 	if s.failure = (failure{}); failed.pending == nil || failed.pending != s.pending {
 		failed = failure{}
@@ -140,6 +140,9 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 		}
 		s.expect = after
 		return feed.Batch{}, err
+	}
+	if changed {
+		s.reportBody()
 	}
 	batch.Cursor = r.cur.encodeCursor()
 	if before, err := decodeCursor(after, s.cfg.Start); err == nil && len(after) > 0 && len(batch.Entities) == 0 && !batch.More && equivalent(before, r.cur) {
