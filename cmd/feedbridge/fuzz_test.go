@@ -8,14 +8,17 @@ import (
 	"unicode"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 )
 
 // FuzzTail prints messages that others wrote. Each is one line of JSON without control characters, with the
-// body as it is.
+// body as it is, or without the white space of JSON.
 func FuzzTail(f *testing.F) {
 	f.Add("Content-ID", "1@x", "http-equiv=PUT", "Thu, 5 Oct 2023 03:00:13 GMT", []byte("key"), []byte("body"), false)
 	f.Add("Operation-Type", "\x1b[2J\n", "", "9999-12-31T23:59:60Z", []byte(nil), []byte("\u2028\xff\x00"), true)
+	f.Add("Content-Type", "application/json", "", "", []byte(nil), []byte("{\"a\": [\"\u009b\",\n1.0]}"), false)
+	f.Add("Feedbridge-Dead-Length", "9", "", "", []byte(nil), []byte("{}"), false)
 	f.Fuzz(func(t *testing.T, name, value, op, modified string, key, body []byte, tombstone bool) {
 		print := func(value string, body []byte) {
 			var out bytes.Buffer
@@ -27,13 +30,14 @@ func FuzzTail(f *testing.F) {
 				t.Fatal(err)
 			}
 			line, isLine := bytes.CutSuffix(out.Bytes(), []byte("\n"))
-			var got messageLine
+			var got tailedLine
 			if err := json.Unmarshal(line, &got); err != nil || !isLine || bytes.ContainsFunc(line, unicode.IsControl) {
 				t.Fatalf("%q: %v", out.Bytes(), err)
 			}
+			var compact bytes.Buffer
 			switch {
-			case tombstone && got.Body == nil:
-			case got.Body != nil && *got.Body == string(body), got.Body == nil && bytes.Equal(got.Base64, body):
+			case tombstone && got.Body == nil, got.text() == string(body), got.Body == nil && bytes.Equal(got.Base64, body):
+			case json.Compact(&compact, body) == nil && bytes.Equal(got.Body, safetext.JSON(compact.Bytes())):
 			default:
 				t.Fatalf("the body %q is %s", body, line)
 			}

@@ -112,7 +112,7 @@ func TestPrintedJSONIsSafe(t *testing.T) {
 		t.Error("it has control characters")
 	}
 	var got entityLine
-	if err := json.NewDecoder(&b).Decode(&got); err != nil || got.ID != hostile || *got.Body != hostile {
+	if err := json.NewDecoder(&b).Decode(&got); err != nil || got.ID != hostile || got.Body != hostile {
 		t.Errorf("it is not what it was, %v", err)
 	}
 }

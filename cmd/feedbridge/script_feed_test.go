@@ -205,9 +205,9 @@ func holds(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, neg, args, 3, 3)
 	var tailed []entityLine
 	for text := range strings.Lines(ts.ReadFile(args[2])) {
-		var l entityLine
+		var l tailedLine
 		ts.Check(json.Unmarshal([]byte(text), &l))
-		tailed = append(tailed, entityLine{Headers: l.Headers, Body: l.Body, Base64: l.Base64})
+		tailed = append(tailed, entityLine{Headers: l.Headers, Body: l.text(), Base64: l.Base64})
 	}
 	messages, err := readBus(args[0], args[1])
 	ts.Check(err)
@@ -263,8 +263,7 @@ func readTopic(url, topic string) ([]entityLine, error) {
 		if err != nil {
 			return nil, err
 		}
-		body := string(msg.Data())
-		l := entityLine{Body: &body}
+		l := entityLine{Body: string(msg.Data())}
 		for name, values := range msg.Headers() {
 			for _, value := range values {
 				if !strings.HasPrefix(name, "Feedbridge-") && !strings.HasPrefix(name, "Nats-") {

@@ -33,8 +33,7 @@ func readKafka(broker, topic string) ([]entityLine, error) {
 			return nil, err
 		}
 		for _, r := range records {
-			body := string(r.Value)
-			l := entityLine{Body: &body}
+			l := entityLine{Body: string(r.Value)}
 			for _, h := range r.Headers {
 				if !strings.HasPrefix(h.Key, "Feedbridge-") {
 					l.Headers = append(l.Headers, [2]string{h.Key, string(h.Value)})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sort"
+	"strconv"
 	"time"
 
 	"github.com/feedbridge/feedbridge/config"
@@ -222,6 +223,11 @@ type messageLine struct {
 	Position  uint64    `json:"position"`
 	Time      time.Time `json:"time"`
 	Key       *string   `json:"key,omitempty"`
+	// These are of a dead letter: the reason, the length of the entity's body in bytes, and whether the message
+	// has only the beginning of it. They are missing as far as the message had no room for their headers.
+	Reason  string `json:"reason,omitempty"`
+	Length  *int64 `json:"length,omitempty"`
+	BodyCut *bool  `json:"body_cut,omitempty"`
 	entityLine
 	Tombstone bool   `json:"tombstone,omitempty"`
 	Error     string `json:"error,omitempty"`
@@ -239,6 +245,15 @@ func newMessageLine(r *feed.Record, partition int) messageLine {
 	if err != nil {
 		l.Error = err.Error()
 		e = feed.Entity{Header: r.Header, Body: r.Body}
+	}
+	l.Reason, _ = r.Header.Get(message.DeadReason)
+	text, _ := r.Header.Get(message.DeadLength)
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
+		isCut := n > int64(len(r.Body))
+		l.Length, l.BodyCut = &n, &isCut
+		if isCut {
+			e.Length = n
+		}
 	}
 	l.entityLine = newEntityLine(&e)
 	if r.Tombstone {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/serve"
 )
 
@@ -42,6 +45,24 @@ func (p partition) Read(_ context.Context, from, to uint64) iter.Seq2[feed.Recor
 			}
 		}
 	}
+}
+
+// tailedLine is a line of tail. Its body is as printed.
+type tailedLine struct {
+	messageLine
+	Body json.RawMessage `json:"body"`
+}
+
+// text returns the text of a body, and one that was printed as JSON as it is; nil if there is none.
+func (l *tailedLine) text() any {
+	var text string
+	switch {
+	case l.Body == nil:
+		return nil
+	case json.Unmarshal(l.Body, &text) == nil:
+		return text
+	}
+	return string(l.Body)
 }
 
 // A partition that fails does not hide the others, and of a topic that was created again
@@ -82,6 +103,52 @@ func TestPartitionsChangeWhileTheyAreRead(t *testing.T) {
 		}
 		if text := strings.Join(got, " "); text != step.want || (err != nil) != step.failed || errors.Is(err, errEnough) {
 			t.Errorf("%s: printed %q, %v; want %q", step.situation, text, err, step.want)
+		}
+	}
+}
+
+// A body whose type is JSON is JSON in the line if it is an object or an array, and complete.
+// Otherwise it is text. A dead letter has its reason, the length of the entity and whether the
+// body is cut.
+func TestTailPrintsBodiesAndDeadLetters(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) // package json reads no deeper value
+	for _, c := range []struct{ contentType, reason, length, body, wantDead, wantBody string }{
+		{"application/json", "", "", "{\"a\": \"<b>\",\n \"n\": 1.50, \"a\": null}", "", `"body":{"a":"<b>","n":1.50,"a":null}`},
+		{"Application/Vnd.x+JSON; charset=utf-8", "", "", ` [1, 2] `, "", `"body":[1,2]`},
+		{"application/json", "", "", "{\"a\":\"\u009b\"}", "", `"body":{"a":"\u009b"}`},
+		{"text/plain", "", "", `{"a":1}`, "", `"body":"{\"a\":1}"`},
+		{"", "", "", `{"a":1}`, "", `"body":"{\"a\":1}"`},
+		{"application/json", "", "", `{"a":`, "", `"body":"{\"a\":"`},
+		{"application/json", "", "", `{"a":1}{}`, "", `"body":"{\"a\":1}{}"`},
+		{"application/json", "", "", `[1],[2]`, "", `"body":"[1],[2]"`},
+		{"application/json", "", "", `"text"`, "", `"body":"\"text\""`},
+		{"application/json", "", "", `null`, "", `"body":"null"`},
+		{"application/json", "", "", ``, "", `"body":""`},
+		{"application/json", "", "", deep, "", `"body":"` + deep + `"`},
+		{"application/json", "", "", "{\"a\":\"\xff\"}", "", `"body_base64":"eyJhIjoi/yJ9"`},
+		{"application/json", "no key", "7", `{"a":1}`, `,"reason":"no key","length":7,"body_cut":false`, `"body":{"a":1}`},
+		{"application/json", "too large", "9", `{"a":1}`, `,"reason":"too large","length":9,"body_cut":true`, `"body":"{\"a\":1}"`},
+		{"", "headers", "0", ``, `,"reason":"headers","length":0,"body_cut":false`, `"body":""`},
+		{"text/plain", "", "9", `x`, `,"length":9,"body_cut":true`, `"body":"x"`},
+		{"application/json", "no length", "-1", `{"a":1}`, `,"reason":"no length"`, `"body":{"a":1}`},
+	} {
+		r := feed.Record{Body: []byte(c.body)}
+		headers := "[]"
+		if c.contentType != "" {
+			r.Header = feed.Header{{Name: "content-type", Value: c.contentType}}
+			headers = `[["content-type","` + c.contentType + `"]]`
+		}
+		for name, value := range map[string]string{message.DeadReason: c.reason, message.DeadLength: c.length} {
+			if value != "" {
+				r.Header = append(r.Header, feed.Field{Name: name, Value: value})
+			}
+		}
+		var out strings.Builder
+		must.Succeed(t, newEntityWriter(&out).writeLine(newMessageLine(&r, 0)))
+		want := `{"position":0,"time":"0001-01-01T00:00:00Z"` + c.wantDead + `,"headers":` + headers + `,` + c.wantBody + `,"page":""}` + "\n"
+		if got := out.String(); got != want || !json.Valid([]byte(got)) {
+			t.Errorf("got  %swant %s", got, want)
 		}
 	}
 }
