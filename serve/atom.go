@@ -310,7 +310,7 @@ func appendSource(b []byte, prefix string, f *entry.Feed) []byte {
 			b = append(xmlcopy.AppendValue(append(b, `" href="`...), part[1]), `"/>`...)
 		}
 	}
-	b = appendPersons(b, prefix, "author", f.Authors)
+	b = f.Extensions.AppendXML(appendPersons(b, prefix, "author", f.Authors))
 	return xmlcopy.AppendEnd(b, prefix, "source")
 }
 
@@ -368,7 +368,7 @@ func (e *entity) appendAtom(b []byte, a *entry.Entry) []byte {
 	if !a.Rights.IsBlank() {
 		b = appendAtomProse(b, a.Rights, "rights")
 	}
-	b = a.AppendExtensions(b)
+	b = a.Extensions.AppendXML(b)
 	if a.Source != nil {
 		b = appendSource(b, "", a.Source)
 	} else {
@@ -400,7 +400,7 @@ func appendAtomLink(b []byte, l entry.Link, prefix string) []byte {
 	if prefix != "" {
 		b = fmt.Appendf(b, ` xmlns:%s="%s"`, prefix, entry.AtomSpace)
 	}
-	for _, a := range [][2]string{{"rel", l.Rel}, {"href", l.Href}, {"type", l.Type}, {"length", l.Length}, {"title", l.Title}} {
+	for _, a := range [][2]string{{"rel", l.Rel}, {"href", l.Href}, {"type", l.Type}, {"length", l.Length}, {"title", l.Title}, {"hreflang", l.HrefLang}} {
 		if a[1] != "" {
 			b = append(append(append(b, ' '), a[0]...), `="`...)
 			b = append(xmlcopy.AppendValue(b, a[1]), '"')
@@ -427,7 +427,7 @@ func tombstone(b []byte, e *entity, ref, id string) []byte {
 	if ref != id {
 		b = appendExtra(b, [2]string{"id", id})
 	}
-	return append(a.AppendExtensions(append(b, '>')), "</at:deleted-entry>\n"...)
+	return append(a.Extensions.AppendXML(append(b, '>')), "</at:deleted-entry>\n"...)
 }
 
 // feedAuthors returns the authors of the feed that the entity is from.

@@ -446,3 +446,23 @@ json.dump([check(d) for d in json.load(sys.stdin)], sys.stdout)`
 		}
 	}
 }
+
+// What readers do not see of an entry in JSON is served, too.
+func TestRareFieldsOfJSONAreServed(t *testing.T) {
+	t.Parallel()
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`<feed xmlns="http://www.w3.org/2005/Atom"><id>urn:f</id><title>F</title><updated>2026-03-01T12:00:00Z</updated>
+<entry><id>urn:1</id><title>T</title><updated>2026-03-01T12:00:00Z</updated><link href="http://x.example/1" rel="related" hreflang="fr"/>
+<source><id>urn:s</id><title>S</title><rights>mine</rights></source></entry></feed>`))
+	}))
+	defer upstream.Close()
+	topic := bridged(t, upstream.URL, "json")
+	for format, want := range map[Format][]string{Atom: {`hreflang="fr"`, ">mine</rights>"}, RSS: {`hreflang="fr"`}} {
+		doc := servedAt(t, topic, format)[1]
+		for _, text := range want {
+			if !strings.Contains(doc, text) {
+				t.Errorf("%s lacks %s:\n%s", format, text, doc)
+			}
+		}
+	}
+}

@@ -211,7 +211,7 @@ func (e *entity) appendRSS(b []byte, a *entry.Entry) []byte {
 		b = append(xmlcopy.AppendValue(append(b, `<source url="`...), a.Source.URL), `">`...)
 		b = xmlcopy.AppendEnd(xmlcopy.AppendText(b, a.Source.Title), "", "source")
 	}
-	b = a.AppendExtensions(b)
+	b = a.Extensions.AppendXML(b)
 	return append(b, "</item>\n"...)
 }
 

@@ -140,13 +140,11 @@ func Decode(b []byte, base string) (*Entry, bool) {
 			a.Categories = append(a.Categories, Category{Term: tag})
 		}
 	}
-	// A long namespace is written for each element.
-	for space, names := range d.Extensions {
-		for name, elements := range names {
-			for _, el := range elements {
-				a.addExtension(space, name, el)
-			}
-		}
+	a.addExtensions(d.Extensions)
+	if a.Source != nil {
+		source := Entry{room: a.room}
+		source.addExtensions(a.Source.Extensions)
+		a.Source.Extensions = source.Extensions
 	}
 	return a, true
 }

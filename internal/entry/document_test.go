@@ -18,9 +18,9 @@ import (
 const atom = `<entry xmlns="http://www.w3.org/2005/Atom" xmlns:m="urn:m" xml:lang="de" xml:base="http://x.example/a/">
 <id>urn:1</id><title type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml">A <b>B</b> &amp; C</div></title><title>second</title>
 <updated>2026-03-01T12:00:00.5+01:00</updated><published>2026-01-01T00:00:00Z</published>
-<link href="b"/><link rel="enclosure" href="c.mp3" type="audio/mpeg" length="7"/><category term="t" scheme="s" label="L"/>
+<link href="b" hreflang="en"/><link rel="enclosure" href="c.mp3" type="audio/mpeg" length="7"/><category term="t" scheme="s" label="L"/>
 <author><name>N</name><email>n@x.example</email><uri>http://n.example</uri></author><summary>S &lt; T</summary><content type="html">&lt;p>C</content><rights>R</rights>
-<source><id>urn:s</id><title>Source</title><link rel="self" href="http://s.example/"/></source>
+<source><id>urn:s</id><title>Source</title><link rel="self" href="http://s.example/"/><link rel="hub" href="h"/><rights>SR</rights></source>
 <m:a m:x="1" y="2" xml:lang="en">t<m:b>u</m:b><c xmlns="">v</c></m:a></entry>`
 
 const rss = `<item><title>A &amp;amp; B</title><link>/1</link><guid isPermaLink="false">g</guid><pubDate>Sun, 01 Mar 2026 12:00:00 GMT</pubDate>
@@ -45,11 +45,17 @@ func TestEncode(t *testing.T) {
 			"summary":"S < T","date_published":"2026-01-01T00:00:00Z","date_modified":"2026-03-01T12:00:00.5+01:00","language":"de","base_url":"http://x.example/a/",
 			"authors":[{"name":"N","email":"n@x.example","url":"http://n.example"}],"tags":["t"],"categories":[{"term":"t","scheme":"s","label":"L"}],
 			"attachments":[{"url":"http://x.example/a/c.mp3","mime_type":"audio/mpeg","size_in_bytes":7}],
-			"links":[{"rel":"alternate","href":"http://x.example/a/b"},{"rel":"enclosure","href":"http://x.example/a/c.mp3","type":"audio/mpeg","length":"7"}],
-			"rights":"R","source":{"id":"urn:s","title":"Source","url":"http://s.example/"},
+			"links":[{"rel":"alternate","href":"http://x.example/a/b","hreflang":"en"},{"rel":"enclosure","href":"http://x.example/a/c.mp3","type":"audio/mpeg","length":"7"}],
+			"rights":"R","source":{"id":"urn:s","title":"Source","url":"http://s.example/",
+				"extensions":{"http://www.w3.org/2005/Atom":{"link":[{"attributes":{"rel":"hub","href":"h"}}],"rights":[{"text":"SR"}]}}},
 			"extensions":{"urn:m":{"a":[{"prefix":"m","attributes":{"xml:lang":"en","y":"2","{urn:m}x":"1"},"children":[{"text":"t"},{"name":"b","prefix":"m","text":"u"},{"name":"c","namespace":"","text":"v"}]}]}}}`,
 		rss: `{"id":"id","original_id":"g","url":"http://x.example/1","title":"A & B","title_html":"A &amp; B","summary":"D","summary_html":"<p>D","date_published":"2026-03-01T12:00:00Z",
 			"authors":[{"name":"A","email":"a@x.example"}],"tags":["c"],"extensions":{"":{"unknown":[{}]},"http://purl.org/dc/elements/1.1/":{"title":[{"prefix":"dc","text":"other"}]}}}`,
+		`<item><guid>http://x/g</guid><link>http://x/l</link><enclosure url="e" type="t" length="1" y="2"><a>b</a></enclosure><enclosure href="f"/></item>`: `{"id":"id",
+			"original_id":"http://x/g","url":"http://x/l","attachments":[{"url":"http://x.example/e","mime_type":"t","size_in_bytes":1}],
+			"links":[{"rel":"alternate","href":"http://x/l"},{"rel":"enclosure","href":"http://x.example/e","type":"t","length":"1"},{"rel":"bookmark","href":"http://x/g"}],
+			"extensions":{"":{"enclosure":[{"attributes":{"y":"2"},"children":[{"name":"a","text":"b"}]},{"attributes":{"href":"f"}}]}}}`,
+		`<item><guid>http://x/g</guid></item>`: `{"id":"id","original_id":"http://x/g","url":"http://x/g"}`,
 		`<at:deleted-entry xmlns:at="http://purl.org/atompub/tombstones/1.0" ref="r" when="2026-01-01T00:00:00Z"><at:comment>why</at:comment></at:deleted-entry>`: `{"id":"id","original_id":"r",
 			"date_modified":"2026-01-01T00:00:00Z","extensions":{"http://purl.org/atompub/tombstones/1.0":{"comment":[{"prefix":"at","text":"why"}]}}}`,
 	} {
@@ -71,15 +77,16 @@ func TestEncodeBadEntries(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 8000)
 	for name, doc := range map[string]string{
-		"HTML that is broken":       `<item><title>&lt;b&gt;a &lt;/i&gt; &lt;a href="</title><description>&lt;p &lt;b&gt; &amp; &lt;script&gt;</description></item>`,
-		"10 MB of text":             `<item><description>` + strings.Repeat("&lt;b>\" \n", 10<<20/9) + `</description></item>`,
-		"100,000 extensions":        `<item xmlns:m="urn:m">` + strings.Repeat("<m:a/>", 100_000) + `</item>`,
-		"a long namespace":          `<item xmlns:m="urn:` + long + `">` + strings.Repeat("<m:a/>", 20_000) + `</item>`,
-		"a long namespace inside":   `<item xmlns:m="urn:` + long + `"><a>` + strings.Repeat("<m:a><b/></m:a>", 20_000) + `</a></item>`,
-		"a long base":               `<item xml:base="http://x/` + long + `/">` + strings.Repeat("<enclosure url='a'/>", 20_000) + `</item>`,
-		"deep extensions":           `<item>` + strings.Repeat("<a>", 190) + strings.Repeat("</a>", 190) + `</item>`,
-		"a replacement character":   "<item><guid>\ufffd</guid><title>\u2028\u0085</title></item>",
-		"a length that is no count": `<item><enclosure url="a" length="-1e9"/><enclosure url="b" length="many"/></item>`,
+		"HTML that is broken":        `<item><title>&lt;b&gt;a &lt;/i&gt; &lt;a href="</title><description>&lt;p &lt;b&gt; &amp; &lt;script&gt;</description></item>`,
+		"10 MB of text":              `<item><description>` + strings.Repeat("&lt;b>\" \n", 10<<20/9) + `</description></item>`,
+		"100,000 extensions":         `<item xmlns:m="urn:m">` + strings.Repeat("<m:a/>", 100_000) + `</item>`,
+		"a long namespace":           `<item xmlns:m="urn:` + long + `">` + strings.Repeat("<m:a/>", 20_000) + `</item>`,
+		"a long namespace inside":    `<item xmlns:m="urn:` + long + `"><a>` + strings.Repeat("<m:a><b/></m:a>", 20_000) + `</a></item>`,
+		"a long namespace in source": `<entry xmlns="http://www.w3.org/2005/Atom" xmlns:m="urn:` + long + `"><source>` + strings.Repeat("<m:a/>", 20_000) + `</source></entry>`,
+		"a long base":                `<item xml:base="http://x/` + long + `/">` + strings.Repeat("<enclosure url='a'/>", 20_000) + `</item>`,
+		"deep extensions":            `<item>` + strings.Repeat("<a>", 190) + strings.Repeat("</a>", 190) + `</item>`,
+		"a replacement character":    "<item><guid>\ufffd</guid><title>\u2028\u0085</title></item>",
+		"a length that is no count":  `<item><enclosure url="a" length="-1e9"/><enclosure url="b" length="many"/></item>`,
 	} {
 		text, _ := encode(t, doc)
 		most := 4*len(doc) + 10_000

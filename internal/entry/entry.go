@@ -61,7 +61,8 @@ type Entry struct {
 	// Deleted reports that this is a tombstone.
 	Deleted bool
 	// XML is the entry if that is not well-formed. Then there are no other fields.
-	XML string
+	XML       string
+	permalink string // the guid of an item, if it is a page
 	// room is how many bytes resolved references and namespaces of extensions may take. Beyond it,
 	// references are not resolved and extensions are left out: a long base or namespace name
 	// could be repeated for each of many small elements.
@@ -99,11 +100,12 @@ func (p *Prose) IsBlank() bool { return p == nil || strings.TrimSpace(p.Text) ==
 
 // Link is a link of an entry.
 type Link struct {
-	Rel    string `json:"rel"`
-	Href   string `json:"href"`
-	Type   string `json:"type,omitempty"`
-	Length string `json:"length,omitempty"`
-	Title  string `json:"title,omitempty"`
+	Rel      string `json:"rel"`
+	Href     string `json:"href"`
+	Type     string `json:"type,omitempty"`
+	Length   string `json:"length,omitempty"`
+	Title    string `json:"title,omitempty"`
+	HrefLang string `json:"hreflang,omitempty"`
 }
 
 // Person is an author or a contributor.
@@ -128,6 +130,8 @@ type Feed struct {
 	HomePageURL  string   `json:"home_page_url,omitempty"`
 	DateModified string   `json:"date_modified,omitempty"`
 	Authors      []Person `json:"authors,omitempty"`
+	// Extensions are the elements of an atom:source that are no field.
+	Extensions Extensions `json:"extensions,omitempty"`
 }
 
 // Extensions are elements by namespace and name.
@@ -194,11 +198,23 @@ func Read(doc []byte, base string) (*Entry, bool) {
 		case err != nil:
 			return nil, false
 		case !found:
+			a.addPermalink()
 			return a, s.AtEnd()
 		}
 		if err := a.readChild(s, own, base); err != nil {
 			return nil, false
 		}
+	}
+}
+
+// addPermalink adds the guid as a link, if it is a page: as that of the item, or as its bookmark if it has another.
+func (a *Entry) addPermalink() {
+	switch l, ok := a.FindLink("alternate"); {
+	case a.permalink == "" || l.Href == a.permalink:
+	case ok:
+		a.Links = append(a.Links, Link{Rel: "bookmark", Href: a.permalink})
+	default:
+		a.Links = append(a.Links, Link{Rel: "alternate", Href: a.permalink})
 	}
 }
 
@@ -290,6 +306,17 @@ func (a *Entry) addExtension(space, local string, el Element) {
 	a.Extensions[space][local] = append(a.Extensions[space][local], el)
 }
 
+// addExtensions adds elements, if there is room: a long namespace is written as XML for each.
+func (a *Entry) addExtensions(x Extensions) {
+	for space, names := range x {
+		for name, elements := range names {
+			for _, el := range elements {
+				a.addExtension(space, name, el)
+			}
+		}
+	}
+}
+
 // readElement reads the element whose start tag was read last, without its name. parent is the namespace around it.
 func (a *Entry) readElement(s *xmlcopy.Scanner, parent string) (el Element, err error) {
 	t := s.Tag
@@ -349,6 +376,9 @@ func (a *Entry) readElement(s *xmlcopy.Scanner, parent string) (el Element, err 
 // readRSS reads an element of RSS or of one of its modules. name is its local name, with
 // the usual prefix of its namespace if that is a module's.
 func (a *Entry) readRSS(s *xmlcopy.Scanner, t *xmlcopy.Tag, name, base string) error {
+	if name == "enclosure" {
+		return a.readEnclosure(s, t, base)
+	}
 	text, markup, err := s.InnerContent()
 	if err != nil {
 		return err
@@ -366,14 +396,28 @@ func (a *Entry) readRSS(s *xmlcopy.Scanner, t *xmlcopy.Tag, name, base string) e
 		if title := strings.TrimSpace(text); a.Source == nil && title+t.Attr("url") != "" {
 			a.Source = &Feed{Title: title, URL: a.resolve(base, t.Attr("url"))}
 		}
-	case "enclosure":
-		if href := t.Attr("url"); href != "" {
-			a.Links = append(a.Links, Link{Rel: "enclosure", Href: a.resolve(base, href), Type: t.Attr("type"), Length: t.Attr("length")})
-		}
 	default:
 		if value := strings.TrimSpace(text); value != "" {
 			a.addRSSValue(t, name, value, base)
 		}
+	}
+	return nil
+}
+
+// readEnclosure reads an enclosure of RSS. What a link has no field for is an extension.
+func (a *Entry) readEnclosure(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) error {
+	el, err := a.readElement(s, t.Space)
+	if err != nil {
+		return err
+	}
+	if href := t.Attr("url"); href != "" {
+		a.Links = append(a.Links, Link{Rel: "enclosure", Href: a.resolve(base, href), Type: t.Attr("type"), Length: t.Attr("length")})
+		for _, name := range []string{"url", "type", "length"} {
+			delete(el.Attributes, name)
+		}
+	}
+	if len(el.Attributes) > 0 || el.Children != nil || strings.TrimSpace(el.Text) != "" {
+		a.addExtension(t.Space, t.Local, el)
 	}
 	return nil
 }
@@ -398,9 +442,7 @@ func (a *Entry) addRSSValue(t *xmlcopy.Tag, name, value, base string) {
 	case "guid":
 		setIfEmpty(&a.ID, value)
 		if t.Attr("isPermaLink") != "false" && strings.Contains(value, "://") {
-			if _, ok := a.FindLink("alternate"); !ok {
-				a.Links = append(a.Links, Link{Rel: "alternate", Href: value})
-			}
+			setIfEmpty(&a.permalink, value)
 		}
 	case "comments":
 		a.Links = append(a.Links, Link{Rel: "replies", Href: a.resolve(base, value)})
@@ -438,7 +480,7 @@ func (a *Entry) readAtom(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) error 
 	case "id":
 		setIfEmpty(&a.ID, firstOf(t.AttrIn(ExtraSpace, "id"), value))
 	case "link":
-		l := Link{Rel: strings.ToLower(t.Attr("rel")), Href: a.resolve(base, t.Attr("href")), Type: t.Attr("type"), Length: t.Attr("length"), Title: t.Attr("title")}
+		l := Link{Rel: strings.ToLower(t.Attr("rel")), Href: a.resolve(base, t.Attr("href")), Type: t.Attr("type"), Length: t.Attr("length"), Title: t.Attr("title"), HrefLang: t.Attr("hreflang")}
 		if l.Rel == "" {
 			l.Rel = "alternate"
 		}
@@ -501,10 +543,10 @@ func (a *Entry) readSource(s *xmlcopy.Scanner) error {
 		if !found {
 			break
 		}
-		if t := s.Tag; t.Space == AtomSpace && isAtomField(&t) && t.Local != "source" {
+		if t := s.Tag; isSourceField(&t) {
 			err = f.readAtom(s, &t, a.Base)
 		} else {
-			_, _, err = s.InnerContent()
+			err = f.readExtension(s)
 		}
 		if err != nil {
 			return err
@@ -513,7 +555,8 @@ func (a *Entry) readSource(s *xmlcopy.Scanner) error {
 	if a.Source != nil {
 		return nil
 	}
-	a.Source = &Feed{ID: f.ID, Authors: f.Authors}
+	a.room = f.room
+	a.Source = &Feed{ID: f.ID, Authors: f.Authors, Extensions: f.Extensions}
 	if a.Source.Title, _ = f.Title.split(longestSummary); f.Updated != "" {
 		a.Source.DateModified, _ = FormatTime(f.Updated)
 	}
@@ -524,6 +567,14 @@ func (a *Entry) readSource(s *xmlcopy.Scanner) error {
 		a.Source.HomePageURL = l.Href
 	}
 	return nil
+}
+
+// isSourceField reports whether a child of an atom:source is a field of a [Feed].
+func isSourceField(t *xmlcopy.Tag) bool {
+	if t.Local == "link" {
+		return t.Space == AtomSpace && slices.Contains([]string{"", "alternate", "self"}, strings.ToLower(t.Attr("rel")))
+	}
+	return t.Space == AtomSpace && slices.Contains([]string{"id", "title", "updated", "author"}, t.Local)
 }
 
 // readProse reads a text construct (RFC 4287, sections 3.1 and 4.1.3), or one of

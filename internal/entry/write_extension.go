@@ -9,10 +9,10 @@ import (
 	"github.com/feedbridge/feedbridge/internal/xmlcopy"
 )
 
-// AppendExtensions appends the extensions as XML that is valid anywhere. It leaves out those that are no XML, because
+// AppendXML appends the extensions as XML that is valid anywhere. It leaves out those that are no XML, because
 // any program may have written the entry.
-func (a *Entry) AppendExtensions(b []byte) []byte {
-	for name, el := range a.Extensions.All {
+func (x Extensions) AppendXML(b []byte) []byte {
+	for name, el := range x.All {
 		el.Name, el.Namespace = name.Local, &name.Space
 		if own, _, ok := xmlcopy.Standalone(el.appendXML(nil, "", nil)); ok {
 			b = append(b, own...)
