@@ -143,13 +143,16 @@ func (f *Feed) Processed(b feed.Batch, took time.Duration) {
 	// for hours while it catches up. Until then, this record follows the batches.
 	cp.Cursor, cp.At, cp.Writer = b.Cursor, now.Add(-took), f.writer
 	published, size := uint64(len(b.Entities)), b.Bytes
+	var dead []*feed.Entity
 	for i := range b.Entities {
 		if e := &b.Entities[i]; e.Dead != nil {
 			r.dead.add(e.Dead.Kind)
 			published--
 			size -= e.Size()
+			dead = append(dead, e)
 		}
 	}
+	f.history.addDead(dead, now, f.redact)
 	cp.Count += published
 	if n := len(b.Entities); n > 0 {
 		r.reached = b.Entities[n-1].Modified

@@ -11,7 +11,8 @@ import (
 )
 
 // history holds the recent activity of a feed, for people. Its size is bounded: about 200 bytes for a
-// feed that does nothing, and two or three kilobytes for one that has published entities.
+// feed that does nothing, two or three kilobytes for one that has published entities, and about five more
+// for one that has published dead letters.
 type history struct {
 	// perMinute counts the entities that were published in each minute since minute-14, which
 	// is a number of minutes of Unix time; perMinute[minute%15] is the newest.
@@ -21,6 +22,8 @@ type history struct {
 	errors []status.RepeatedError
 	// entities are the newest that were published, the newest last.
 	entities []publishedEntity
+	// dead are the last dead letters, the newest first.
+	dead []status.DeadLetter
 }
 
 // publishedEntity is kept small, because there are 20 of them for each of thousands of feeds.
@@ -34,10 +37,12 @@ type publishedEntity struct {
 // operations are the known operations. The last element replaces any other.
 var operations = [...]feed.Operation{feed.Put, feed.Patch, feed.Delete, "other"}
 
-// longestID limits the ID of an entity in a history, in characters, and longestPage its page.
+// longestID limits the ID of an entity in a history, in characters, longestPage its page, and longestReason the
+// reason why it is a dead letter.
 const (
-	longestID   = 160
-	longestPage = 300
+	longestID     = 160
+	longestPage   = 300
+	longestReason = 500
 )
 
 // newestEntities returns a copy of the last entities that were published at that time, without
@@ -103,6 +108,17 @@ func (h *history) fail(e *status.Error) {
 	h.errors = h.errors[:min(len(h.errors), status.MostErrors)]
 }
 
+// addDead records dead letters that were published at that time.
+func (h *history) addDead(letters []*feed.Entity, now time.Time, redact *safetext.Redactor) {
+	for _, e := range letters[max(0, len(letters)-status.MostDeadLetters):] {
+		h.dead = slices.Insert(h.dead, 0, status.DeadLetter{
+			ID: redact.Excerpt(e.ID, longestID), Reason: redact.Clip(e.Dead.Text, longestReason),
+			Published: formatTime(now), Page: redact.Excerpt(e.Page, longestPage),
+		})
+	}
+	h.dead = h.dead[:min(len(h.dead), status.MostDeadLetters)]
+}
+
 // published returns the entities of each of the last minutes, the present one last.
 func (h *history) published(now time.Time) []uint32 {
 	h.advance(now)
@@ -113,10 +129,11 @@ func (h *history) published(now time.Time) []uint32 {
 	return counts
 }
 
-// addTo adds the minutes, errors and entities to the status of a feed.
+// addTo adds the minutes, errors, entities and dead letters to the status of a feed.
 func (h *history) addTo(row *status.Feed, now time.Time) {
 	row.PublishedByMinute = h.published(now)
 	row.RecentErrors, row.RecentEntities = append([]status.RepeatedError{}, h.errors...), []status.Entity{}
+	row.RecentDeadLetters = append([]status.DeadLetter{}, h.dead...)
 	for _, e := range slices.Backward(h.entities) {
 		row.RecentEntities = append(row.RecentEntities, status.Entity{
 			Position: e.position, ID: e.id, Operation: string(operations[e.op]), Page: e.page,

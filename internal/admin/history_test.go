@@ -120,6 +120,62 @@ func TestRecentEntitiesWithoutTimeOrOperation(t *testing.T) {
 	}
 }
 
+// The last dead letters are on the page of the feed with ID and reason, bounded and without secrets.
+func TestRecentDeadLetters(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		f := addOrders(s)
+		publish := func(ids ...string) {
+			time.Sleep(time.Minute)
+			b := feed.Batch{Cursor: feed.Cursor(ids[0]), Entities: []feed.Entity{{ID: "live"}}}
+			for _, id := range ids {
+				b.Entities = append(b.Entities, feed.Entity{
+					ID: id, Page: "https://shop.example.com/?token=s3cret", Dead: &feed.DeadReason{Kind: feed.DeadNoKey, Text: "no key in " + id + " ?token=s3cret"},
+				})
+			}
+			f.Processed(b, 0)
+		}
+		want := func(ids ...string) {
+			t.Helper()
+			_, page := get(t, s, "/feed/orders")
+			got := []string{}
+			for _, d := range details(t, s).RecentDeadLetters {
+				got = append(got, d.ID)
+				if want := "no key in " + d.ID + " ?token=***"; d.Reason != want || d.Page != "https://shop.example.com/?token=***" || d.Published == nil {
+					t.Errorf("got %+v", d)
+				} else if !strings.Contains(page, `class="place">`+d.ID+`</th><td class="sentence">`+want) {
+					t.Errorf("the page does not show %s: %s", d.ID, page)
+				}
+			}
+			if diff := cmp.Diff(append([]string{}, ids...), got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if has := strings.Contains(page, "Last dead letters"); has != (len(ids) > 0) {
+				t.Errorf("with %d dead letters the page has their table: %t", len(ids), has)
+			}
+		}
+		want()
+		publish("a")
+		want("a")
+		publish("b", "c")
+		want("c", "b", "a")
+		publish("d", "e", "f")
+		want("f", "e", "d", "c", "b")
+		publish("1", "2", "3", "4", "5", "6", "7")
+		want("7", "6", "5", "4", "3")
+		_, body := get(t, s, "/status")
+		if strings.Contains(body, "recent_dead_letters") {
+			t.Error("the answer for all feeds has the dead letters of one")
+		}
+		long := strings.Repeat("é", 100_000)
+		publish(long, long, long, long, long)
+		if _, body := get(t, s, "/status/orders"); len(body) > 20_000 {
+			t.Errorf("it has %d bytes", len(body))
+		}
+	})
+}
+
 // Errors are counted by their text, and the newest comes first.
 func TestRecentErrors(t *testing.T) {
 	t.Parallel()

@@ -126,6 +126,8 @@ type Feed struct {
 	RecentErrors []RepeatedError `json:"recent_errors,omitzero"`
 	// RecentEntities are the last [MostEntities] that were published, the newest first.
 	RecentEntities []Entity `json:"recent_entities,omitzero"`
+	// RecentDeadLetters are the last [MostDeadLetters], the newest first.
+	RecentDeadLetters []DeadLetter `json:"recent_dead_letters,omitzero"`
 }
 
 // The lengths of the history of a feed.
@@ -133,6 +135,8 @@ const (
 	Minutes      = 15
 	MostErrors   = 5
 	MostEntities = 20
+
+	MostDeadLetters = 5
 )
 
 // Violation counts the violations of a kind, and has the last of them.
@@ -176,6 +180,15 @@ type RepeatedError struct {
 	Last  *time.Time `json:"last"`
 	Count uint64     `json:"count"`
 	Text  string     `json:"text"`
+}
+
+// DeadLetter is an entity that was published to the dead-letter topic.
+type DeadLetter struct {
+	ID        string     `json:"id"`
+	Reason    string     `json:"reason"` // in a sentence
+	Published *time.Time `json:"published"`
+	// Page is the page that it was read from.
+	Page string `json:"page"`
 }
 
 // Entity is an entity that was published.
