@@ -76,7 +76,8 @@ const (
 // attributes and text.
 type Scanner struct {
 	doc  []byte
-	d    *xml.Decoder
+	d    *xml.Decoder // of what follows from
+	from int
 	Tag  Tag    // of a StartToken
 	Text []byte // of a TextToken; valid until the next call
 
@@ -99,16 +100,49 @@ type element struct {
 // there is none.
 func Open(doc []byte) (*Scanner, bool) {
 	doc = bytes.TrimPrefix(doc, []byte("\ufeff"))
-	d := xml.NewDecoder(bytes.NewReader(doc))
-	d.Entity = xml.HTMLEntity
-	s := &Scanner{doc: doc, d: d}
+	s := &Scanner{doc: doc}
+	s.continueAt(0)
 	kind, err := s.NextToken()
 	return s, err == nil && kind == StartToken
+}
+
+func (s *Scanner) continueAt(at int) {
+	s.from, s.d = at, xml.NewDecoder(bytes.NewReader(s.doc[at:]))
+	s.d.Entity = xml.HTMLEntity
+}
+
+// shortestCDATA is the length of a CDATA section, in bytes, from which on it is worth another decoder.
+const shortestCDATA = 256
+
+// readCDATA reads a CDATA section that needs no change. The decoder, which reads text byte for byte, takes most of the
+// time of a long one.
+func (s *Scanner) readCDATA() bool {
+	if len(s.open) == 0 || s.open[len(s.open)-1].empty {
+		return false
+	}
+	at := s.from + int(s.d.InputOffset())
+	text, ok := bytes.CutPrefix(s.doc[at:], []byte("<![CDATA["))
+	if !ok {
+		return false
+	}
+	length := bytes.Index(text, []byte("]]>"))
+	if length < shortestCDATA {
+		return false
+	}
+	if text = text[:length]; bytes.IndexByte(text, '\r') >= 0 || !IsText(text) {
+		return false
+	}
+	s.Text = text
+	s.continueAt(at + length + len("<![CDATA[]]>"))
+	return true
 }
 
 // NextToken returns the next token; [io.EOF] behind the root.
 func (s *Scanner) NextToken() (TokenKind, error) {
 	for {
+		if s.readCDATA() {
+			return TextToken, nil
+		}
 		raw, err := s.d.RawToken()
 		switch {
 		case errors.Is(err, io.EOF) && s.done:
@@ -169,7 +203,7 @@ func (s *Scanner) AtEnd() bool {
 // readStartTag reads a start tag into s.tag.
 func (s *Scanner) readStartTag(raw xml.StartElement) error {
 	t := Tag{Prefix: raw.Name.Space, Local: raw.Name.Local}
-	if at := s.d.InputOffset(); at >= 2 && s.doc[at-2] == '/' {
+	if at := s.from + int(s.d.InputOffset()); at >= 2 && s.doc[at-2] == '/' {
 		t.Empty = true
 	}
 	s.open = append(s.open, element{t.Prefix, t.Local, len(s.bindings), t.Empty})

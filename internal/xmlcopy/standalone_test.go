@@ -1,6 +1,9 @@
 package xmlcopy
 
 import (
+	"encoding/xml"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 )
@@ -30,4 +33,37 @@ func TestStandaloneXML(t *testing.T) {
 			t.Errorf("%q: got %q, %v, want %q", doc, el, ok, want)
 		}
 	}
+}
+
+// FuzzCDATA compares the text of CDATA sections, short and long, with what [xml.Decoder] returns.
+func FuzzCDATA(f *testing.F) {
+	for _, doc := range []string{"%s", " %s\n", "<b/>%s", "<b>%s</b>%s", "&lt;%s", "<!-- x -->%s%s", "<b></b>%s<b/>", "%s]]>", "<![CDATA[", "<?x?>%s"} {
+		for _, text := range []string{"", "a < & b\n", "\r\n", "é", "\uffff", "\xff", "\x01", "]]", "\ufffd"} {
+			f.Add(doc, text)
+		}
+	}
+	f.Fuzz(func(t *testing.T, doc, text string) {
+		text = "<![CDATA[" + text + strings.Repeat("x", shortestCDATA) + text + "]]>"
+		doc = "<a>" + strings.ReplaceAll(doc, "%s", text) + "</a>"
+		s, ok := Open([]byte(doc))
+		if !ok {
+			return
+		}
+		got, _, err := s.InnerContent()
+		if err != nil || !s.AtEnd() {
+			return // it refuses more than the decoder, such as prefixes that are not declared
+		}
+		var want []byte
+		d := xml.NewDecoder(strings.NewReader(doc))
+		d.Entity = xml.HTMLEntity
+		token, err := d.RawToken()
+		for ; err == nil; token, err = d.RawToken() {
+			if text, ok := token.(xml.CharData); ok {
+				want = append(want, text...)
+			}
+		}
+		if !errors.Is(err, io.EOF) || got != string(want) {
+			t.Errorf("%q: got %q, want %q, %v", doc, got, want, err)
+		}
+	})
 }
