@@ -170,6 +170,9 @@ func join(text, markup string) *Prose {
 	return nil
 }
 
+// withinWords are elements of HTML that separate no words.
+var withinWords = []string{"a", "abbr", "b", "code", "em", "font", "i", "mark", "s", "small", "span", "strong", "sub", "sup", "u"}
+
 // plainText returns the text of HTML, of which it reads no more than it needs.
 func plainText(markup string, longest int) string {
 	if !strings.ContainsAny(markup, "<&") && len(markup) <= longest {
@@ -188,7 +191,9 @@ func plainText(markup string, longest int) string {
 		default:
 			name, _ := z.TagName()
 			hidden = slices.Contains([]string{"script", "style"}, string(name)) && !hidden
-			b.WriteByte(' ')
+			if !slices.Contains(withinWords, string(name)) {
+				b.WriteByte(' ')
+			}
 		}
 	}
 	text := strings.Join(strings.Fields(b.String()), " ")

@@ -24,7 +24,7 @@ const atom = `<entry xmlns="http://www.w3.org/2005/Atom" xmlns:m="urn:m" xml:lan
 <m:a m:x="1" y="2" xml:lang="en">t<m:b>u</m:b><c xmlns="">v</c></m:a></entry>`
 
 const rss = `<item><title>A &amp;amp; B</title><link>/1</link><guid isPermaLink="false">g</guid><pubDate>Sun, 01 Mar 2026 12:00:00 GMT</pubDate>
-<description>&lt;p>D</description><category>c</category><author>a@x.example (A)</author><dc:title xmlns:dc="http://purl.org/dc/elements/1.1/">other</dc:title><unknown/></item>`
+<description>&lt;p>D &lt;b>e&lt;/b>.&lt;br>f</description><category>c</category><author>a@x.example (A)</author><dc:title xmlns:dc="http://purl.org/dc/elements/1.1/">other</dc:title><unknown/></item>`
 
 // encode returns an entry as JSON, and as Go has it.
 func encode(t testing.TB, doc string) (text []byte, fields map[string]any) {
@@ -49,7 +49,7 @@ func TestEncode(t *testing.T) {
 			"rights":"R","source":{"id":"urn:s","title":"Source","url":"http://s.example/",
 				"extensions":{"http://www.w3.org/2005/Atom":{"link":[{"attributes":{"rel":"hub","href":"h"}}],"rights":[{"text":"SR"}]}}},
 			"extensions":{"urn:m":{"a":[{"prefix":"m","attributes":{"xml:lang":"en","y":"2","{urn:m}x":"1"},"children":[{"text":"t"},{"name":"b","prefix":"m","text":"u"},{"name":"c","namespace":"","text":"v"}]}]}}}`,
-		rss: `{"id":"id","original_id":"g","url":"http://x.example/1","title":"A & B","title_html":"A &amp; B","summary":"D","summary_html":"<p>D","date_published":"2026-03-01T12:00:00Z",
+		rss: `{"id":"id","original_id":"g","url":"http://x.example/1","title":"A & B","title_html":"A &amp; B","summary":"D e. f","summary_html":"<p>D <b>e</b>.<br>f","date_published":"2026-03-01T12:00:00Z",
 			"authors":[{"name":"A","email":"a@x.example"}],"tags":["c"],"extensions":{"":{"unknown":[{}]},"http://purl.org/dc/elements/1.1/":{"title":[{"prefix":"dc","text":"other"}]}}}`,
 		`<item><guid>http://x/g</guid><link>http://x/l</link><enclosure url="e" type="t" length="1" y="2"><a>b</a></enclosure><enclosure href="f"/></item>`: `{"id":"id",
 			"original_id":"http://x/g","url":"http://x/l","attachments":[{"url":"http://x.example/e","mime_type":"t","size_in_bytes":1}],
