@@ -82,7 +82,7 @@ func TestEncodeBadEntries(t *testing.T) {
 		"100,000 extensions":         `<item xmlns:m="urn:m">` + strings.Repeat("<m:a/>", 100_000) + `</item>`,
 		"a long namespace":           `<item xmlns:m="urn:` + long + `">` + strings.Repeat("<m:a/>", 20_000) + `</item>`,
 		"a long namespace inside":    `<item xmlns:m="urn:` + long + `"><a>` + strings.Repeat("<m:a><b/></m:a>", 20_000) + `</a></item>`,
-		"a long namespace in source": `<entry xmlns="http://www.w3.org/2005/Atom" xmlns:m="urn:` + long + `"><source>` + strings.Repeat("<m:a/>", 20_000) + `</source></entry>`,
+		"a long namespace in source": `<entry xmlns="http://www.w3.org/2005/Atom" xmlns:m="urn:` + long + `"><source><a>` + strings.Repeat("<m:a><b/></m:a>", 20_000) + `</a></source></entry>`,
 		"a long base":                `<item xml:base="http://x/` + long + `/">` + strings.Repeat("<enclosure url='a'/>", 20_000) + `</item>`,
 		"deep extensions":            `<item>` + strings.Repeat("<a>", 190) + strings.Repeat("</a>", 190) + `</item>`,
 		"a replacement character":    "<item><guid>\ufffd</guid><title>\u2028\u0085</title></item>",
@@ -95,6 +95,22 @@ func TestEncodeBadEntries(t *testing.T) {
 		}
 		if len(text) > most {
 			t.Errorf("%s: %d bytes of %d", name, len(text), len(doc))
+		}
+	}
+}
+
+// A long namespace that JSON has once is written as XML for each element, of which there are no more than have room.
+func TestDecodedExtensionsAreBounded(t *testing.T) {
+	t.Parallel()
+	extensions := `{"urn:` + strings.Repeat("x", 8000) + `":{"a":[{}` + strings.Repeat(",{}", 20_000) + `]}}`
+	text := `{"id":"1","extensions":` + extensions + `,"source":{"extensions":` + extensions + `}}`
+	a, ok := entry.Decode([]byte(text), "")
+	if !ok {
+		t.Fatal("it is not read")
+	}
+	for i, x := range []entry.Extensions{a.Extensions, a.Source.Extensions} {
+		if n := len(x.AppendXML(nil)); n > 3*len(text) {
+			t.Errorf("%d: %d bytes of %d", i, n, len(text))
 		}
 	}
 }
