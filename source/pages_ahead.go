@@ -47,6 +47,7 @@ type PagesAhead struct {
 	fetches []*fetch // in the order of the pages
 	number  int      // of pages that are requested ahead, if so many are known
 	most    int      // limits number
+	steady  bool     // whether a page has arrived before its turn
 }
 
 // PagesAhead returns a PagesAhead for the client's feed.
@@ -96,7 +97,8 @@ func (a *PagesAhead) Get(ctx context.Context, url string) (*Response, error) {
 		f.drop()
 		return a.client.Do(ctx, Request{Method: http.MethodGet, URL: url})
 	}
-	a.number = min(max(1, f.neededAhead(a.number)), a.most)
+	needed, arrived := f.neededAhead(a.number, a.steady)
+	a.number, a.steady = min(max(1, needed), a.most), a.steady || arrived
 	select {
 	case <-f.answered:
 	case <-time.After(aheadPatience):
@@ -106,16 +108,22 @@ func (a *PagesAhead) Get(ctx context.Context, url string) (*Response, error) {
 }
 
 // neededAhead returns the number of pages to request ahead after the page has come to its turn, while
-// number were. How many were needed is known only of a page that has arrived before.
-func (f *fetch) neededAhead(number int) int {
+// number were. How many were needed is known only of a page that has arrived before. Until one has,
+// steady is false and the number doubles. Afterwards it grows by one: where the processor or the line is
+// the bound, a page is late however many are requested, and all of them take memory.
+func (f *fetch) neededAhead(number int, steady bool) (needed int, arrived bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.took == 0 {
-		return 2 * number
+	switch {
+	case f.took > 0:
+	case steady:
+		return number + 1, false
+	default:
+		return 2 * number, false
 	}
 	// One page more covers the variation.
-	needed := 1 + int(math.Ceil(float64(f.pages)*float64(f.took)/float64(max(time.Since(f.begun), f.took))))
-	return number + cmp.Compare(needed, number)
+	needed = 1 + int(math.Ceil(float64(f.pages)*float64(f.took)/float64(max(time.Since(f.begun), f.took))))
+	return number + cmp.Compare(needed, number), true
 }
 
 // Close drops all pages that were requested ahead. Their requests have ended when it returns.

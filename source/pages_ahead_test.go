@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -205,21 +206,30 @@ func TestPagesAheadOfOneHostAreLimited(t *testing.T) {
 func TestPagesAheadFollowTheUpstream(t *testing.T) {
 	t.Parallel()
 	const pages, away = 200, 50 * time.Millisecond
-	for busy, want := range map[time.Duration][2]int{
-		0: {16, 16}, 5 * time.Millisecond: {9, 12}, 20 * time.Millisecond: {2, 4}, 200 * time.Millisecond: {1, 2},
+	for _, c := range []struct {
+		busy, late time.Duration // late is what every twentieth page takes longer
+		want       [2]int
+	}{
+		{0, 0, [2]int{16, 16}},
+		{5 * time.Millisecond, 0, [2]int{9, 12}},
+		{20 * time.Millisecond, 0, [2]int{2, 4}},
+		{20 * time.Millisecond, 4 * away, [2]int{3, 5}},
+		{200 * time.Millisecond, 0, [2]int{1, 2}},
 	} {
-		t.Run(busy.String(), func(t *testing.T) {
-			var under, most atomic.Int64
+		busy, want := c.busy, c.want
+		t.Run(fmt.Sprint(busy, c.late), func(t *testing.T) {
+			most := 0
 			handler := func(w http.ResponseWriter, r *http.Request) {
-				most.Store(max(most.Load(), under.Add(1)))
 				time.Sleep(away)
-				under.Add(-1)
+				if n, _ := strconv.Atoi(r.URL.Path[1:]); n%20 == 0 {
+					time.Sleep(c.late)
+				}
 				_, _ = io.WriteString(w, r.URL.Path)
 			}
 			bubble(t, handler, func(t *testing.T, hosts *source.Hosts) {
-				c := newClientWith(t, source.Options{Hosts: hosts}, feedURL)
-				defer c.CloseIdle()
-				ahead := c.PagesAhead()
+				client := newClientWith(t, source.Options{Hosts: hosts}, feedURL)
+				defer client.CloseIdle()
+				ahead := client.PagesAhead()
 				defer ahead.Close()
 				var urls []string
 				for i := range pages {
@@ -227,8 +237,8 @@ func TestPagesAheadFollowTheUpstream(t *testing.T) {
 				}
 				start := time.Now()
 				for i, url := range urls {
-					if i == pages/2 {
-						most.Store(0) // by now it is steady
+					if i >= pages/2 { // by now it is steady
+						most = max(most, ahead.Number())
 					}
 					if body, err := readAhead(t, ahead, url); !strings.HasSuffix(url, body) || err != nil {
 						t.Errorf("%s: read %q, %v", url, body, err)
@@ -237,10 +247,10 @@ func TestPagesAheadFollowTheUpstream(t *testing.T) {
 					ahead.Expect(t.Context(), urls[i+1:]...)
 					time.Sleep(busy)
 				}
-				if n := int(most.Load()); n < want[0] || n > want[1] {
-					t.Errorf("%d pages were requested at a time, want %d to %d", n, want[0], want[1])
+				if most < want[0] || most > want[1] {
+					t.Errorf("up to %d pages are requested ahead, want %d to %d", most, want[0], want[1])
 				}
-				if took, most := time.Since(start), pages*max(busy, away/16)+6*away; took > most {
+				if took, most := time.Since(start), pages*max(busy, away/16)+6*away+pages/20*c.late; took > most {
 					t.Errorf("it took %v, want %v at most", took, most)
 				}
 			})
