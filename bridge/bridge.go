@@ -101,7 +101,8 @@ type Bridge struct {
 	// as it is. Commits to a slow bus are smaller.
 	Limits feed.Limits
 	// ReadAhead is the number of bytes of entities that may be held until they are
-	// committed, besides one batch. Batches are joined to commits of up to half of it.
+	// committed, besides one batch. Batches are joined to commits of up to three
+	// quarters of it.
 	ReadAhead int
 	// Share is the feed's share of the budget for the entities that all feeds hold. Nil
 	// means that ReadAhead is the only bound.

@@ -25,10 +25,11 @@ type copier struct {
 	report   *reporter
 }
 
-// init sets the largest commit. The other half of what is read ahead is read during the commit.
+// init sets the largest commit. The rest of what is read ahead, and the memory that the sink frees
+// before the commit has ended, is for what is read during the commit.
 func (c *copier) init(most feed.Limits) {
-	half := max(1, c.prefetch.readAhead/2)
-	most.Bytes = min(cmp.Or(most.Bytes, half), half)
+	largest := max(1, c.prefetch.readAhead*3/4)
+	most.Bytes = min(cmp.Or(most.Bytes, largest), largest)
 	c.size.init(most)
 	c.prefetch.size = &c.size
 }

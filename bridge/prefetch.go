@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -67,16 +68,12 @@ type result struct {
 	taken readahead.Grant
 }
 
-// joined is one batch, or several batches joined to one, with their budget.
+// joined is one batch, or several batches joined to one.
 type joined struct {
 	batch feed.Batch
 	err   error
-	parts int
-	taken readahead.Grant
-	// free has [feed.Batch.Free] of the parts, and own reports that the prefetcher has made the
-	// slice of the entities.
-	free []func()
-	own  bool
+	parts []result // those that are not released
+	own   bool     // whether the prefetcher has made the slice of the entities
 }
 
 // prefetchOptions has the bounds of a prefetcher. Its fields are those of [Bridge].
@@ -267,22 +264,48 @@ func (p *prefetcher) nextBatch(ctx context.Context) (feed.Batch, error) {
 // release returns the budget and the memory of the batch that nextBatch returned last, after it
 // was committed. Nothing that the sink or an observer keeps may refer to its entities.
 func (p *prefetcher) release() {
-	taken := p.current.taken
-	for _, free := range p.current.free {
-		free()
+	for len(p.current.parts) > 0 {
+		p.releasePart()
 	}
 	if p.current.own {
 		clear(p.current.batch.Entities)
 		p.spare = p.current.batch.Entities[:0]
 	}
+	p.current = joined{}
+}
+
+// releasePart returns the budget and the memory of the first part of the current batch that has them.
+func (p *prefetcher) releasePart() {
+	part := p.current.parts[0]
+	p.current.parts = p.current.parts[1:]
+	if part.batch.Free != nil {
+		part.batch.Free()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held -= p.current.parts
-	p.taken.Bytes -= taken.Bytes
-	p.taken.OverBudget = p.taken.OverBudget && !taken.OverBudget
-	p.budget.Return(taken)
-	p.current = joined{}
+	p.held--
+	p.taken.Bytes -= part.taken.Bytes
+	p.taken.OverBudget = p.taken.OverBudget && !part.taken.OverBudget
+	p.budget.Return(part.taken)
 	signal(p.freed)
+}
+
+// releaseEarly releases the first part before the commit has ended, with these entities of the current
+// batch. They keep what the sink and the observers need of them after the commit.
+func (p *prefetcher) releaseEarly(entities []feed.Entity) {
+	size := 0
+	for i := range entities {
+		size += len(entities[i].ID)
+	}
+	var ids strings.Builder
+	ids.Grow(size)
+	for i := range entities {
+		e := &entities[i]
+		ids.WriteString(e.ID)
+		e.ID = ids.String()[ids.Len()-len(e.ID):]
+		e.Header, e.Body, e.Free = nil, nil, nil
+	}
+	p.releasePart()
 }
 
 // assemble makes the next batches of the queue the current one, and reports whether there was any.
@@ -304,16 +327,9 @@ func (p *prefetcher) assemble() bool {
 			break
 		}
 	}
-	parts := p.queue[:n]
-	p.current = joined{err: parts[0].err, parts: n}
+	parts := slices.Clone(p.queue[:n])
+	p.current = joined{err: parts[0].err, parts: parts}
 	p.joinBatches(parts)
-	for _, r := range parts {
-		if r.batch.Free != nil {
-			p.current.free = append(p.current.free, r.batch.Free)
-		}
-		p.current.taken.Bytes += r.taken.Bytes
-		p.current.taken.OverBudget = p.current.taken.OverBudget || r.taken.OverBudget
-	}
 	p.queue = slices.Delete(p.queue, 0, n) // which clears the rest, so that the joined batches can be freed
 	return true
 }
@@ -340,6 +356,20 @@ func (p *prefetcher) joinBatches(parts []result) {
 		}
 	}
 	p.current.batch, p.current.own, p.spare = all, true, nil
+	rest := all.Entities
+	for i, r := range parts {
+		n := len(r.batch.Entities)
+		own := rest[:n]
+		rest = rest[n:]
+		if n == 0 || r.batch.Free == nil || feed.CountDead(own) > 0 {
+			continue // the records of dead letters are stored last
+		}
+		own[n-1].Free = func() {
+			if len(p.current.parts) == len(parts)-i { // those before it are released
+				p.releaseEarly(own)
+			}
+		}
+	}
 }
 
 // stop ends the reading, waits until it has ended, and returns all budget.

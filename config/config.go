@@ -74,8 +74,8 @@ type Log struct {
 }
 
 // FeedMemory returns the part of Memory that one feed with a backlog may hold: an eighth, so
-// that one feed cannot keep the others from reading. A commit has at most half of it. Each
-// feed has one batch of up to 256 KiB besides, or one larger entity.
+// that one feed cannot keep the others from reading. A commit has at most three quarters of
+// it. Each feed has one batch of up to 256 KiB besides, or one larger entity.
 func (c *Config) FeedMemory() int64 { return c.Memory / 8 }
 
 // Level is a level of the log; slog.Level reads it as text.

@@ -80,6 +80,11 @@ type Entity struct {
 	// Dead has the reason why the bus does not take the entity. A sink appends such an entity
 	// to the dead-letter topic, and not to the topic. It is nil for all other entities.
 	Dead *DeadReason
+	// Free, if it is not nil, frees the memory of the Header and Body of this entity and of those before it
+	// in its commit, and sets them to nil. A sink may call it during the commit, when it sends none of them
+	// again: other entities are read into the memory while the commit ends. It calls those of a commit in
+	// the order of the entities, and not after the commit.
+	Free func()
 }
 
 // DeadReason is the reason why an entity is a dead letter.
@@ -163,8 +168,8 @@ type Batch struct {
 
 	// Free returns the memory of Entities to the source, which uses it again: the slice itself,
 	// and the bytes of bodies, headers and IDs. It is called at most once, after Entities were
-	// committed, and may be called during a call of the source's Next. A batch that is dropped
-	// need not be freed. Nil means that the memory is left to the garbage collector.
+	// committed or freed by the sink, and may be called during a call of the source's Next. A batch
+	// that is dropped need not be freed. Nil means that the memory is left to the garbage collector.
 	Free func()
 }
 
@@ -188,6 +193,9 @@ func (l Limits) AreReached(entities, bytes int) bool {
 
 // Size returns the sum of the sizes of the batch's entities, in bytes.
 func (b Batch) Size() int {
+	if b.Bytes > 0 {
+		return b.Bytes
+	}
 	n := 0
 	for i := range b.Entities {
 		n += b.Entities[i].Size()

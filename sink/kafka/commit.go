@@ -98,13 +98,13 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 	if err := transactions.producer.BeginTransaction(); err != nil {
 		return err
 	}
-	if err := transactions.sendRecords(ctx, records.entities); err != nil {
+	if err := transactions.sendRecords(ctx, records.entities, s.records.freeStored(entities, records)); err != nil {
 		return err
 	}
 	if err := s.dedupe.checkOffsets(ctx, records.entities, s.dedupe.seen.topic); err != nil {
 		return err
 	}
-	if err := transactions.sendRecords(ctx, records.dead); err != nil {
+	if err := transactions.sendRecords(ctx, records.dead, nil); err != nil {
 		return s.dead.explainWriteError(err)
 	}
 	if err := s.dedupe.checkOffsets(ctx, records.dead, s.dedupe.seen.dead); err != nil {
@@ -116,7 +116,7 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 	next := storedCheckpoint{sequence: records.sequence}
 	next.topic, next.dead = s.dedupe.endsAfter(written)
 	record := []kgo.Record{store.checkpointRecord(cp, next)}
-	if err := transactions.sendRecords(ctx, record); err != nil {
+	if err := transactions.sendRecords(ctx, record, nil); err != nil {
 		return store.explainWriteError(err, &record[0])
 	}
 	own := record[0].Offset

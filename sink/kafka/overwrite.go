@@ -87,7 +87,7 @@ func (s *Sink) overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 	if err := s.transactions.producer.BeginTransaction(); err != nil {
 		return err
 	}
-	if err := s.transactions.sendRecords(ctx, records); err != nil {
+	if err := s.transactions.sendRecords(ctx, records, nil); err != nil {
 		return store.explainWriteError(err, &records[len(records)-1])
 	}
 	if feeds, err = store.readBelow(ctx, records[0].Offset); err != nil {

@@ -171,6 +171,26 @@ func (m *recordMaker) makeRecords(entities []feed.Entity, sequence int64) (*comm
 	return c, nil
 }
 
+// freeStored returns a function that frees the memory of an entity when the n-th of the records is
+// acknowledged. Nothing refers to that memory any more:
+//   - kgo writes a batch into a request of its own memory, again for each retry, under a lock, and drops its
+//     records before it reports them. After an error of the commit nothing is freed.
+//   - A transaction that is aborted is not sent again: after Resume its entities are read again.
+//   - The rest of the commit uses the offsets of records, and IDs and marks, which Free keeps.
+//
+// It is nil if records may be acknowledged in another order, so that one before the n-th may be sent again:
+// by key they belong to several partitions, and dead letters are sent last.
+func (m *recordMaker) freeStored(entities []feed.Entity, records *commitRecords) func(n int) {
+	if m.key != nil || len(records.dead) > 0 {
+		return nil
+	}
+	return func(n int) {
+		if free := entities[n].Free; free != nil {
+			free()
+		}
+	}
+}
+
 // sequenceHeader is the header with the number of a message that has a mark, or whose topic has keys or dead
 // letters, and of a checkpoint the header with the highest number so far. Each such message of the feed has
 // a higher number than all before it, those among the dead letters included. The marks of an ID, and the

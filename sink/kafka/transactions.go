@@ -1,11 +1,13 @@
 package kafka
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
 	"math"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -72,22 +74,37 @@ func (t *transactions) isNearLastEpoch(ctx context.Context) bool {
 }
 
 // sendRecords writes records in the transaction that is open, and waits until they are
-// acknowledged.
-func (t *transactions) sendRecords(ctx context.Context, records []kgo.Record) error {
+// acknowledged. stored may be nil. It is called for each that is, up to the first that fails, with the
+// number of those before it, and no longer when sendRecords has returned. kgo makes these calls one after
+// the other.
+func (t *transactions) sendRecords(ctx context.Context, records []kgo.Record, stored func(n int)) error {
 	p := t.producer
 	// Closing the client fails all pending records.
 	stop := context.AfterFunc(ctx, p.Close)
 	defer stop()
-	promise := kgo.AbortingFirstErrPromise(p)
+	var pending sync.WaitGroup
+	pending.Add(len(records))
+	acknowledged, failed := 0, error(nil)
+	promise := func(_ *kgo.Record, err error) {
+		defer pending.Done()
+		switch {
+		case failed != nil: // whether the records behind it are stored does not matter
+		case err != nil:
+			failed = err
+			pending.Go(func() { _ = p.AbortBufferedRecords(context.Background()) })
+		case stored != nil:
+			stored(acknowledged)
+			acknowledged++
+		}
+	}
 	now := time.Now() // kgo would read the clock for each record
 	for i := range records {
 		records[i].Timestamp = now
-		p.Produce(ctx, &records[i], promise.Promise())
+		p.Produce(ctx, &records[i], promise)
 	}
-	if err := p.Flush(ctx); err != nil {
-		return causeOf(ctx, err)
-	}
-	return causeOf(ctx, promise.Err())
+	err := p.Flush(ctx)
+	pending.Wait() // if ctx has ended, the client is closed
+	return causeOf(ctx, cmp.Or(err, failed))
 }
 
 // commit commits the sent records: all of them are in the log now, before the offsets written.

@@ -23,8 +23,8 @@ func copyToKafka(broker, feedURL, topic string) error {
 		return err
 	}
 	defer client.Close()
-	// Half of what feedbridge reads ahead is one transaction.
-	next := joinPages(readPages(feedURL, pagesAhead), kafka.MaxEntities, kafka.MaxBytes/2)
+	// The largest transaction of feedbridge is three quarters of what it reads ahead.
+	next := joinPages(readPages(feedURL, pagesAhead), kafka.MaxEntities, kafka.MaxBytes*3/4)
 	sent := 0
 	for {
 		c, err := next()
