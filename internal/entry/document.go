@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"golang.org/x/net/html"
 
@@ -179,30 +180,40 @@ func plainText(markup string, longest int) string {
 		return strings.Join(strings.Fields(markup), " ")
 	}
 	var b strings.Builder
-	hidden := false
-	for z := html.NewTokenizer(strings.NewReader(markup)); b.Len() <= longest; {
+	hidden, separate := false, false
+	for z := html.NewTokenizer(strings.NewReader(markup)); ; {
 		switch z.Next() {
 		case html.ErrorToken:
-			return strings.Join(strings.Fields(b.String()), " ")
+			return b.String()
 		case html.TextToken:
-			if !hidden {
-				b.Write(z.Text())
+			if hidden {
+				continue
+			}
+			for _, r := range string(z.Text()) {
+				if unicode.IsSpace(r) {
+					separate = true
+					continue
+				}
+				if separate && b.Len() > 0 {
+					b.WriteByte(' ')
+				}
+				separate = false
+				if b.WriteRune(r); b.Len() > longest {
+					return strings.ToValidUTF8(b.String()[:longest], "") + "…"
+				}
 			}
 		default:
 			name, _ := z.TagName()
 			hidden = slices.Contains([]string{"script", "style"}, string(name)) && !hidden
-			if !slices.Contains(withinWords, string(name)) {
-				b.WriteByte(' ')
-			}
+			separate = separate || !slices.Contains(withinWords, string(name))
 		}
 	}
-	text := strings.Join(strings.Fields(b.String()), " ")
-	return strings.ToValidUTF8(text[:min(len(text), longest)], "") + "…"
 }
 
 // FormatTime returns a date as RFC 3339 has it; unchanged if it is such a date.
 func FormatTime(text string) (string, bool) {
-	if _, err := time.Parse(time.RFC3339Nano, text); err == nil {
+	// time.Parse accepts an hour of one digit, and a comma.
+	if at, err := time.Parse(time.RFC3339Nano, text); err == nil && at.Year() > 0 && text[len("2006-01-02T15")] == ':' && !strings.Contains(text, ",") {
 		return text, true
 	}
 	at, _, ok := message.ParseDate(text)

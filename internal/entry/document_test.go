@@ -125,6 +125,7 @@ func TestEncodeDates(t *testing.T) {
 		"2026-03-01T12:00Z": noon, "Sun, 01 Mar 2026 07:00:00 EST": noon, "Sun, 01 Mar 2026 13:00:00 +0100": noon,
 		"2026-03-01T13:00:00+01:00": "2026-03-01T13:00:00+01:00", "2026-03-01T12:00:00.000Z": "2026-03-01T12:00:00.000Z",
 		"Mar 1, 2026 12:00:00 GMT": "", "20260301T120000Z": "", "99999-01-01": "", "soon": "",
+		"2024-01-01T9:05:00,5Z": "", "0000-01-01T00:00:00Z": "",
 	} {
 		_, fields := encode(t, "<item><pubDate>"+date+"</pubDate></item>")
 		if got, _ := fields["date_published"].(string); got != want || (want == "") != (fields["extensions"] != nil) {

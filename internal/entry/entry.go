@@ -82,6 +82,21 @@ func (a *Entry) resolve(base, ref string) string {
 	return to
 }
 
+// longestBase is how long a base may be, in bytes. A longer one is ignored, because each reference is
+// resolved against it.
+const longestBase = 2 << 10
+
+// rebase returns the base of an element in which an xml:base is.
+func (a *Entry) rebase(base, at string) string {
+	if len(at) > longestBase {
+		return base
+	}
+	if to := a.resolve(base, at); len(to) <= longestBase {
+		return to
+	}
+	return base
+}
+
 // Prose is text, or HTML.
 type Prose struct {
 	Text   string
@@ -188,7 +203,7 @@ func Read(doc []byte, base string) (*Entry, bool) {
 		a.ID = s.Tag.AttrIn(rdfSpace, "about")
 	}
 	if at := s.Tag.AttrIn(xmlcopy.XMLSpace, "base"); at != "" {
-		base = ResolveURL(base, at)
+		base = a.rebase(base, at)
 		a.BaseURL = base
 	}
 	a.Base = base
@@ -223,7 +238,7 @@ func (a *Entry) addPermalink() {
 func (a *Entry) readChild(s *xmlcopy.Scanner, own, base string) error {
 	t := s.Tag
 	if at := t.AttrIn(xmlcopy.XMLSpace, "base"); at != "" {
-		base = ResolveURL(base, at)
+		base = a.rebase(base, at)
 	}
 	switch space := cmp.Or(t.Space, noSpace); {
 	case own == "":
@@ -331,8 +346,10 @@ func (a *Entry) readElement(s *xmlcopy.Scanner, parent string) (el Element, err 
 		case at.Space == xmlcopy.XMLSpace:
 			name = "xml:" + name
 		case at.Space != "":
+			if a.room -= len(at.Space); a.room < 0 {
+				continue // the element is dropped, and long names of all around it would be held until then
+			}
 			name = "{" + at.Space + "}" + name
-			a.room -= len(at.Space)
 		}
 		if el.Attributes == nil {
 			el.Attributes = map[string]string{}
@@ -552,10 +569,9 @@ func (a *Entry) readSource(s *xmlcopy.Scanner) error {
 			return err
 		}
 	}
-	if a.Source != nil {
+	if a.room = f.room; a.Source != nil {
 		return nil
 	}
-	a.room = f.room
 	a.Source = &Feed{ID: f.ID, Authors: f.Authors, Extensions: f.Extensions}
 	if a.Source.Title, _ = f.Title.split(longestSummary); f.Updated != "" {
 		a.Source.DateModified, _ = FormatTime(f.Updated)

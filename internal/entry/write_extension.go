@@ -14,28 +14,34 @@ import (
 func (x Extensions) AppendXML(b []byte) []byte {
 	for name, el := range x.All {
 		el.Name, el.Namespace = name.Local, &name.Space
-		if own, _, ok := xmlcopy.Standalone(el.appendXML(nil, "", nil)); ok {
+		if own, _, ok := xmlcopy.Standalone(el.appendXML(nil, xmlcopy.Binding{}, nil)); ok {
 			b = append(b, own...)
 		}
 	}
 	return b
 }
 
-// appendXML appends an element. space is the namespace of its parent, and scope has the bindings around it.
-func (el *Element) appendXML(b []byte, space string, scope []xmlcopy.Binding) []byte {
+// appendXML appends an element. parent has prefix and namespace of its parent, and scope the bindings around it.
+// An element of its parent's namespace is written with the parent's prefix, so that a namespace is written as
+// often as the entry has it.
+func (el *Element) appendXML(b []byte, parent xmlcopy.Binding, scope []xmlcopy.Binding) []byte {
 	if el.Name == "" {
 		return xmlcopy.AppendText(b, el.Text)
 	}
-	if el.Namespace != nil {
-		space = *el.Namespace
+	own := parent
+	if el.Namespace != nil && *el.Namespace != parent.URI {
+		own = xmlcopy.Binding{Prefix: el.Prefix, URI: *el.Namespace}
+		if number, ok := strings.CutPrefix(own.Prefix, "ns"); ok && strings.Trim(number, "0123456789") == "" {
+			own.Prefix = "x" + own.Prefix // attributes have prefixes of that form
+		}
 	}
-	t := xmlcopy.Tag{Prefix: el.Prefix, Local: el.Name}
-	if space == "" {
-		t.Prefix = ""
+	if own.URI == "" {
+		own.Prefix = ""
 	}
+	t := xmlcopy.Tag{Prefix: own.Prefix, Local: el.Name}
 	outer := len(scope)
-	if uri, ok := resolve(scope, t.Prefix); uri != space || !ok && space != "" {
-		scope = append(scope, xmlcopy.Binding{Prefix: t.Prefix, URI: space})
+	if uri, ok := resolve(scope, own.Prefix); uri != own.URI || !ok && own.URI != "" {
+		scope = append(scope, own)
 	}
 	for _, name := range slices.Sorted(maps.Keys(el.Attributes)) {
 		at := xmlcopy.Attribute{Local: name, Value: el.Attributes[name]}
@@ -48,7 +54,7 @@ func (el *Element) appendXML(b []byte, space string, scope []xmlcopy.Binding) []
 	b = xmlcopy.AppendStart(b, &t, scope[outer:], t.Attrs)
 	b = xmlcopy.AppendText(b, el.Text)
 	for i := range el.Children {
-		b = el.Children[i].appendXML(b, space, scope)
+		b = el.Children[i].appendXML(b, own, scope)
 	}
 	return xmlcopy.AppendEnd(b, t.Prefix, t.Local)
 }
