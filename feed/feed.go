@@ -193,9 +193,6 @@ func (l Limits) AreReached(entities, bytes int) bool {
 
 // Size returns the sum of the sizes of the batch's entities, in bytes.
 func (b Batch) Size() int {
-	if b.Bytes > 0 {
-		return b.Bytes
-	}
 	n := 0
 	for i := range b.Entities {
 		n += b.Entities[i].Size()
