@@ -197,8 +197,8 @@ type freeingObserver struct {
 }
 
 func (o *freeingObserver) Processed(b feed.Batch, _ time.Duration) {
-	if size := len(b.Entities) * (100<<10 + len("Nv: \r\n")); b.Size() != size {
-		o.sink.t.Errorf("the size is %d, want %d", b.Size(), size)
+	if size := len(b.Entities) * (100<<10 + len("Nv: \r\n")); b.Bytes != size {
+		o.sink.t.Errorf("the size is %d, want %d", b.Bytes, size)
 	}
 	for _, e := range b.Entities {
 		if e.ID != strconv.Itoa(o.sink.next) {
