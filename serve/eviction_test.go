@@ -154,7 +154,7 @@ func TestSlowStreamsAreDisconnected(t *testing.T) {
 			if (got.retryAfter != "") != (test.want == 503) {
 				t.Errorf("Retry-After is %q", got.retryAfter)
 			}
-			// Whoever was cut off takes up nothing any more, and not when it is read on.
+			// A client that was cut off holds no slot, also when it reads on.
 			if synctest.Wait(); len(ended) != map[int]int{200: 2, 503: 1}[test.want] {
 				t.Errorf("%d requests have come to an end", len(ended))
 			}

@@ -29,7 +29,7 @@ func (o OAuth2) IsSet() bool {
 	return o.TokenURL != "" || o.ClientID != "" || o.ClientSecret != "" || len(o.Scopes) > 0
 }
 
-// Validate returns an error for each missing key but the URL. key is that of the grant; errors
+// Validate returns an error for each missing key but the URL. key is the configuration key of the grant; errors
 // begin with it.
 func (o OAuth2) Validate(key string) (errs []error) {
 	if o.ClientID == "" {
