@@ -22,6 +22,10 @@ func nearestWord(word string, known []string) string {
 	return best
 }
 
+// DidYouMean returns the end of an error text that suggests the known word that a person who typed
+// word most likely meant; empty if there is none.
+func DidYouMean(word string, known []string) string { return didYouMean(nearestWord(word, known)) }
+
 // didYouMean returns the end of an error text that suggests word, if there is one.
 func didYouMean(word string) string {
 	if word == "" {

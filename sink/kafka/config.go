@@ -60,7 +60,8 @@ func (c Config) aclCommand() string {
 	return fmt.Sprintf("kafka-acls.sh --bootstrap-server %s --add --allow-principal User:%s", c.Brokers[0], cmp.Or(c.SASL.Username, "NAME"))
 }
 
-func (t TLS) isEnabled() bool { return t != TLS{} }
+// IsEnabled reports whether connections use TLS.
+func (t TLS) IsEnabled() bool { return t != TLS{} }
 
 // SASL is the authentication of the client. Files are read again at every connect.
 type SASL struct {

@@ -91,13 +91,7 @@ func (d *deadLetters) check(ctx context.Context) error {
 // missingTopic returns the settings with which the topic is created: those of the other topic,
 // with one partition, and without compaction, which needs keys.
 func (d *deadLetters) missingTopic() newTopic {
-	config := []string{"retention.ms=-1"}
-	for _, kv := range d.of.Config {
-		if !strings.HasPrefix(kv, "cleanup.policy=") {
-			config = append(config, kv)
-		}
-	}
-	return newTopic{d.client, d.name, 1, d.of.Replication, config, d.of.Create}
+	return newTopic{d.client, d.name, 1, d.of.Replication, d.of.DeadLetterSettings(), d.of.Create}
 }
 
 func (d *deadLetters) checkFit(ctx context.Context, found kadm.TopicDetail) error {

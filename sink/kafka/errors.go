@@ -209,7 +209,7 @@ func (d *diagnosis) explainConnection(err error) error {
 		return feed.Permanent(fmt.Errorf("Kafka at %s refuses the TLS connection: %w; check tls.cert_file", d.brokers, op.Err))
 	case d.refused.Load() && errors.Is(err, io.EOF):
 		return d.errRefused()
-	case errors.As(err, &eof) && d.cfg.SASL.Mechanism == "" && !d.cfg.TLS.isEnabled():
+	case errors.As(err, &eof) && d.cfg.SASL.Mechanism == "" && !d.cfg.TLS.IsEnabled():
 		return fmt.Errorf("Kafka at %s closes every connection at once: does it expect TLS or SASL on this port? neither is configured", d.brokers)
 	case errors.As(err, &eof):
 		return fmt.Errorf("Kafka at %s closes every connection at once; check brokers, tls, and %s", d.brokers, d.cfg.SASL.describeCredentials())

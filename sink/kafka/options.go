@@ -29,7 +29,7 @@ func (c Config) options(log *slog.Logger) ([]kgo.Opt, error) {
 		// Do not push client metrics (KIP-714).
 		kgo.DisableClientMetrics(),
 	}
-	if c.TLS.isEnabled() {
+	if c.TLS.IsEnabled() {
 		settings, err := c.TLS.settings()
 		if err != nil {
 			return nil, err

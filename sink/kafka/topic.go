@@ -1,6 +1,11 @@
 package kafka
 
-import "github.com/feedbridge/feedbridge/internal/setting"
+import (
+	"slices"
+	"strings"
+
+	"github.com/feedbridge/feedbridge/internal/setting"
+)
 
 // Topic is the topic that a feed is published to, with its options.
 type Topic struct {
@@ -39,6 +44,15 @@ type Options struct {
 	Delete Delete `yaml:"delete" default:"message"`
 	// MissingKey is the action for an entity without a key when Key is set. Default stop.
 	MissingKey MissingKey `yaml:"missing_key" default:"stop"`
+}
+
+// Settings returns the settings with which the topic is created, each "name=value". The last of a name counts.
+func (o Options) Settings() []string { return append([]string{"retention.ms=-1"}, o.Config...) }
+
+// DeadLetterSettings returns the settings with which the topic for dead letters is created: those of the topic,
+// without compaction, which needs keys.
+func (o Options) DeadLetterSettings() []string {
+	return slices.DeleteFunc(o.Settings(), func(kv string) bool { return strings.HasPrefix(kv, "cleanup.policy=") })
 }
 
 // DefaultOptions returns Options with every default set.

@@ -52,8 +52,7 @@ func (t topicCheck) ensureTopic(ctx context.Context, last storedCheckpoint, mayB
 
 // missingTopic returns the settings with which the topic is created.
 func (t topicCheck) missingTopic() newTopic {
-	config := append([]string{"retention.ms=-1"}, t.topic.Config...)
-	return newTopic{t.client, t.topic.Name, t.topic.Partitions, t.topic.Replication, config, t.topic.Create}
+	return newTopic{t.client, t.topic.Name, t.topic.Partitions, t.topic.Replication, t.topic.Settings(), t.topic.Create}
 }
 
 func (t topicCheck) errGone() error {

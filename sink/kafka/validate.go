@@ -42,7 +42,7 @@ func (c Config) Validate() []error {
 			fail("checkpoints: %w", err)
 		}
 	}
-	return append(errs, c.SASL.validate(c.TLS.isEnabled())...)
+	return append(errs, c.SASL.validate(c.TLS.IsEnabled())...)
 }
 
 // checkBroker returns an error unless s is host:port. The error does not repeat an address with

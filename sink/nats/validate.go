@@ -14,7 +14,7 @@ func (c Config) Validate() []error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
-	servers, err := c.serverURLs()
+	servers, err := c.ServerURLs()
 	if err != nil {
 		fail("url: %w", err)
 	}
@@ -83,9 +83,9 @@ func hasWildcardOrSpace(s string) bool {
 	})
 }
 
-// serverURLs returns the URLs of the servers. Its errors show no user name or
+// ServerURLs returns the URLs of the servers. Its errors show no user name or
 // password.
-func (c Config) serverURLs() ([]*url.URL, error) {
+func (c Config) ServerURLs() ([]*url.URL, error) {
 	var servers []*url.URL
 	for s := range strings.SplitSeq(c.URL, ",") {
 		s = strings.TrimSpace(s)
