@@ -80,8 +80,10 @@ var layers = map[string][]string{
 	"config": {"docs", "feed", "internal/setting", "internal/credential", "internal/safetext", "serve", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml", "sink", "sink/nats", "sink/kafka"},
 	"daemon": {"internal/trace", "internal/admin", "bridge", "checkpoint", "config", "internal/credential", "feed", "internal/fleet", "internal/limit", "internal/logonce", "internal/readahead", "internal/retry", "internal/safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
 
+	"internal/asyncapi": {"config", "docs", "feed", "internal/entry", "message", "sink", "sink/kafka", "sink/nats", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
+
 	// Commands reach buses and servers through package daemon, and nothing else imports it.
-	"cmd/feedbridge": {"docs", "internal/admin/status", "bridge", "checkpoint", "config", "internal/credential", "daemon", "feed", "internal/logonce", "message", "internal/retry", "internal/safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "internal/verify"},
+	"cmd/feedbridge": {"docs", "internal/admin/status", "internal/asyncapi", "bridge", "checkpoint", "config", "internal/credential", "daemon", "feed", "internal/logonce", "message", "internal/retry", "internal/safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "internal/verify"},
 }
 
 // alone lists the modules that only the given packages (and their tests) import, so that

@@ -22,7 +22,7 @@ order, each once, after any crash and on any number of copies of the program.
 Start with 'feedbridge demo', which needs no other program, or 'feedbridge run URL'.`,
 		runCommand(a), reloadCommand(a), demoCommand(a), tailCommand(a), inspectCommand(a), verifyCommand(a), checkCommand(a),
 		statusCommand(a), pauseCommand(a), resumeCommand(a), pollCommand(a),
-		checkpointCommand(a), configCommand(a), schemaCommand(a), completionCommand(a), versionCommand(a))
+		checkpointCommand(a), describeCommand(a), configCommand(a), schemaCommand(a), completionCommand(a), versionCommand(a))
 	if man := manCommand(a); man != nil {
 		root.AddCommand(man)
 	}

@@ -1,0 +1,91 @@
+package asyncapi
+
+import (
+	"maps"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/feedbridge/feedbridge/docs"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
+)
+
+// headerSet is a set of headers that messages of a kind have. docs/consuming.md describes each.
+type headerSet struct {
+	// name is the name of its schema.
+	name string
+	// has reports whether the messages have these headers.
+	has     func(messageKind) bool
+	headers []header
+}
+
+type header struct {
+	name   string
+	schema object
+}
+
+// A value of a header is always text.
+var (
+	text   = object{"type": "string"}
+	number = object{"type": "string", "pattern": "^[0-9]+$"}
+)
+
+var headerSets = []headerSet{
+	{"entityHeaders", func(messageKind) bool { return true }, []header{
+		{message.ContentID, text},
+		{message.Operation, text},
+		{message.Time, object{"type": "string", "format": "date-time"}},
+		{message.OperationType, text},
+		{message.LastModified, text},
+		{message.ContentType, text},
+		{message.FeedName, text},
+		{message.Page, text},
+		{message.Names, text},
+		{message.Made, text},
+	}},
+	{"entryHeaders", func(m messageKind) bool { return m.isEntry }, []header{
+		{"Feed-Format", object{"type": "string", "enum": []string{"rss2", "rss09", "rss1", "atom03"}}},
+		{"Feed-Id", text},
+		{"Feed-Title", text},
+		{"Feed-Author", text},
+		{"Content-Location", text},
+		{"Id-Source", text},
+		{"Late", object{"type": "string", "const": "true"}},
+	}},
+	{"deadLetterHeaders", func(m messageKind) bool { return m.isDead }, []header{
+		{message.Operation, object{"type": "string", "enum": []feed.Operation{feed.Put, feed.Patch, feed.Delete}}},
+		{message.DeadReason, text},
+		{message.DeadLength, number},
+	}},
+	{"traceHeaders", func(m messageKind) bool { return m.feed.To.TraceHeader }, []header{
+		{message.Traceparent, object{"type": "string", "pattern": "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"}},
+	}},
+}
+
+// schema returns the schema of the set.
+func (s headerSet) schema() object {
+	properties := map[string]object{}
+	for _, h := range s.headers {
+		properties[h.name] = maps.Clone(h.schema)
+		properties[h.name]["description"] = headerDescriptions()[h.name]
+	}
+	return object{"type": "object", "properties": properties}
+}
+
+var (
+	// headerRow matches the row of one or several headers in docs/consuming.md: their names and their content.
+	headerRow  = regexp.MustCompile("(?m)^\\| (`.*?) \\| (.*) \\|$")
+	headerName = regexp.MustCompile("`([A-Za-z-]+)`")
+)
+
+// headerDescriptions returns the contents of headers by their names, as docs/consuming.md has them.
+var headerDescriptions = sync.OnceValue(func() map[string]string {
+	found := map[string]string{}
+	for _, row := range headerRow.FindAllStringSubmatch(docs.Consuming, -1) {
+		for _, name := range headerName.FindAllStringSubmatch(row[1], -1) {
+			found[name[1]] = strings.TrimSpace(docs.Plain(row[2]))
+		}
+	}
+	return found
+})
