@@ -16,7 +16,9 @@ import (
 const consuming = "docs/consuming.md"
 
 // consumers are the pages with the programs in examples/consumers.
-var consumers = []string{"docs/consuming-nats.md", "docs/consuming-kafka.md"}
+var consumers = []string{
+	"docs/consuming-python.md", "docs/consuming-go.md", "docs/consuming-javascript.md", "docs/consuming-java.md",
+}
 
 // The documents have the example consumers verbatim. With -update they get them.
 func TestConsumersAreDocumented(t *testing.T) {

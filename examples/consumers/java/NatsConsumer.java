@@ -1,35 +1,32 @@
-// Prints the entities of a topic on NATS. Usage: java NatsConsumer.java URL STREAM TOPIC
+// Prints what happens to the orders of a topic on NATS. Usage: java NatsConsumer.java URL STREAM TOPIC
+import com.fasterxml.jackson.databind.*;
 import io.nats.client.*;
 import io.nats.client.api.*;
-import java.nio.charset.StandardCharsets;
-import java.time.Duration;
+import java.nio.file.*;
 
 public class NatsConsumer {
-    static void handle(String operation, String id, byte[] body) {
-        System.out.println(operation + "\t" + id + "\t" + new String(body, StandardCharsets.UTF_8));
-    }
-
     public static void main(String[] args) throws Exception {
         String url = args[0], stream = args[1], topic = args[2];
+        Path file = Path.of("position");
+        long position = Files.exists(file) ? Long.parseLong(Files.readString(file)) : 0;
         Connection connection = Nats.connect(Options.builder().server(url).maxReconnects(-1).build());
-        ConsumerContext consumer = connection.getStreamContext(stream)
-            .createOrUpdateConsumer(ConsumerConfiguration.builder()
-            .durable("my-service").filterSubject(topic).ackPolicy(AckPolicy.Explicit)
-            .maxAckPending(1) // one message at a time: with more, one that failed comes again after its successors
-            .build());
-        long last = 0; // better: the sequence that you have stored together with the effect of its message
-        while (true) {
-            Message message = consumer.next(Duration.ofSeconds(30));
-            if (message == null) {
-                continue; // nothing new
-            }
-            long sequence = message.metaData().streamSequence();
-            if (sequence > last) { // otherwise the acknowledgement was lost, and it was handled before
+        OrderedConsumerConfiguration after = new OrderedConsumerConfiguration()
+            .filterSubject(topic).deliverPolicy(DeliverPolicy.ByStartSequence).startSequence(position + 1);
+        ObjectMapper json = new ObjectMapper();
+        try (var messages = connection.getStreamContext(stream).createOrderedConsumer(after).iterate()) {
+            while (true) {
+                Message message = messages.nextMessage(30_000);
+                if (message == null) {
+                    continue; // nothing new
+                }
+                JsonNode order = json.readTree(message.getData());
                 String operation = message.getHeaders().getFirst("Feedbridge-Operation");
-                handle(operation, message.getHeaders().getFirst("Content-ID"), message.getData());
-                last = sequence;
+                String id = order.path("id").asText(), status = order.path("status").asText();
+                System.out.println(operation + " " + id + " " + status);
+                // After the effect: a crash before it repeats the message.
+                Path next = Files.writeString(Path.of("position.new"), "" + message.metaData().streamSequence());
+                Files.move(next, file, StandardCopyOption.ATOMIC_MOVE);
             }
-            message.ackSync(Duration.ofSeconds(10));
         }
     }
 }

@@ -1,33 +1,22 @@
-# Prints the entities of a topic on NATS. Usage: nats_consumer.py URL STREAM TOPIC
-import asyncio
-import sys
+# Prints what happens to the orders of a topic on NATS. Usage: nats_consumer.py URL STREAM TOPIC
+import asyncio, json, sqlite3, sys
 
 import nats
-from nats.js.api import AckPolicy, ConsumerConfig
-
-
-def handle(operation, entity_id, body):
-    print(operation, entity_id, body.decode(), sep="\t", flush=True)
+from nats.js.api import ConsumerConfig, DeliverPolicy
 
 
 async def main(url, stream, topic):
-    connection = await nats.connect(url)
-    # One message at a time: with more, one that failed comes again after its successors.
-    config = ConsumerConfig(ack_policy=AckPolicy.EXPLICIT, max_ack_pending=1)
-    consumer = await connection.jetstream().pull_subscribe(topic, durable="my-service", stream=stream, config=config)
-    last = 0  # better: the sequence that you have stored together with the effect of its message
-    while True:
-        try:
-            messages = await consumer.fetch(1, timeout=30)
-        except nats.errors.TimeoutError:
-            continue  # nothing new
-        for message in messages:
-            sequence = message.metadata.sequence.stream
-            if sequence > last:  # otherwise the acknowledgement was lost, and it was handled before
-                operation = message.headers["Feedbridge-Operation"]  # PUT, PATCH or DELETE
-                handle(operation, message.headers["Content-ID"], message.data)
-                last = sequence
-            await message.ack_sync()
+    db = sqlite3.connect("orders.db")
+    db.execute("CREATE TABLE IF NOT EXISTS position (topic PRIMARY KEY, sequence)")
+    row = db.execute("SELECT sequence FROM position WHERE topic = ?", (topic,)).fetchone()
+    connection = await nats.connect(url, max_reconnect_attempts=-1)
+    after = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=row[0] + 1 if row else 1)
+    messages = await connection.jetstream().subscribe(topic, stream=stream, ordered_consumer=True, config=after)
+    async for message in messages.messages:
+        operation, order = message.headers["Feedbridge-Operation"], json.loads(message.data)
+        with db:  # one transaction for the position and for what you do with the order
+            print(operation, order["id"], order["status"], flush=True)
+            db.execute("REPLACE INTO position VALUES (?, ?)", (topic, message.metadata.sequence.stream))
 
 
 asyncio.run(main(*sys.argv[1:]))

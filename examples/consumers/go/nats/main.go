@@ -1,9 +1,12 @@
-// This program prints the entities of a topic on NATS. Usage: go run . URL STREAM TOPIC
+// This program prints what happens to the orders of a topic on NATS. Usage: go run . URL STREAM TOPIC
 package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log"
 	"os"
 
@@ -11,51 +14,40 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-func handle(operation, id string, body []byte) {
-	fmt.Printf("%s\t%s\t%s\n", operation, id, body)
-}
-
-func consume(ctx context.Context, url, stream, topic string) error {
+func main() {
+	url, stream, topic := os.Args[1], os.Args[2], os.Args[3]
+	position := uint64(0)
+	stored, err := os.ReadFile("position")
+	if !errors.Is(err, fs.ErrNotExist) {
+		check(err)
+		check(json.Unmarshal(stored, &position))
+	}
 	nc, err := nats.Connect(url, nats.MaxReconnects(-1))
-	if err != nil {
-		return err
-	}
+	check(err)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
-	consumer, err := js.CreateOrUpdateConsumer(ctx, stream, jetstream.ConsumerConfig{
-		Durable: "my-service", FilterSubject: topic, AckPolicy: jetstream.AckExplicitPolicy,
-		MaxAckPending: 1, // one message at a time: with more, one that failed comes again after its successors
+	check(err)
+	consumer, err := js.OrderedConsumer(context.Background(), stream, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{topic}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: position + 1,
 	})
-	if err != nil {
-		return err
-	}
+	check(err)
 	messages, err := consumer.Messages()
-	if err != nil {
-		return err
-	}
-	var last uint64 // better: the sequence that you have stored together with the effect of its message
+	check(err)
 	for {
 		message, err := messages.Next()
-		if err != nil {
-			return err
-		}
+		check(err)
+		var order struct{ ID, Status string }
+		check(json.Unmarshal(message.Data(), &order))
+		fmt.Println(message.Headers().Get("Feedbridge-Operation"), order.ID, order.Status)
 		meta, err := message.Metadata()
-		if err != nil {
-			return err
-		}
-		if meta.Sequence.Stream > last { // otherwise the acknowledgement was lost, and it was handled before
-			header := message.Headers() // its names are case-sensitive
-			handle(header.Get("Feedbridge-Operation"), header.Get("Content-ID"), message.Data())
-			last = meta.Sequence.Stream
-		}
-		if err := message.DoubleAck(ctx); err != nil {
-			return err
-		}
+		check(err)
+		// After the effect: a crash before it repeats the message.
+		check(os.WriteFile("position.new", fmt.Append(nil, meta.Sequence.Stream), 0o600))
+		check(os.Rename("position.new", "position"))
 	}
 }
 
-func main() {
-	log.Fatal(consume(context.Background(), os.Args[1], os.Args[2], os.Args[3]))
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
 }
