@@ -13,7 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/bridge"
-	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/freeport"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
@@ -25,7 +24,9 @@ var _ bridge.Sink = (*kafka.Sink)(nil)
 
 var silent = slog.New(slog.DiscardHandler)
 
-// Checks of any sink.
+var bus = sinktest.Bus[*kafka.Sink]{Log: func(s *kafka.Sink) sinktest.Log { return settled{s.Log(0)} }}
+
+// Steps and checks of any sink.
 var (
 	spanOf    = sinktest.Span
 	records   = sinktest.Records
@@ -34,6 +35,19 @@ var (
 
 	withDead   = sinktest.LastDead
 	commitDead = sinktest.CommitLastDead
+	marked     = sinktest.Marked
+	bodies     = sinktest.Bodies
+	wantLog    = sinktest.WantBodies
+
+	resume          = bus.Resume
+	commit          = bus.Commit
+	resumeAndCommit = bus.ResumeAndCommit
+	commitAndCheck  = bus.CommitAndCheck
+	continueTo      = bus.ContinueTo
+	wantCount       = bus.WantCount
+	wantFeed        = bus.WantFeed
+	commitMarked    = bus.CommitMarked
+	wantMarks       = bus.WantMarks
 )
 
 // startCluster starts a broker that is spoken to over the wire, in a bubble over the virtual network.
@@ -125,52 +139,6 @@ func downgrade(t testing.TB, addr string) {
 // orders is a topic that is created.
 func orders() kafka.Topic {
 	return kafka.Topic{Feed: "orders", Name: "shop.orders", Options: kafka.DefaultOptions()}
-}
-
-func resume(t testing.TB, s *kafka.Sink) checkpoint.Checkpoint {
-	t.Helper()
-	cp, err := s.Resume(t.Context())
-	must.Succeed(t, err)
-	return cp
-}
-
-func commit(t testing.TB, s *kafka.Sink, from, to int) {
-	t.Helper()
-	must.Succeed(t, s.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to)))
-}
-
-func resumeAndCommit(t testing.TB, s *kafka.Sink, from, to int) {
-	t.Helper()
-	resume(t, s)
-	commit(t, s, from, to)
-}
-
-// commitAndCheck commits, and checks that the topic holds the feed up to to.
-func commitAndCheck(t testing.TB, s *kafka.Sink, from, to int) {
-	t.Helper()
-	commit(t, s, from, to)
-	wantFeed(t, s, to)
-}
-
-// continueTo resumes, commits, and checks that the topic holds the feed up to to.
-func continueTo(t testing.TB, s *kafka.Sink, from, to int) {
-	t.Helper()
-	resume(t, s)
-	commitAndCheck(t, s, from, to)
-}
-
-// wantCount resumes a sink, and checks how many entities its checkpoint has.
-func wantCount(t testing.TB, s *kafka.Sink, want uint64) {
-	t.Helper()
-	if cp := resume(t, s); cp.Count != want {
-		t.Errorf("checkpoint %+v, want count %d", cp, want)
-	}
-}
-
-// wantFeed checks that the topic holds the first n entities of the feed.
-func wantFeed(t testing.TB, s *kafka.Sink, n int) {
-	t.Helper()
-	sinktest.WantFeed(t, settled{s.Log(0)}, n)
 }
 
 // settled returns a log whose span has all earlier commits. A cluster confirms a commit before

@@ -2,8 +2,6 @@ package kafka_test
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -71,9 +69,7 @@ func TestClosedConnection(t *testing.T) {
 		resumeAndCommit(t, s, 0, 1)
 		conn.Close()
 		wantError(t, conn.Check(t.Context()), false, nil, "is closed")
-		wantError(t, s.Commit(t.Context(), nil, sinktest.At(2)), false, nil, "is closed")
-		_, err := s.Resume(t.Context())
-		wantError(t, err, false, nil, "is closed")
+		bus.WantClosed(t, s)
 	})
 }
 
@@ -144,16 +140,10 @@ func TestProofIsMissing(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	serverPair, serverPEM, _ := tlstest.Certificate(t)
-	_, clientPEM, clientKey := tlstest.Certificate(t)
-	clients := x509.NewCertPool()
-	clients.AppendCertsFromPEM([]byte(clientPEM))
-	c := startCluster(t, kfake.TLS(&tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{serverPair},
-		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
-	}))
+	config, files := tlstest.Mutual(t)
+	c := startCluster(t, kfake.TLS(config))
 	cfg := configFor(c)
-	cfg.TLS = kafka.TLS{ClientFiles: credential.ClientFiles{CAFile: writeFile(t, serverPEM), CertFile: writeFile(t, clientPEM), KeyFile: writeFile(t, clientKey)}}
+	cfg.TLS = kafka.TLS{ClientFiles: files}
 	if err := connect(t, cfg).Check(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -308,7 +308,7 @@ func TestMarksOfRecordsWhoseTimesRunBack(t *testing.T) {
 				version = marked(0, 1)
 				version[0].Mark, version[0].Dead = fmt.Sprint("v1;", i), nil
 				if isDead {
-					version[0].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+					version[0].Dead = sinktest.TooLarge()
 				}
 				cp := sinktest.At(i + 1)
 				cp.Count -= uint64(len(slices.DeleteFunc(slices.Clone(dead[:i+1]), func(d bool) bool { return !d })))
@@ -353,7 +353,7 @@ func TestMarksOfADeadLetterAndAnotherVersionInOneCommit(t *testing.T) {
 		stampRecords(c)
 		versions := slices.Concat(marked(0, 2), marked(0, 2))
 		for i, e := range []int{0, 3} {
-			versions[e].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+			versions[e].Dead = sinktest.TooLarge()
 			versions[2+i].Mark = fmt.Sprint("v1;newer;", i)
 		}
 		commitMarked(t, s, versions, 2)
@@ -380,7 +380,7 @@ func TestMarksBehindARecordOfAnotherFeed(t *testing.T) {
 		resume(t, s)
 		entities := marked(0, 1)
 		commitMarked(t, s, entities, 1)
-		entities[0].Mark, entities[0].Dead = "v1;later", &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+		entities[0].Mark, entities[0].Dead = "v1;later", sinktest.TooLarge()
 		cp := sinktest.At(2)
 		cp.Count--
 		must.Succeed(t, s.Commit(t.Context(), entities, cp))
@@ -458,7 +458,7 @@ func TestWindowHasTheNewestEntitiesBesideDeadLetters(t *testing.T) {
 				entities := sinktest.Entities(end, n)
 				for i := range entities {
 					if test.isDead(end + i) {
-						entities[i].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+						entities[i].Dead = sinktest.TooLarge()
 						dead++
 					}
 				}
@@ -483,7 +483,7 @@ func TestNumbersContinueBehindDeadLettersThatAreNotRead(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, c, more := open(t, ordersWithDead())
 		version := marked(0, 1)
-		version[0].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+		version[0].Dead = sinktest.TooLarge()
 		commitMarked(t, s, version, 0)
 		commitMarked(t, s, version, 0)
 		without := connect(t, configFor(c)).Sink(orders())

@@ -43,31 +43,6 @@ func produce(t *testing.T, c *kfake.Cluster, opts []kgo.Opt, bodies ...string) {
 	}
 }
 
-// bodies are the positions and bodies of records.
-func bodies(all []feed.Record) (text string) {
-	for _, r := range all {
-		text += fmt.Sprintf("%d:%s ", r.Position, r.Body)
-	}
-	return text
-}
-
-// wantLog checks the positions and messages of a log.
-func wantLog(t *testing.T, log sinktest.Log, first, end uint64, text string) {
-	t.Helper()
-	span := spanOf(t, log)
-	if span.First != first || span.End != end {
-		t.Errorf("positions %+v, want %d to %d", span, first, end)
-	}
-	var all []feed.Record
-	for r, err := range log.Read(t.Context(), span.First, span.End) {
-		must.Succeed(t, err)
-		all = append(all, r)
-	}
-	if got := bodies(all); got != text {
-		t.Errorf("%q, want %q", got, text)
-	}
-}
-
 func TestLogOfATopicThatOthersWrote(t *testing.T) {
 	t.Parallel()
 	c, conn := shop(t)

@@ -4,13 +4,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -22,21 +20,6 @@ import (
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
-
-// marked are entities with marks.
-func marked(from, n int) []feed.Entity {
-	entities := sinktest.Entities(from, n)
-	for i := range entities {
-		entities[i].Mark = fmt.Sprintf("v1;%d", from+i)
-	}
-	return entities
-}
-
-// commitMarked commits entities, of which the topic has n then.
-func commitMarked(t *testing.T, s *kafka.Sink, entities []feed.Entity, n int) {
-	t.Helper()
-	must.Succeed(t, s.Commit(t.Context(), entities, sinktest.At(n)))
-}
 
 // stampRecords makes the cluster give each batch of records a time of its own, which is earlier than
 // that of the batch before, as brokers whose clocks differ do in a topic whose
@@ -57,18 +40,6 @@ func stampRecords(c *kfake.Cluster) {
 		}
 		return nil, nil, false
 	})
-}
-
-func wantMarks(t *testing.T, s *kafka.Sink, entities []feed.Entity) {
-	t.Helper()
-	resume(t, s)
-	want := map[string]string{}
-	for _, e := range entities {
-		want[e.ID] = e.Mark
-	}
-	if diff := cmp.Diff(want, maps.Collect(s.IDs().Marks())); diff != "" {
-		t.Errorf("marks (-want +got):\n%s", diff)
-	}
 }
 
 func TestMarksLieInManyPartitions(t *testing.T) {
@@ -225,7 +196,7 @@ func TestMarksAreNumberedBehindThoseThatWereNotLoaded(t *testing.T) {
 			s, c, more := open(t, topic)
 			stampRecords(c)
 			versions := slices.Concat(marked(1, 9), marked(0, 1))
-			versions[9].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+			versions[9].Dead = sinktest.TooLarge()
 			commitMarked(t, s, versions, 9)
 			unmarked := sinktest.Entities(50, 200)
 			for i := range unmarked[:100] {
@@ -281,7 +252,7 @@ func TestMarksWithoutNumbers(t *testing.T) {
 				resume(t, late)
 				entities[0].Mark, entities[0].Dead = fmt.Sprint("v1;numbered;", i), nil
 				if isDead {
-					entities[0].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+					entities[0].Dead = sinktest.TooLarge()
 				}
 				commitMarked(t, late, entities, 2+i)
 				wantMarks(t, more(), entities)

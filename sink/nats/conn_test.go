@@ -383,9 +383,5 @@ func TestClosedConnection(t *testing.T) {
 	s := c.Sink(orders())
 	resume(t, s)
 	c.Close()
-	if err := s.Commit(t.Context(), nil, sinktest.At(0)); err == nil || errors.Is(err, feed.ErrPermanent) {
-		t.Errorf("commit: %v", err)
-	}
-	_, err := s.Resume(t.Context())
-	wantError(t, err, false, nil, "is closed")
+	bus.WantClosed(t, s)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
-	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
@@ -206,7 +205,7 @@ func TestLimitIsLoweredBeforeTheCommit(t *testing.T) {
 	if err := fits(s, e[0]); !errors.Is(err, sink.ErrTooLarge) {
 		t.Fatalf("Fits: %v", err)
 	}
-	e[0].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+	e[0].Dead = sinktest.TooLarge()
 	cp := sinktest.At(1)
 	cp.Count = 0
 	must.Succeed(t, s.Commit(t.Context(), e, cp))

@@ -53,14 +53,6 @@ func wantNoReaders(t *testing.T, js jetstream.JetStream, stream string) {
 	})
 }
 
-// bodies are the positions and bodies of records.
-func bodies(all []feed.Record) (text string) {
-	for _, r := range all {
-		text += fmt.Sprintf("%d:%s ", r.Position, r.Body)
-	}
-	return text
-}
-
 func TestLogOfATopicThatOthersWrote(t *testing.T) {
 	t.Parallel()
 	js, conn := shop(t)

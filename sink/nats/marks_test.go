@@ -2,8 +2,6 @@ package nats_test
 
 import (
 	"encoding/json"
-	"fmt"
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -53,13 +51,6 @@ func starts(t *testing.T, url string) (next func() []uint64) {
 
 func TestReadsOfATopicWithMarks(t *testing.T) {
 	t.Parallel()
-	marked := func(from, n int) []feed.Entity {
-		entities := sinktest.Entities(from, n)
-		for i := range entities {
-			entities[i].Mark = fmt.Sprint("v1;", from+i)
-		}
-		return entities
-	}
 	for name, test := range map[string]struct {
 		entities func(from, n int) []feed.Entity
 		fresh    []uint64
@@ -117,12 +108,7 @@ func TestSinkFarBehindReadsAllMarksOnce(t *testing.T) {
 	topic.Window = 10
 	open := func() *nats.Sink { return connect(t, nats.Config{URL: server.URL()}).Sink(topic) }
 	s, other := open(), open()
-	want := map[string]string{}
-	entities := sinktest.Entities(0, 403)
-	for i := range entities {
-		entities[i].Mark = fmt.Sprint("v1;", i)
-		want[entities[i].ID] = entities[i].Mark
-	}
+	entities := marked(0, 403)
 	resume(t, s)
 	must.Succeed(t, s.Commit(t.Context(), entities[:3], sinktest.At(3)))
 	resume(t, other)
@@ -132,9 +118,7 @@ func TestSinkFarBehindReadsAllMarksOnce(t *testing.T) {
 	if diff := cmp.Diff([]uint64{4}, next()); diff != "" {
 		t.Errorf("it reads from (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(want, maps.Collect(s.IDs().Marks())); diff != "" {
-		t.Errorf("marks (-want +got):\n%s", diff)
-	}
+	bus.WantMarks(t, s, entities)
 }
 
 // The newest messages are read first. If that ends early, and they have marks, the marks
@@ -146,12 +130,7 @@ func TestLoadOfMarksEndsEarly(t *testing.T) {
 	topic := orders()
 	topic.Window = 200
 	s := connect(t, nats.Config{URL: server.URL()}).Sink(topic)
-	want := map[string]string{}
-	entities := sinktest.Entities(0, n)
-	for i := range entities {
-		entities[i].Mark = fmt.Sprint("v1;", i)
-		want[entities[i].ID] = entities[i].Mark
-	}
+	entities := marked(0, n)
 	resume(t, s)
 	must.Succeed(t, s.Commit(t.Context(), entities, sinktest.At(n)))
 	p := runProxy(t, strings.TrimPrefix(server.URL(), "nats://"))
@@ -170,7 +149,5 @@ func TestLoadOfMarksEndsEarly(t *testing.T) {
 		_, err := fresh.Resume(t.Context())
 		return err == nil
 	})
-	if marks := maps.Collect(fresh.IDs().Marks()); !maps.Equal(marks, want) {
-		t.Errorf("%d marks are known, want %d", len(marks), n)
-	}
+	bus.WantMarks(t, fresh, entities)
 }

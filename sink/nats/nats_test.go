@@ -18,7 +18,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/bridge"
-	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
@@ -34,7 +33,12 @@ var (
 
 var silent = slog.New(slog.DiscardHandler)
 
-// Checks of any sink.
+var bus = sinktest.Bus[*nats.Sink]{
+	Log:     func(s *nats.Sink) sinktest.Log { return s.Log() },
+	Succeed: onceRemoved,
+}
+
+// Steps and checks of any sink.
 var (
 	spanOf    = sinktest.Span
 	records   = sinktest.Records
@@ -42,6 +46,16 @@ var (
 	wantKnown = sinktest.WantKnown
 
 	withDead = sinktest.LastDead
+	marked   = sinktest.Marked
+	bodies   = sinktest.Bodies
+
+	resume          = bus.Resume
+	commit          = bus.Commit
+	resumeAndCommit = bus.ResumeAndCommit
+	commitAndCheck  = bus.CommitAndCheck
+	continueTo      = bus.ContinueTo
+	wantCount       = bus.WantCount
+	wantFeed        = bus.WantFeed
 )
 
 func startServer(t testing.TB, dir, listen string) *embedded.Server {
@@ -118,13 +132,6 @@ func orders() nats.Topic {
 	return nats.Topic{Feed: "orders", Subject: "shop.orders", Stream: nats.Stream{Create: true}}
 }
 
-func resume(t testing.TB, s *nats.Sink) checkpoint.Checkpoint {
-	t.Helper()
-	var cp checkpoint.Checkpoint
-	onceRemoved(t, func() (err error) { cp, err = s.Resume(t.Context()); return err })
-	return cp
-}
-
 // onceRemoved calls f, which may create a stream that was deleted before. The server refuses that
 // while it is still removing the files of the old one, and f is called again.
 func onceRemoved(t testing.TB, f func() error) {
@@ -136,45 +143,6 @@ func onceRemoved(t testing.TB, f func() error) {
 		}
 	}
 	must.Succeed(t, err)
-}
-
-func commit(t testing.TB, s *nats.Sink, from, to int) {
-	t.Helper()
-	must.Succeed(t, s.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to)))
-}
-
-func resumeAndCommit(t testing.TB, s *nats.Sink, from, to int) {
-	t.Helper()
-	resume(t, s)
-	commit(t, s, from, to)
-}
-
-// commitAndCheck commits, and checks that the topic holds the feed up to to.
-func commitAndCheck(t testing.TB, s *nats.Sink, from, to int) {
-	t.Helper()
-	commit(t, s, from, to)
-	wantFeed(t, s, to)
-}
-
-// continueTo resumes, commits, and checks that the topic holds the feed up to to.
-func continueTo(t testing.TB, s *nats.Sink, from, to int) {
-	t.Helper()
-	resume(t, s)
-	commitAndCheck(t, s, from, to)
-}
-
-// wantCount resumes a sink, and checks how many entities its checkpoint has.
-func wantCount(t testing.TB, s *nats.Sink, want uint64) {
-	t.Helper()
-	if cp := resume(t, s); cp.Count != want {
-		t.Errorf("checkpoint %+v, want count %d", cp, want)
-	}
-}
-
-// wantFeed checks that the topic holds the first n entities of the feed.
-func wantFeed(t testing.TB, s *nats.Sink, n int) {
-	t.Helper()
-	sinktest.WantFeed(t, s.Log(), n)
 }
 
 func TestSinkConforms(t *testing.T) {

@@ -1,37 +1,25 @@
 package nats_test
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/testkit/tlstest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	serverPair, serverPEM, _ := tlstest.Certificate(t)
-	_, clientPEM, clientKey := tlstest.Certificate(t)
-	clients := x509.NewCertPool()
-	clients.AppendCertsFromPEM([]byte(clientPEM))
-	ca := writeFile(t, serverPEM)
+	serverConfig, files := tlstest.Mutual(t)
 	for name, first := range map[string]bool{"after the greeting": false, "before the greeting": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := runServer(t, &server.Options{
 				JetStream: true, TLS: true, TLSVerify: true, TLSHandshakeFirst: first, TLSTimeout: 5,
-				TLSConfig: &tls.Config{
-					MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{serverPair},
-					ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
-				},
+				TLSConfig: serverConfig.Clone(),
 			})
-			config := nats.Config{URL: s.ClientURL(), TLS: nats.TLS{First: first, ClientFiles: credential.ClientFiles{
-				CAFile: ca, CertFile: writeFile(t, clientPEM), KeyFile: writeFile(t, clientKey),
-			}}}
+			config := nats.Config{URL: s.ClientURL(), TLS: nats.TLS{First: first, ClientFiles: files}}
 			if err := connect(t, config).Check(t.Context()); err != nil {
 				t.Error(err)
 			}

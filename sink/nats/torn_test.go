@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
-	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -127,7 +126,7 @@ func TestACopyThatDoesNotKnowATornBatchStoresNothing(t *testing.T) {
 					commit(t, stale, whole, whole)
 				}
 				entities := sinktest.Entities(whole, all-whole)
-				entities[first].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+				entities[first].Dead = sinktest.TooLarge()
 				before := lastSequence(t, admin(t, server.URL()))
 				err := stale.Commit(t.Context(), entities, sinktest.At(all))
 				// No copy has committed, so there is none to stand by for.

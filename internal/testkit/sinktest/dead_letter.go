@@ -17,7 +17,7 @@ import (
 func withDead(from, to int, dead ...int) []feed.Entity {
 	entities := Entities(from, to-from)
 	for _, i := range dead {
-		entities[i-from].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+		entities[i-from].Dead = TooLarge()
 	}
 	return entities
 }

@@ -460,7 +460,7 @@ func commitAll(t *testing.T, topic Topic, s Sink, n int, entities []feed.Entity)
 }
 
 // wantMarks checks that s holds the marks of entities and no others.
-func wantMarks(t *testing.T, s Sink, entities ...[]feed.Entity) {
+func wantMarks(t testing.TB, s Sink, entities ...[]feed.Entity) {
 	t.Helper()
 	want := map[string]string{}
 	for _, e := range slices.Concat(entities...) {

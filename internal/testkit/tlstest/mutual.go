@@ -1,0 +1,34 @@
+package tlstest
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
+)
+
+// Mutual returns the configuration of a server that wants a certificate of its clients, and the files of a
+// client that has one and trusts the server.
+func Mutual(t *testing.T) (*tls.Config, credential.ClientFiles) {
+	t.Helper()
+	serverPair, serverPEM, _ := Certificate(t)
+	_, clientPEM, clientKey := Certificate(t)
+	clients := x509.NewCertPool()
+	clients.AppendCertsFromPEM([]byte(clientPEM))
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
+		return file
+	}
+	return &tls.Config{
+			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{serverPair},
+			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
+		}, credential.ClientFiles{
+			CAFile: write("ca.pem", serverPEM), CertFile: write("client.pem", clientPEM), KeyFile: write("client.key", clientKey),
+		}
+}
