@@ -12,6 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink"
 )
@@ -115,9 +116,7 @@ func TestAnIdleCopyNoticesWhatHappensToItsTopic(t *testing.T) {
 			if _, err := other.Resume(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := other.Commit(t.Context(), entities(0, 1), checkpoint.Checkpoint{Feed: b.Feed, Source: "test", Cursor: cursorAt(1), Count: 1}); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, other.Commit(t.Context(), entities(0, 1), checkpoint.Checkpoint{Feed: b.Feed, Source: "test", Cursor: cursorAt(1), Count: 1}))
 			restore := topic.Backup()
 			stop := start(t, b)
 			time.Sleep(time.Hour)
@@ -209,13 +208,9 @@ func TestACommitOfAnotherCopyCausesNoPoll(t *testing.T) {
 		before := polls.Load()
 		other := topic.Open(sinktest.Faults{})
 		cp, err := other.Resume(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		cp.Cursor, cp.Count, cp.Writer = cursorAt(4), cp.Count+1, "another copy"
-		if err := other.Commit(t.Context(), entities(3, 4), cp); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, other.Commit(t.Context(), entities(3, 4), cp))
 		b.Hint("another copy")
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 )
 
@@ -62,13 +63,9 @@ func TestAPositionThatWasMovedIsTakenUpBeforeTheNextCommit(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			person := topic.Open(sinktest.Faults{})
 			cp, err := person.Resume(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			cp.Cursor, cp.Moved = cursorAt(0), time.Now()
-			if err := person.Commit(t.Context(), nil, cp); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, person.Commit(t.Context(), nil, cp))
 			length.Store(6)
 			time.Sleep(10 * time.Minute)
 			stop()

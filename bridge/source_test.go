@@ -12,6 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/readahead"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 )
 
@@ -50,9 +51,7 @@ func TestTheSourceIsOpenedForTheCheckpoint(t *testing.T) {
 			t.Fatalf("the checkpoint is %+v, %v", cp, err)
 		}
 		cp.Cursor = nil
-		if err := person.Commit(t.Context(), nil, cp); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, person.Commit(t.Context(), nil, cp))
 		kind, asked = "letters", []string{"not the first"}
 		b.Sink = topic.Open(sinktest.Faults{})
 		stop = start(t, b)
@@ -76,9 +75,7 @@ func TestATopicOfAnotherFeedIsLeftAlone(t *testing.T) {
 				if _, err := other.Resume(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if err := other.Commit(t.Context(), nil, cp); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, other.Commit(t.Context(), nil, cp))
 				seen := &diary{}
 				b := newBridge(upTo(3), topic.Open(sinktest.Faults{}))
 				b.Observer = seen

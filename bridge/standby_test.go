@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 )
 
@@ -68,13 +69,9 @@ func TestAnIdleCopyTakesUpACheckpointThatWasMoved(t *testing.T) {
 		time.Sleep(time.Minute)
 		person := topic.Open(sinktest.Faults{})
 		cp, err := person.Resume(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		cp.Cursor = cursorAt(3)
-		if err := person.Commit(t.Context(), nil, cp); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, person.Commit(t.Context(), nil, cp))
 		time.Sleep(time.Minute)
 		stop()
 		var ids []string
@@ -107,13 +104,9 @@ func TestAPositionThatWasMovedIsTakenUpHoweverLongTheWait(t *testing.T) {
 			before := len(topic.Entities())
 			person := topic.Open(sinktest.Faults{})
 			cp, err := person.Resume(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			cp.Cursor, cp.Moved = cursorAt(4), time.Now()
-			if err := person.Commit(t.Context(), nil, cp); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, person.Commit(t.Context(), nil, cp))
 			time.Sleep(time.Minute)
 			stop()
 			if got := topic.Entities()[before:]; len(got) != 1 || got[0].ID != "4" {

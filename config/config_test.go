@@ -15,6 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/setting"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -250,9 +251,7 @@ func full() *Config {
 func TestFreshnessFollowsEvery(t *testing.T) {
 	t.Parallel()
 	got, err := Load(Options{URL: "https://shop.example.com/", Environ: []string{"FEEDBRIDGE_FEEDS_SHOP_EXAMPLE_COM_EVERY=10m"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if f := got.Feeds["shop-example-com"]; f.Freshness != 30*time.Minute {
 		t.Errorf("freshness is %v with every 10m, want 30m", f.Freshness)
 	}
@@ -305,9 +304,7 @@ func TestSample(t *testing.T) {
 	t.Parallel()
 	const file = "../deploy/feedbridge.yaml"
 	got, err := Load(Options{File: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if f := got.Feeds["orders"]; f.To.Bus != "main" || f.To.Topic != "orders" {
 		t.Errorf("the sample's feed is %+v", f)
 	}
@@ -347,8 +344,6 @@ var isSetting = regexp.MustCompile(`^ *(- |[a-z0-9_]+:)`)
 func read(t testing.TB, file string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return data
 }

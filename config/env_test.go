@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
@@ -31,9 +32,7 @@ func TestEnvironmentAlone(t *testing.T) {
 		"FEEDBRIDGE_ADMIN_LISTEN=",
 		"NOT_FEEDBRIDGE_GRACE=x",
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := minimal()
 	want.DataDir = "/var/lib/feedbridge"
 	want.Admin.Listen = ""
@@ -59,9 +58,7 @@ func TestEnvironmentGoesBeforeFile(t *testing.T) {
 		"FEEDBRIDGE_FEEDS_NEWS_URL=" + shop,
 		"FEEDBRIDGE_FEEDS_NEWS_TO_BUS=here",
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := full()
 	orders := want.Feeds["my-orders"]
 	orders.Source.Headers, orders.DedupeWindow = []credential.Secret{"X-A: b"}, 7

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -20,9 +21,7 @@ var update = flag.Bool("update", false, "write the golden files")
 func golden(t *testing.T, file string, got []byte) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, got, 0o644))
 	}
 	if diff := cmp.Diff(string(read(t, file)), string(got)); diff != "" {
 		t.Errorf("%s (-want +got), -update writes it:\n%s", file, diff)
@@ -32,13 +31,9 @@ func golden(t *testing.T, file string, got []byte) {
 func TestPrintedForm(t *testing.T) {
 	t.Parallel()
 	cfg, err := Load(Options{File: "testdata/full.good.yaml"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got, err := cfg.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	golden(t, "testdata/full.golden", got)
 }
 
@@ -48,9 +43,7 @@ func TestPrintedFormLoads(t *testing.T) {
 	files, _ := filepath.Glob("testdata/*.good.yaml")
 	for _, file := range append(files, "../deploy/feedbridge.yaml") {
 		cfg, err := Load(Options{File: file, Environ: goodEnv})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		checkRoundTrip(t, cfg)
 	}
 }
@@ -58,9 +51,7 @@ func TestPrintedFormLoads(t *testing.T) {
 func checkRoundTrip(t *testing.T, cfg *Config) {
 	t.Helper()
 	printed, err := cfg.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	l := newLoader(nil)
 	// The mask is shorter than a token of the admin server must be.
 	l.readYAML("printed.yaml", bytes.ReplaceAll(printed, []byte(`token: "***"`), []byte(`token: "****************"`)))
@@ -89,14 +80,10 @@ func TestPrintingMasksSecrets(t *testing.T) {
 		"FEEDBRIDGE_FEEDS_A_START=id:$${x}${@2026-01-01T00:00:00Z",
 		"FEEDBRIDGE_BUSES_M_NATS_URL=nats://s3cret@10.0.0.1:4222",
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	checkRoundTrip(t, cfg)
 	got, err := cfg.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if bytes.Contains(got, []byte("s3cret")) {
 		t.Errorf("a secret shows in\n%s", got)
 	}
@@ -113,13 +100,9 @@ func TestPrintingMasksSecretParameters(t *testing.T) {
 		"FEEDBRIDGE_SECRET_PARAMETERS=ticket",
 		"FEEDBRIDGE_FEEDS_A_URL=https://shop.example.com/feed?page=1&ticket=s3cret",
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got, err := cfg.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if want := `url: "https://shop.example.com/feed?page=1&ticket=***"`; !bytes.Contains(got, []byte(want)) {
 		t.Errorf("%s is missing in\n%s", want, got)
 	}

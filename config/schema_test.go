@@ -12,14 +12,14 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func TestSchemaForm(t *testing.T) {
 	t.Parallel()
 	got, err := Schema()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	golden(t, "testdata/schema.golden", append(got, '\n'))
 }
 
@@ -74,17 +74,11 @@ func TestSchemaRefuses(t *testing.T) {
 func validate(t *testing.T, file []byte) error {
 	t.Helper()
 	text, err := Schema()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var doc yaml.Node
 	var schema object
-	if err := json.Unmarshal(text, &schema); err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(file, &doc); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(text, &schema))
+	must.Succeed(t, yaml.Unmarshal(file, &doc))
 	c := checker{defs: schema["$defs"].(object)}
 	return c.check("", schema, jsonOf(doc.Content[0]))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/internal/setting"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/serve"
 )
 
@@ -22,9 +23,7 @@ func TestSetGoesBeforeEnvironment(t *testing.T) {
 			"feeds.news.url=" + shop, "feeds.news.to.bus=here", "log.level=debug", "admin.listen=", "admin.token=file:/run/token",
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	orders := got.Feeds["my-orders"]
 	if orders.Every != 9*time.Second {
 		t.Errorf("every = %v, want that of the last --set", orders.Every)

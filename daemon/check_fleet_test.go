@@ -11,6 +11,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/daemon"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 )
 
@@ -20,9 +21,7 @@ func TestCheckTriesTheFleet(t *testing.T) {
 	_, url := newUpstream(t, 1)
 	check := func(t *testing.T, bus string) daemon.Connection {
 		cfg, err := config.Load(config.Options{Environ: []string{bus, "FEEDBRIDGE_FLEET_NAME=shop", "FEEDBRIDGE_FEEDS_ORDERS_URL=" + url}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, c := range daemon.CheckConnections(t.Context(), cfg, daemon.Options{Log: slog.New(slog.DiscardHandler)}, func(daemon.Connection) {}) {
 			if c.Kind == "fleet" {
 				return c
@@ -33,9 +32,7 @@ func TestCheckTriesTheFleet(t *testing.T) {
 	t.Run("NATS", func(t *testing.T) {
 		t.Parallel()
 		bus, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(bus.Close)
 		if got := check(t, "FEEDBRIDGE_BUSES_MAIN_NATS_URL="+bus.URL()).String(); got != "ok    fleet shop (on bus main, no members yet)" {
 			t.Error(got)
@@ -47,9 +44,7 @@ func TestCheckTriesTheFleet(t *testing.T) {
 	t.Run("Kafka", func(t *testing.T) {
 		t.Parallel()
 		cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(cluster.Close)
 		bus := "FEEDBRIDGE_BUSES_MAIN_KAFKA_BROKERS=" + cluster.ListenAddrs()[0]
 		if got := check(t, bus).String(); got != "ok    fleet shop (on bus main, no members yet)" {

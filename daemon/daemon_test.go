@@ -17,6 +17,7 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 	"github.com/feedbridge/feedbridge/source/datareplication"
@@ -39,9 +40,7 @@ func load(t *testing.T, dir, url string, more ...string) *config.Config {
 		"FEEDBRIDGE_FEEDS_ORDERS_URL=" + url,
 		"FEEDBRIDGE_FEEDS_ORDERS_EVERY=100ms",
 	}, more...)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return cfg
 }
 
@@ -105,13 +104,9 @@ func start(t *testing.T, cfg *config.Config, observer bridge.Observer) (daemon.A
 func get(t *testing.T, url string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_ = resp.Body.Close()
 	return resp.StatusCode
 }
@@ -121,9 +116,7 @@ func readIDs(t *testing.T, url string) (ids []string) {
 	t.Helper()
 	cfg := load(t, t.TempDir(), url)
 	sources, err := daemon.NewSources(cfg.Feeds["orders"], daemon.SourceOptions{IDs: sink.NewIDs(0)}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	src, kind, err := sources.Open(t.Context(), "")
 	if err != nil || kind != datareplication.Kind {
 		t.Fatalf("opened a source of the kind %q: %v", kind, err)
@@ -131,9 +124,7 @@ func readIDs(t *testing.T, url string) (ids []string) {
 	var at feed.Cursor
 	for {
 		b, err := src.Next(t.Context(), at, feed.Limits{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, e := range b.Entities {
 			ids = append(ids, e.ID)
 		}
@@ -195,13 +186,9 @@ func TestRunCopiesAndServesAFeed(t *testing.T) {
 	stop()
 
 	bus, err := daemon.OpenBus(t.Context(), cfg, "here", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer bus.Close()
-	if err := bus.Check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, bus.Check(t.Context()))
 	cp, err := bus.Checkpoints("orders", cfg.Feeds["orders"]).Checkpoint(t.Context())
 	if err != nil || cp.Count != 15 || cp.Feed != "orders" {
 		t.Errorf("checkpoint %+v, %v", cp, err)
@@ -222,18 +209,12 @@ func TestRunCountsWhatTheTopicLacks(t *testing.T) {
 	defer stop()
 	published.await(t, 1)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at.Status+"/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	metrics, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, want := range []string{`feedbridge_feed_gaps{feed="orders"} 0`, `feedbridge_feed_deletes_held{feed="orders"} 0`} {
 		if !strings.Contains(string(metrics), want) {
 			t.Errorf("the metrics have no %s", want)
@@ -245,9 +226,7 @@ func TestRunCountsWhatTheTopicLacks(t *testing.T) {
 func TestRunFailsAtTheStart(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { taken.Close() })
 	for _, tt := range []struct{ name, environ, want string }{
 		{"the address of the admin server is taken", "FEEDBRIDGE_ADMIN_LISTEN=" + taken.Addr().String(), "in use"},

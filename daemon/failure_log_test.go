@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // brokenSink is the sink of a bus that can be down.
@@ -54,9 +55,7 @@ func logged(t *testing.T, b *logText) (all []map[string]any) {
 	defer b.mu.Unlock()
 	for line := range strings.Lines(b.text.String()) {
 		m := map[string]any{}
-		if err := json.Unmarshal([]byte(line), &m); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(line), &m))
 		all = append(all, m)
 	}
 	b.text.Reset()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/fleet"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 )
 
@@ -30,9 +31,7 @@ func fleetRows(t *testing.T, a, b *reloadable) (ofA, ofB map[string]status.Feed)
 		for i, r := range []*reloadable{a, b} {
 			var s status.Process
 			_, body := r.read(t, "/status")
-			if err := json.Unmarshal([]byte(body), &s); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal([]byte(body), &s))
 			for _, f := range s.Feeds {
 				all[i][f.Feed] = f
 			}
@@ -55,9 +54,7 @@ func fleetRows(t *testing.T, a, b *reloadable) (ofA, ofB map[string]status.Feed)
 func TestCopiesOfAFleetShareTheFeeds(t *testing.T) {
 	t.Parallel()
 	bus, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(bus.Close)
 	_, url := newUpstream(t, 10)
 	environ := func(dir string, feeds int, more ...string) []string {
@@ -162,14 +159,10 @@ func TestACopyThatCannotJoinItsFleetIsNotReady(t *testing.T) {
 func post(t *testing.T, r *reloadable, path string) (code int, body string) {
 	t.Helper()
 	resp, err := r.client.Post("http://localhost"+path, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return resp.StatusCode, string(text)
 }
 
@@ -179,9 +172,7 @@ func post(t *testing.T, r *reloadable, path string) (code int, body string) {
 func TestCopiesWithDifferentFeedsRunAllOfThem(t *testing.T) {
 	t.Parallel()
 	bus, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(bus.Close)
 	_, url := newUpstream(t, 1)
 	start := func(from, to int) *reloadable {
@@ -198,9 +189,7 @@ func TestCopiesWithDifferentFeedsRunAllOfThem(t *testing.T) {
 		for _, c := range copies {
 			var s status.Process
 			_, body := c.read(t, "/status")
-			if err := json.Unmarshal([]byte(body), &s); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal([]byte(body), &s))
 			for _, f := range s.Feeds {
 				switch f.State {
 				case "idle":
@@ -233,9 +222,7 @@ func TestCopiesWithDifferentFeedsRunAllOfThem(t *testing.T) {
 func TestAKeyThatAPersonStoresTakesNoFeeds(t *testing.T) {
 	t.Parallel()
 	bus, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(bus.Close)
 	_, url := newUpstream(t, 1)
 	env := []string{"FEEDBRIDGE_BUSES_MAIN_NATS_URL=" + bus.URL(), "FEEDBRIDGE_FLEET_NAME=shop", "FEEDBRIDGE_ADMIN_LISTEN=", "FEEDBRIDGE_ADMIN_SOCKET=" + t.TempDir() + "/s"}
@@ -245,35 +232,25 @@ func TestAKeyThatAPersonStoresTakesNoFeeds(t *testing.T) {
 	a := startReloadable(t, env)
 	a.awaitFeed(t, "f7", func(row feedRow) bool { return row.State == "idle" })
 	nc, err := nats.Connect(bus.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	kv, err := js.KeyValue(t.Context(), "feedbridge-fleet-shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	keys, err := kv.Keys(t.Context())
 	if err != nil || len(keys) != 1 {
 		t.Fatalf("the bucket has the keys %q, error %v", keys, err)
 	}
 	own, err := kv.Get(t.Context(), keys[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := kv.Put(t.Context(), "stranger", bytes.ReplaceAll(own.Value(), []byte(keys[0]), []byte("stranger"))); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		var s status.Process
 		_, body := a.read(t, "/status")
-		if err := json.Unmarshal([]byte(body), &s); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(body), &s))
 		for _, f := range s.Feeds {
 			if f.State == "elsewhere" {
 				t.Fatalf("%s is %s", f.Feed, f.Explanation)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/internal/admin/status"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // statusOf returns the feeds that were left behind of /status, and whether the metrics and the status page
@@ -25,9 +26,7 @@ func statusOf(t *testing.T, f *feeds) (left []status.LeftBehind, shown bool) {
 		return w.Body.String()
 	}
 	var s status.Process
-	if err := json.Unmarshal([]byte(get("/status")), &s); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(get("/status")), &s))
 	metric, page := strings.Contains(get("/metrics"), "\nfeedbridge_left_behind_feeds 1\n"), strings.Contains(get("/"), "and does not end: reading the feed for ")
 	if metric != page {
 		t.Errorf("the metric shows a feed that was left behind: %v, the status page: %v", metric, page)

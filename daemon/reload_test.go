@@ -24,6 +24,7 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -109,9 +110,7 @@ func startReloadable(t *testing.T, environ []string) *reloadable {
 	r.next.Store(&config.Options{Environ: environ})
 	load := func() (*config.Config, error) { return config.Load(*r.next.Load()) }
 	cfg, err := load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	started, done := make(chan daemon.Addresses, 1), make(chan error, 1)
 	go func() {
@@ -145,18 +144,12 @@ func (r *reloadable) reload(t *testing.T, environ []string) (done daemon.Reloade
 	t.Helper()
 	r.next.Store(&config.Options{Environ: environ})
 	resp, err := r.client.Post("http://localhost/reload", "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if resp.StatusCode == http.StatusOK {
-		if err := json.Unmarshal(body, &done); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(body, &done))
 		return done, nil
 	}
 	var failed struct{ Errors []string }
@@ -169,14 +162,10 @@ func (r *reloadable) reload(t *testing.T, environ []string) (done daemon.Reloade
 func (r *reloadable) read(t *testing.T, path string) (status int, body string) {
 	t.Helper()
 	resp, err := r.client.Get("http://localhost" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return resp.StatusCode, string(text)
 }
 
@@ -195,9 +184,7 @@ func (r *reloadable) awaitFeed(t *testing.T, name string, is func(feedRow) bool)
 		var row feedRow
 		status, body := r.read(t, "/status/"+name)
 		if status == http.StatusOK {
-			if err := json.Unmarshal([]byte(body), &row); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal([]byte(body), &row))
 			if is(row) {
 				return row
 			}
@@ -371,25 +358,17 @@ func TestTopicIsExactThroughReloads(t *testing.T) {
 	r.awaitFeed(t, "orders", entities(5+20*reloads))
 	want := readIDs(t, url)
 	cfg, err := config.Load(config.Options{Environ: environ(reloads)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.stop()
 	bus, err := daemon.OpenBus(t.Context(), cfg, "here", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer bus.Close()
 	log := bus.Log(config.From{Topic: "orders"})
 	span, err := log.Span(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var got []string
 	for record, err := range log.Read(t.Context(), span.First, span.End) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got = append(got, idOf(record))
 	}
 	if !slices.Equal(got, want) {
@@ -443,9 +422,7 @@ func TestMissingFileHaltsItsFeedOnly(t *testing.T) {
 	}
 
 	// The file appears. A reload tries what needs it at once.
-	if err := os.WriteFile(missing, certificatePEM(secure), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(missing, certificatePEM(secure), 0o600))
 	done, errs := r.reload(t, environ)
 	if errs != nil {
 		t.Fatal(errs)
@@ -520,9 +497,7 @@ func TestReloadConnectsToAnotherBus(t *testing.T) {
 func countConnections(t *testing.T, bus string) (url string, open *atomic.Int64) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	open = new(atomic.Int64)
 	go func() {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
@@ -32,20 +33,14 @@ func TestRunCopiesEveryByteWithMemoryThatIsUsedAgain(t *testing.T) {
 
 	served := load(t, t.TempDir(), at.Feeds+"/feeds/orders/latest", "FEEDBRIDGE_FEEDS_ORDERS_LIMITS_RATE=1000")
 	sources, err := daemon.NewSources(served.Feeds["orders"], daemon.SourceOptions{IDs: sink.NewIDs(0)}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	src, _, err := sources.Open(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	read := 0
 	var cursor feed.Cursor
 	for more := true; more; {
 		b, err := src.Next(t.Context(), cursor, feed.Limits{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, e := range b.Entities {
 			want := entity(read)
 			kind, _ := e.Header.Get("Content-Type")

@@ -15,6 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
@@ -39,18 +40,14 @@ func TestSearchIsDescribed(t *testing.T) {
 	t.Cleanup(server.Close)
 	cfg := load(t, t.TempDir(), server.URL+"/feed/latest", "FEEDBRIDGE_FEEDS_ORDERS_START=2026-01-01T00:02:00Z", "FEEDBRIDGE_FEEDS_ORDERS_FORMAT=datareplication")
 	sources, err := daemon.NewSources(cfg.Feeds["orders"], daemon.SourceOptions{IDs: sink.NewIDs(0)}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	stored := checkpoint.Checkpoint{Source: datareplication.Kind, Cursor: feed.Cursor(`{"v":1,"search":{"from":1767225720,"newer":"https://x/4","newer_time":1767225780,"back":"https://x/3","pages":41}}`)}
 	const target = "the first entity since 2026-01-01T00:02:00Z; "
 	if got, want := sources.DescribeSearch(stored), target+"41 pages are searched, back to 2026-01-01T00:03:00Z"; got != want {
 		t.Errorf("before a source is opened: %q, want %q", got, want)
 	}
 	src, _, err := sources.Open(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b, err := src.Next(t.Context(), nil, feed.Limits{})
 	if err != nil || len(b.Entities) == 0 || b.Entities[0].ID != "c" {
 		t.Fatalf("read %v, %v", b.Entities, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication"
@@ -58,13 +59,9 @@ func TestFeedIsRequestedOnceAtItsFirstStart(t *testing.T) {
 				f := config.Feed{Source: source.Defaults(), Format: config.Format(format), Every: time.Minute, Syndication: syndication.Defaults().Settings}
 				f.Source.URL = server.URL + "/feed"
 				sources, err := NewSources(f, SourceOptions{IDs: sink.NewIDs(10)}, slog.New(slog.DiscardHandler))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				src, kind, err := sources.Open(t.Context(), "")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				defer src.Release()
 				batch, err := src.Next(t.Context(), nil, feed.Limits{})
 				for n := 0; n < 5 && err == nil && len(batch.Entities) == 0; n++ {

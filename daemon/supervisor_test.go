@@ -17,6 +17,7 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // recordingSupervisor returns a supervisor whose messages and warnings go to a buffer.
@@ -125,9 +126,7 @@ func TestLivenessCheckAsksTheAdminServer(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"127.0.0.1:0", "0.0.0.0:0"} {
 		l, err := net.Listen("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		answer := make(chan int, 2)
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if req.URL.Path != "/healthz" {
@@ -146,9 +145,7 @@ func TestLivenessCheckAsksTheAdminServer(t *testing.T) {
 		if err := alive(t.Context()); err == nil || !strings.Contains(err.Error(), "503") {
 			t.Errorf("%s: 503 is %v", address, err)
 		}
-		if err := server.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, server.Close())
 		if err := alive(t.Context()); err == nil {
 			t.Errorf("%s: it is alive without a server", address)
 		}
@@ -163,9 +160,7 @@ func TestDaemonReportsToSystemd(t *testing.T) {
 	for _, adminListen := range []string{"127.0.0.1:0", "off"} {
 		t.Run("admin "+adminListen, func(t *testing.T) {
 			socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			t.Cleanup(func() { _ = socket.Close() })
 			t.Setenv("NOTIFY_SOCKET", socket.LocalAddr().String())
 			t.Setenv("WATCHDOG_USEC", "200000")
@@ -175,22 +170,16 @@ func TestDaemonReportsToSystemd(t *testing.T) {
 				"FEEDBRIDGE_ADMIN_LISTEN=" + adminListen,
 				"FEEDBRIDGE_FEEDS_ORDERS_URL=http://127.0.0.1:9/feed",
 			}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- Run(ctx, cfg, Options{Log: slog.New(slog.DiscardHandler)}) }()
 
 			receive := func() string {
-				if err := socket.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, socket.SetReadDeadline(time.Now().Add(time.Minute)))
 				message := make([]byte, 4096)
 				n, err := socket.Read(message)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				return string(message[:n])
 			}
 			for _, want := range []string{"READY=1", "WATCHDOG=1", "WATCHDOG=1"} {

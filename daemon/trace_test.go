@@ -19,6 +19,7 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
@@ -186,19 +187,13 @@ func TestTraces(t *testing.T) {
 func topicHeaders(t *testing.T, cfg *config.Config) (headers []feed.Header) {
 	t.Helper()
 	bus, err := daemon.OpenBus(t.Context(), cfg, "here", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer bus.Close()
 	topic := bus.Log(config.From{Topic: "orders"})
 	s, err := topic.Span(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for r, err := range topic.Read(t.Context(), s.First, s.End) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		headers = append(headers, r.Header)
 	}
 	if len(headers) != 12 {
@@ -210,19 +205,13 @@ func topicHeaders(t *testing.T, cfg *config.Config) (headers []feed.Header) {
 func getWith(t *testing.T, url, name, value string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	req.Header.Set(name, value)
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(body)
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // readResult is the time that a reader took, and its processor time.
@@ -23,9 +25,7 @@ func readBare(b *testing.B, role, address, topic string, length int) (r readResu
 	b.Helper()
 	cmd, out := spawn(b, role, nil, address, topic, strconv.Itoa(length))
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	_ = cmd.Wait()
 	if _, err := fmt.Sscan(line, (*int64)(&r.took), (*int64)(&r.cpu)); err != nil {
 		b.Fatal(err)

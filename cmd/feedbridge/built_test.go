@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // startBuilt starts a program that is built from a package, as a user builds feedbridge, and returns
@@ -16,9 +18,7 @@ import (
 func startBuilt(tb testing.TB, pkg string, env []string, args ...string) (*exec.Cmd, io.Reader) {
 	tb.Helper()
 	program, err := builds.path(pkg)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	cmd := exec.Command(program, args...)
 	cmd.Env = append(os.Environ(), env...)
 	return cmd, startCommand(tb, pkg, cmd)

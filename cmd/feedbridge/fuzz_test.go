@@ -10,6 +10,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // FuzzTail prints messages that others wrote. Each is one line of JSON without control characters, with the
@@ -26,9 +27,7 @@ func FuzzTail(f *testing.F) {
 			r := feed.Record{Position: 1, Time: time.Unix(0, 0).UTC(), Key: key, Body: body, Tombstone: tombstone, Header: feed.Header{
 				{Name: name, Value: value}, {Name: "Operation-Type", Value: op}, {Name: "Last-Modified", Value: modified},
 			}}
-			if err := w.write(newMessageLine(&r, 0)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, w.write(newMessageLine(&r, 0)))
 			line, isLine := bytes.CutSuffix(out.Bytes(), []byte("\n"))
 			var got tailedLine
 			if err := json.Unmarshal(line, &got); err != nil || !isLine || bytes.ContainsFunc(line, unicode.IsControl) {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // BenchmarkManyFeeds reads 200 feeds with pages of 100 MB at once for a minute, with the
@@ -47,9 +49,7 @@ func benchmarkManyFeeds(b *testing.B, upstream http.HandlerFunc) {
 			fmt.Fprintf(&file, "  feed-%d: {url: \"%s/%d\", limits: {rate: 1000, page: 1073741824}}\n", n, s.URL, n)
 		}
 		path := filepath.Join(b.TempDir(), "feedbridge.yaml")
-		if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, os.WriteFile(path, file.Bytes(), 0o600))
 		cmd, status := startProgram(b, map[string]string{"CONFIG": path})
 		waitUntil(b, func() bool { return published(b, status) > 0 })
 		waitFor(b, watch)

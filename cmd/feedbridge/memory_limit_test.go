@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // The program sets the limit unless the environment has one.
@@ -15,9 +17,7 @@ func TestMemoryLimitIsSet(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
 		cmd.Env = append(os.Environ(), append(env, testMainRole+"=memory-limit")...)
 		out, err := cmd.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return strings.TrimSpace(string(out))
 	}
 	const none = "9223372036854775807"

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -20,9 +21,7 @@ func TestProgramWithoutTheEmbeddedServer(t *testing.T) {
 	t.Run("there is no NATS server in the program", func(t *testing.T) {
 		t.Parallel()
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", "noembedded", ".").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if !strings.Contains(string(out), "github.com/nats-io/nats.go\n") || strings.Contains(string(out), "github.com/nats-io/nats-server/") {
 			t.Errorf("the program contains the packages\n%s", out)
 		}

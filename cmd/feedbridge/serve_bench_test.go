@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // BenchmarkServeFromNATS reads a topic on a NATS server as the pages of 500 entities of
@@ -92,9 +94,7 @@ func readPages(b *testing.B, bus map[string]string, topic string) readResult {
 		return self != nil
 	})
 	last, err := strconv.Atoi(self[2])
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	begun, used := time.Now(), cpuTime(b, cmd.Process.Pid)
 	for page := range last + 1 {
 		if _, status := get(self[1] + strconv.Itoa(page)); status != http.StatusOK {

@@ -158,9 +158,7 @@ func TestForeignMessageIsPrinted(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	line := newMessageLine(&feed.Record{Position: 7, Time: time.Unix(1_700_000_000, 0).UTC(), Body: []byte("hello")}, 0)
-	if err := newEntityWriter(&out).writeLine(line); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, newEntityWriter(&out).writeLine(line))
 	const want = `{"position":7,"time":"2023-11-14T22:13:20Z","headers":[],"body":"hello","page":""}` + "\n"
 	if got := out.String(); got != want {
 		t.Errorf("got  %swant %s", got, want)

@@ -12,15 +12,14 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // The ends of a topic with very many partitions leave room for the checkpoint.
 func TestEndsOfManyPartitions(t *testing.T) {
 	t.Parallel()
 	conn, err := Connect(t.Context(), Config{Brokers: []string{"127.0.0.1:1"}}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(conn.Close)
 	s := &conn.Sink(Topic{Feed: "orders", Name: "shop.orders"}).checkpoints
 	ends := make([]int64, 100_000)

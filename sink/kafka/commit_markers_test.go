@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -42,9 +43,7 @@ func TestCommitAsksWhetherTheLastOneIsEnded(t *testing.T) {
 		silence := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeProducers}, Err: kerr.NotLeaderForPartition, Count: -1})
 		wantError(t, s.Commit(t.Context(), sinktest.Entities(900, 1), sinktest.At(11)), false, nil, "NOT_LEADER")
 		silence.Remove()
-		if err := theirs.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, theirs.EndTransaction(t.Context(), kgo.TryAbort))
 		continueTo(t, s, 10, 11)
 	})
 }

@@ -393,9 +393,7 @@ func produceOthers(t *testing.T, cl *kgo.Client, at time.Time) {
 	t.Helper()
 	for range 100 {
 		r := &kgo.Record{Topic: "shop.orders", Timestamp: at, Headers: []kgo.RecordHeader{{Key: message.FeedName, Value: []byte("returns")}}}
-		if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cl.ProduceSync(t.Context(), r).FirstErr())
 	}
 }
 
@@ -418,18 +416,12 @@ func TestWindowHasTheNewestEntitiesBesideDeadLetters(t *testing.T) {
 		"dead letters at the end":        {ordersWithDead(), []int{100, 8}, func(i int) bool { return i > 95 && i < 104 }, nil},
 		"aborted records and dead letters": {ordersWithDead(), []int{100}, func(i int) bool { return i < 100 && i%6 == 5 }, func(t *testing.T, c *kfake.Cluster) {
 			cl, _ := admin(t, c, kgo.TransactionalID("others"))
-			if err := cl.BeginTransaction(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, cl.BeginTransaction())
 			for range 300 {
 				cl.Produce(t.Context(), &kgo.Record{Topic: orders().Name, Value: []byte("x")}, nil)
 			}
-			if err := cl.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if err := cl.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, cl.Flush(t.Context()))
+			must.Succeed(t, cl.EndTransaction(t.Context(), kgo.TryAbort))
 		}},
 		"several partitions":                {keys, []int{200}, none, nil},
 		"several partitions, small commits": {keys, []int{100, 2, 1, 3}, none, nil},
@@ -439,13 +431,9 @@ func TestWindowHasTheNewestEntitiesBesideDeadLetters(t *testing.T) {
 		}},
 		"several partitions, aborted records": {keys, []int{200}, none, func(t *testing.T, c *kfake.Cluster) {
 			cl, _ := admin(t, c, kgo.TransactionalID("others"))
-			if err := cl.BeginTransaction(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, cl.BeginTransaction())
 			produceOthers(t, cl, time.Now())
-			if err := cl.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, cl.EndTransaction(t.Context(), kgo.TryAbort))
 		}},
 	}
 	for name, test := range tests {

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
@@ -88,9 +89,7 @@ func TestCheckOfAFleetFindsWhatRunNeeds(t *testing.T) {
 // other is a program that uses the group of the fleet in its own way.
 func other(t *testing.T, c *kfake.Cluster) {
 	t.Helper()
-	if err := c.CreateTopic("other", 1, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.CreateTopic("other", 1, nil))
 	cl := newClient(t, c.ListenAddrs(), kgo.SASL(plain.Auth{User: "root", Pass: "root"}.AsMechanism()), kgo.ConsumerGroup(group), kgo.ConsumeTopics("other"), kgo.Balancers(kgo.RangeBalancer()))
 	until(t, func() bool {
 		groups, err := kadm.NewClient(cl).DescribeGroups(t.Context(), group)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/fleettest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // Partitions are added while the coordinator of the group is away. When it is back, every feed has an
@@ -13,9 +14,7 @@ func TestFleetAfterAnOutageInWhichPartitionsWereAdded(t *testing.T) {
 	for _, outage := range []time.Duration{5 * time.Second, 30 * time.Second, 70 * time.Second} {
 		t.Run(outage.String(), func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, v *virtualCluster) {
-				if err := v.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, v.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}))
 				copies, _ := v.joinAll(t)
 				for _, c := range copies {
 					if n := len(c.Owned()); n < 80 || n > 110 {

@@ -17,6 +17,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/fleettest"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
@@ -58,9 +59,7 @@ func TestFleetCopyThatWasRemovedJoinsAgain(t *testing.T) {
 		copies, _ := v.joinAll(t)
 		before := copies[1].Owned()
 		groups, err := v.admin(t).DescribeGroups(t.Context(), group)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, m := range groups[group].Members {
 			if m.ClientID != "b" {
 				continue

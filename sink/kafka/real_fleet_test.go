@@ -8,6 +8,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/testkit/fleettest"
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // TestRealFleet is about the protocol of a group as Kafka speaks it. Times are logged: virtual time
@@ -30,9 +31,7 @@ func TestRealFleet(t *testing.T) {
 	await("it stops", a, c, d)
 	before := a.Owned()
 	b.Kill()
-	if err := b.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.Restart(t.Context()))
 	time.Sleep(15 * time.Second) // longer than a session
 	await("the broker restarts", a, c, d)
 	if now := a.Owned(); len(now) != len(before) {

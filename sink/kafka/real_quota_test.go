@@ -16,6 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -33,9 +34,7 @@ func TestRealCopyStartsUnderAConsumerQuota(t *testing.T) {
 		entities[i].Body = make([]byte, 1000)
 		_, _ = rand.NewChaCha8([32]byte{byte(i)}).Read(entities[i].Body) // which never fails, and cannot be compressed
 	}
-	if err := s.Commit(t.Context(), entities, sinktest.At(200)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Commit(t.Context(), entities, sinktest.At(200)))
 
 	cfg := atReal(b.Addr())
 	cfg.ClientID = kafkatest.Name(t)

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
@@ -79,9 +80,7 @@ func TestEntityIsTooLarge(t *testing.T) {
 					t.Errorf("%d bytes are the most that fits", least)
 				}
 				entities[0].Body = noise(least)
-				if err := s.Commit(t.Context(), entities, sinktest.At(1)); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, s.Commit(t.Context(), entities, sinktest.At(1)))
 				wantFeed(t, s, 1)
 			})
 		})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -20,9 +21,7 @@ func TestSinkConformsAfterARewind(t *testing.T) {
 		copied := func(from string) (to string) {
 			to = t.TempDir()
 			c.Close()
-			if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.CopyFS(to, os.DirFS(from)))
 			return to
 		}
 		cfg, topic := configFor(c), orders()

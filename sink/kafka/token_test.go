@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/tlstest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -65,9 +66,7 @@ func TestTokenFile(t *testing.T) {
 	cfg.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, Token: credential.Secret("file:" + file)}
 	conn := connect(t, cfg)
 	wantError(t, conn.Check(t.Context()), true, nil, "refuses the token (sasl, OAUTHBEARER)")
-	if err := os.WriteFile(file, []byte("good\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte("good\n"), 0o600))
 	if err := conn.Check(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // proxy forwards connections between clients and a server, and can break them.
@@ -31,9 +33,7 @@ type proxy struct {
 func runProxy(t *testing.T, server string) *proxy {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p := &proxy{listener: l, server: server}
 	var group sync.WaitGroup
 	group.Go(func() {

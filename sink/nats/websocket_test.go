@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/tlstest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -33,9 +34,7 @@ func TestWebSocket(t *testing.T) {
 			}
 			config := nats.Config{URL: url, Username: "me", Password: "right", TLS: nats.TLS{ClientFiles: credential.ClientFiles{CAFile: test.ca}}}
 			c := connect(t, config)
-			if err := c.Check(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.Check(t.Context()))
 			snk := c.Sink(orders())
 			continueTo(t, snk, 0, 3)
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func TestFaults(t *testing.T) {
@@ -29,9 +30,7 @@ func TestFaults(t *testing.T) {
 	ask := func(t *testing.T, method, path string, read int) (g got) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		res, err := server.Client().Do(r)
 		if err != nil {
 			return got{err: err}

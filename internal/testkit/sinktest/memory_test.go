@@ -11,6 +11,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 )
 
@@ -112,9 +113,7 @@ func TestMemoryLateCommitMeetsTheFence(t *testing.T) {
 					t.Fatal(err)
 				}
 				for n := range test.others {
-					if err := other.Commit(t.Context(), sinktest.Entities(n, 1), sinktest.At(n+1)); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, other.Commit(t.Context(), sinktest.Entities(n, 1), sinktest.At(n+1)))
 				}
 				time.Sleep(2 * time.Hour)
 				synctest.Wait()
@@ -176,9 +175,7 @@ func TestMemoryNotesBreaches(t *testing.T) {
 func TestMemoryWithoutCheckpointForgets(t *testing.T) {
 	t.Parallel()
 	m := sinktest.Memory{Broken: sinktest.Guards{Checkpoint: true}}
-	if err := attempt(t, m.Open(sinktest.Faults{})); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, attempt(t, m.Open(sinktest.Faults{})))
 	if cp := m.Checkpoint(); !cp.IsZero() || len(m.Entities()) != 1 {
 		t.Errorf("checkpoint %+v and %d entities, want none and 1", cp, len(m.Entities()))
 	}
