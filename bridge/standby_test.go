@@ -56,9 +56,7 @@ func TestTheCopyThatLosesStandsByAndTakesOver(t *testing.T) {
 				t.Fatalf("entity %d is %s", i, e.ID)
 			}
 		}
-		if err := topic.Err(); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, topic.Err())
 	})
 }
 

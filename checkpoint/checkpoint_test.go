@@ -66,9 +66,7 @@ func TestWhatEveryVersionWroteIsRead(t *testing.T) {
 			t.Errorf("%s: %v", file, err)
 			continue
 		}
-		if diff := cmp.Diff(golden, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", file, diff)
-		}
+		must.Match(t, file, golden, got)
 	}
 }
 

@@ -122,9 +122,7 @@ func TestGoodFiles(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		name := strings.TrimSuffix(filepath.Base(file), ".good.yaml")
-		if diff := cmp.Diff(want[name], got, reveal); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", file, diff)
-		}
+		must.Match(t, file, want[name], got, reveal)
 	}
 }
 

@@ -44,9 +44,7 @@ func TestEnvironmentAlone(t *testing.T) {
 	f.Source.Auth.Basic.Username, f.Source.Auth.Basic.Password = "me", "${NOT_REPLACED} #: *"
 	f.To.Bus, f.To.Stream.MaxBytes = "main", 1000
 	want.Feeds = map[string]Feed{"my-orders": f}
-	if diff := cmp.Diff(want, got, reveal); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Match(t, "", want, got, reveal)
 }
 
 func TestEnvironmentGoesBeforeFile(t *testing.T) {
@@ -67,9 +65,7 @@ func TestEnvironmentGoesBeforeFile(t *testing.T) {
 	news := defaults("news", shop)
 	news.To.Bus = "here"
 	want.Feeds["news"] = news
-	if diff := cmp.Diff(want, got, reveal); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Match(t, "", want, got, reveal)
 }
 
 func TestListsInTheEnvironment(t *testing.T) {

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/feedbridge/feedbridge/internal/setting"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/serve"
@@ -28,9 +26,7 @@ func TestSetGoesBeforeEnvironment(t *testing.T) {
 	if orders.Every != 9*time.Second {
 		t.Errorf("every = %v, want that of the last --set", orders.Every)
 	}
-	if diff := cmp.Diff([]string{"a.example.com", "b.example.com"}, orders.Source.AllowHosts); diff != "" {
-		t.Errorf("allow_hosts: -want +got:\n%s", diff)
-	}
+	must.Match(t, "allow_hosts", []string{"a.example.com", "b.example.com"}, orders.Source.AllowHosts)
 	if got.Feeds["news"].Source.URL != shop || got.Log.Level != "debug" || got.Admin.Listen != "" {
 		t.Errorf("a new feed, log.level and admin.listen are not set: %+v", got)
 	}

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
@@ -56,9 +54,7 @@ func TestSearchIsDescribed(t *testing.T) {
 	mu.Lock()
 	got := slices.Clone(during[:min(len(during), 3)])
 	mu.Unlock()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Match(t, "", want, got)
 	for _, cp := range []checkpoint.Checkpoint{{Source: datareplication.Kind, Cursor: b.Cursor}, {}, {Cursor: feed.Cursor("no cursor")}} {
 		if got := sources.DescribeSearch(cp); got != "" {
 			t.Errorf("at %s there is the search %s", cp.Cursor, got)

@@ -6,9 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/message"
 )
 
@@ -59,9 +58,7 @@ func TestDeadLetterKeepsWhatThereIsRoomFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h, body := message.DeadLetter("orders", dead(), test.room)
-			if diff := cmp.Diff(test.want, names(h)); diff != "" {
-				t.Errorf("headers (-want +got):\n%s", diff)
-			}
+			must.Match(t, "headers", test.want, names(h))
 			size := len(body)
 			for _, f := range h {
 				n, _ := test.room.Field(f)

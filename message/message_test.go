@@ -94,9 +94,7 @@ func TestHeader(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, message.Header(test.feed, test.in)); diff != "" {
-				t.Errorf("header (-want +got):\n%s", diff)
-			}
+			must.Match(t, "header", test.want, message.Header(test.feed, test.in))
 		})
 	}
 }
@@ -191,9 +189,7 @@ func TestEntityReadsWhatThereIs(t *testing.T) {
 			if text := errText(err); text != test.err {
 				t.Fatalf("error %q, want %q", text, test.err)
 			}
-			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(feed.Entity{}, "Header")); diff != "" {
-				t.Errorf("entity (-want +got):\n%s", diff)
-			}
+			must.Match(t, "entity", test.want, got, cmpopts.IgnoreFields(feed.Entity{}, "Header"))
 		})
 	}
 }

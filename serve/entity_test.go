@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
@@ -167,9 +165,7 @@ func TestEntities(t *testing.T) {
 		parallel.Run(t, name, func(t *testing.T) {
 			topic := newTopic()
 			topic.add(test.in)
-			if diff := cmp.Diff(test.want, serveTopic(t, topic).part(t)); diff != "" {
-				t.Error(diff)
-			}
+			must.Match(t, "", test.want, serveTopic(t, topic).part(t))
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
@@ -257,9 +258,7 @@ func TestReference(t *testing.T) {
 			if text := fmt.Sprint(err); text != test.fails && (err != nil || test.fails != "") {
 				t.Fatalf("got %v, want %s", err, test.fails)
 			}
-			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(aPart{})); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			must.Match(t, "", test.want, got, cmp.AllowUnexported(aPart{}))
 		})
 	}
 }

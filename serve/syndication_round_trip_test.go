@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
@@ -217,9 +215,7 @@ func TestIDsComeBack(t *testing.T) {
 				for _, e := range f.got {
 					got = append(got, string(e.Op)+" "+e.ID)
 				}
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("-want +got:\n%s", diff)
-				}
+				must.Match(t, "", want, got)
 			})
 		}
 	}

@@ -88,9 +88,7 @@ func TestGateLeavesOutWhatTheTopicHolds(t *testing.T) {
 	g, _ := gate(in)
 	got, err := g.Next(t.Context(), nil, feed.Limits{})
 	must.Succeed(t, err)
-	if diff := cmp.Diff([]string{"a", "b"}, idsOf(got)); diff != "" {
-		t.Errorf("entities (-want +got):\n%s", diff)
-	}
+	must.Match(t, "entities", []string{"a", "b"}, idsOf(got))
 	if got.Duplicates != 2 || len(got.Violations) != 3 || !got.More || string(got.Cursor) != "c" {
 		t.Errorf("batch %+v", got)
 	}
@@ -155,9 +153,7 @@ func TestGateMakesDeadLetters(t *testing.T) {
 	got, err := g.Next(t.Context(), nil, feed.Limits{})
 	must.Succeed(t, err)
 	// The second one of that ID is a duplicate, as anywhere else.
-	if diff := cmp.Diff([]string{"a", "large", "keyless", "uncarried", "b"}, idsOf(got)); diff != "" {
-		t.Errorf("entities (-want +got):\n%s", diff)
-	}
+	must.Match(t, "entities", []string{"a", "large", "keyless", "uncarried", "b"}, idsOf(got))
 	want := []*feed.DeadReason{
 		nil,
 		{Kind: feed.DeadTooLarge, Text: "the entity is too large for the bus: it has 4 bytes and the bus takes 3; raise max"},
@@ -166,9 +162,7 @@ func TestGateMakesDeadLetters(t *testing.T) {
 		nil,
 	}
 	for i, e := range got.Entities {
-		if diff := cmp.Diff(want[i], e.Dead); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", e.ID, diff)
-		}
+		must.Match(t, e.ID, want[i], e.Dead)
 	}
 	if got.Duplicates != 2 || got.Oversized != 0 || len(in.Entities) != 7 {
 		t.Errorf("batch %+v", got)
@@ -224,9 +218,7 @@ func TestGateHidesTheSecretsOfPages(t *testing.T) {
 	for _, e := range b.Entities {
 		pages = append(pages, e.Page)
 	}
-	if diff := cmp.Diff([]string{"http://x/1", "https://x/2?token=***&page=2", "https://x/3?ticket=***&page=3"}, pages); diff != "" {
-		t.Errorf("pages (-want +got):\n%s", diff)
-	}
+	must.Match(t, "pages", []string{"http://x/1", "https://x/2?token=***&page=2", "https://x/3?ticket=***&page=3"}, pages)
 	if in.Entities[1].Page != "https://me:word@x/2?token=abc&page=2" {
 		t.Errorf("the source's own entity has the page %s", in.Entities[1].Page)
 	}

@@ -12,8 +12,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source"
@@ -116,9 +114,7 @@ func TestGoodAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			res, body, err := do(t, c, test.request)
 			must.Succeed(t, err)
-			if diff := cmp.Diff(test.want, answer{res.Status, res.Header.Get("X-Asked"), body}); diff != "" {
-				t.Errorf("answer (-want +got):\n%s", diff)
-			}
+			must.Match(t, "answer", test.want, answer{res.Status, res.Header.Get("X-Asked"), body})
 			if want := time.Date(2023, 10, 5, 3, 0, 10, 0, time.UTC); !res.Date.Equal(want) {
 				t.Errorf("Date = %v, want %v", res.Date, want)
 			}

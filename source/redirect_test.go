@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source"
 )
@@ -178,9 +176,7 @@ func TestRedirectToAnotherHost(t *testing.T) {
 		for i := range asked {
 			asked[i] = strings.TrimSpace(asked[i])
 		}
-		if diff := cmp.Diff(want, asked); diff != "" {
-			t.Errorf("requests: -want +got:\n%s", diff)
-		}
+		must.Match(t, "requests", want, asked)
 	}
 	certificate := func(c *source.Config) {
 		key, err := x509.MarshalPKCS8PrivateKey(secure.TLS.Certificates[0].PrivateKey)

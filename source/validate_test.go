@@ -5,9 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -82,9 +81,7 @@ func TestValidate(t *testing.T) {
 			for _, err := range cfg.Validate() {
 				got = append(got, err.Error())
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("errors (-want +got):\n%s", diff)
-			}
+			must.Match(t, "errors", test.want, got)
 			if text := strings.Join(got, "\n"); strings.Contains(text, "hush") || strings.Contains(text, "hu\\nsh") {
 				t.Errorf("the errors show a secret:\n%s", text)
 			}

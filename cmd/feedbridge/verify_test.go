@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/feedbridge/feedbridge/config"
@@ -74,9 +73,7 @@ func TestTopicEntities(t *testing.T) {
 				}
 				ids = append(ids, e.ID)
 			}
-			if diff := cmp.Diff(tt.ids, ids); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			must.Match(t, "", tt.ids, ids)
 			if !strings.Contains(text, tt.words) || (text == "") != (tt.words == "") {
 				t.Errorf("error %q, want %q", text, tt.words)
 			}

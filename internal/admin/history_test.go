@@ -148,9 +148,7 @@ func TestRecentDeadLetters(t *testing.T) {
 					t.Errorf("the page does not show %s: %s", d.ID, page)
 				}
 			}
-			if diff := cmp.Diff(append([]string{}, ids...), got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Match(t, "", append([]string{}, ids...), got)
 			if has := strings.Contains(page, "Last dead letters"); has != (len(ids) > 0) {
 				t.Errorf("with %d dead letters the page has their table: %t", len(ids), has)
 			}
@@ -194,8 +192,6 @@ func TestRecentErrors(t *testing.T) {
 			got = append(got, fmt.Sprintf("%d %s %v", e.Count, e.Text, e.Last.Sub(*e.First)))
 		}
 		want := []string{"2 f 2s", "2 d 3s", "1 e 0s", "1 c 0s", "3 a 3s"}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		must.Match(t, "", want, got)
 	})
 }

@@ -82,9 +82,7 @@ func counts(t *testing.T, s *admin.Server, metric, want string) {
 			header.WriteString(line)
 		}
 	}
-	if err := testutil.GatherAndCompare(s.Registry(), strings.NewReader(header.String()+want), metric); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, testutil.GatherAndCompare(s.Registry(), strings.NewReader(header.String()+want), metric))
 }
 
 func TestErrorsOfTheBusAreToldFromThoseOfTheFeed(t *testing.T) {

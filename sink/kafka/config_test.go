@@ -4,9 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
@@ -71,9 +70,7 @@ func TestConfigIsWrong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, texts(test.cfg.Validate())); diff != "" {
-				t.Errorf("errors (-want +got):\n%s", diff)
-			}
+			must.Match(t, "errors", test.want, texts(test.cfg.Validate()))
 		})
 	}
 }
@@ -113,9 +110,7 @@ func TestTopicIsWrong(t *testing.T) {
 			t.Parallel()
 			topic := orders()
 			test.change(&topic)
-			if diff := cmp.Diff(test.want, texts(topic.Validate())); diff != "" {
-				t.Errorf("errors (-want +got):\n%s", diff)
-			}
+			must.Match(t, "errors", test.want, texts(topic.Validate()))
 		})
 	}
 }

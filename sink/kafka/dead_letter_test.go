@@ -54,9 +54,7 @@ func TestDeadLetterTopicIsCreated(t *testing.T) {
 		if strings.Contains(got["cleanup.policy"], "compact") || got["retention.ms"] != "-1" || got["max.message.bytes"] != "5000" {
 			t.Errorf("configuration %v", got)
 		}
-		if err := more().Check(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, more().Check(t.Context()))
 	})
 }
 

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // The records of a fetch share memory, and none can change another one.
@@ -25,9 +25,7 @@ func TestRecordsOfAFetch(t *testing.T) {
 		{Position: 9, Time: at, Body: []byte{}, Header: feed.Header{{Name: "Y", Value: "\xff2"}}},
 	}
 	_ = append(list[0].Header, feed.Field{Name: "of the reader"})
-	if diff := cmp.Diff(want, list); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Match(t, "", want, list)
 	if least := int64(3*recordMemory + 3*fieldMemory); bytes < least || bytes > least+20 {
 		t.Errorf("they hold %d bytes, want about %d", bytes, least)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -240,9 +239,7 @@ func TestDelete(t *testing.T) {
 				}
 				got = append(got, r.Tombstone)
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("tombstones (-want +got):\n%s", diff)
-			}
+			must.Match(t, "tombstones", want, got)
 		}))
 	}
 }

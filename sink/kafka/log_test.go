@@ -86,9 +86,7 @@ func TestLogHasMessagesAsTheyAre(t *testing.T) {
 			{Position: 1, Time: at, Header: feed.Header{}},
 			{Position: 2, Time: at, Header: feed.Header{}, Key: []byte("k"), Tombstone: true},
 		}
-		if diff := cmp.Diff(want, records(t, conn.Log("shop.orders", 1), 0, 3), cmp.Comparer(bytes.Equal)); diff != "" {
-			t.Errorf("records (-want +got):\n%s", diff)
-		}
+		must.Match(t, "records", want, records(t, conn.Log("shop.orders", 1), 0, 3), cmp.Comparer(bytes.Equal))
 	})
 }
 

@@ -44,9 +44,7 @@ func TestLimitIsRaised(t *testing.T) {
 		resume(t, s)
 		entities := sinktest.Entities(2, 1)
 		entities[0].Body = noise(30_000)
-		if err := s.Commit(t.Context(), entities, sinktest.At(3)); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, s.Commit(t.Context(), entities, sinktest.At(3)))
 	})
 }
 

@@ -48,7 +48,5 @@ func TestCommitsOfManyTopicsAreNotDropped(t *testing.T) {
 			return s.Commit(t.Context(), sinktest.Entities(0, 300), cp)
 		})
 	}
-	if err := commits.Wait(); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, commits.Wait())
 }

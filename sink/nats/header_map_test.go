@@ -3,10 +3,10 @@ package nats
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // A map that is used again has nothing of the message before.
@@ -29,9 +29,7 @@ func TestHeaderMapHasTheFieldsOfTheLastMessageOnly(t *testing.T) {
 		{"none", nil, nats.Header{}},
 		{"none again", nil, nats.Header{}},
 	} {
-		if diff := cmp.Diff(test.want, h.convert(test.fields)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", test.name, diff)
-		}
+		must.Match(t, test.name, test.want, h.convert(test.fields))
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -67,16 +66,12 @@ func TestReaderGoesOnWithItsConsumer(t *testing.T) {
 	for from := uint64(0); from < end; from += 50 {
 		got = append(got, readPage(t, log, from, from+50, end)...)
 	}
-	if diff := cmp.Diff(all, got); diff != "" {
-		t.Errorf("page by page (-want +got):\n%s", diff)
-	}
+	must.Match(t, "page by page", all, got)
 	got = nil
 	for from := uint64(1); from < end; from += 31 { // page after page ends with a gap
 		got = append(got, records(t, log, from, min(from+31, end))...)
 	}
-	if diff := cmp.Diff(all, got); diff != "" {
-		t.Errorf("without the positions behind the pages (-want +got):\n%s", diff)
-	}
+	must.Match(t, "without the positions behind the pages", all, got)
 	if n := created(); n != 2 {
 		t.Errorf("%d consumers, want one for each time", n)
 	}
@@ -84,9 +79,7 @@ func TestReaderGoesOnWithItsConsumer(t *testing.T) {
 	got = append(records(t, log, 100, 150), readPage(t, log, 1, 11, end)...)
 	got = append(got, readPage(t, log, 200, 210, end)...)
 	got = append(got, readPage(t, log, 11, 21, end)...)
-	if diff := cmp.Diff(slices.Concat(between(all, 100, 150), between(all, 1, 11), between(all, 200, 210), between(all, 11, 21)), got); diff != "" {
-		t.Errorf("here and there (-want +got):\n%s", diff)
-	}
+	must.Match(t, "here and there", slices.Concat(between(all, 100, 150), between(all, 1, 11), between(all, 200, 210), between(all, 11, 21)), got)
 }
 
 func between(all []feed.Record, from, to uint64) (some []feed.Record) {

@@ -123,9 +123,7 @@ func TestLogHasMessagesAsTheyAre(t *testing.T) {
 		{Position: 3, Header: feed.Header{{Name: "Status", Value: "503"}}},
 		{Position: 4, Header: feed.Header{}},
 	}
-	if diff := cmp.Diff(want, got, cmp.Comparer(bytes.Equal)); diff != "" {
-		t.Errorf("records (-want +got):\n%s", diff)
-	}
+	must.Match(t, "records", want, got, cmp.Comparer(bytes.Equal))
 }
 
 // Who reads a work queue takes its messages from those whom they are for.

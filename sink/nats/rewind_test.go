@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -180,9 +179,7 @@ func TestMessageBehindTheCheckpointIsLost(t *testing.T) {
 	wantHeld(t, s, 4, 4)
 	resume(t, s)
 	wantHeld(t, s, 4, 4)
-	if diff := cmp.Diff([]uint64{4}, next()); diff != "" {
-		t.Errorf("it is read from (-want +got):\n%s", diff)
-	}
+	must.Match(t, "it is read from", []uint64{4}, next())
 	stream := ordersStream(t, js)
 	must.Succeed(t, stream.DeleteMsg(t.Context(), 5))
 	resume(t, s)

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
@@ -140,9 +138,7 @@ func TestSnapshot(t *testing.T) {
 				},
 			})
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("-want +got:\n%s", diff)
-		}
+		must.Match(t, "", want, got)
 		s.wantRequests(t, "GET /snapshot", "HEAD /latest", "HEAD /2", "HEAD /1", "GET /snapshot/s1/0", "GET /snapshot/s1/1", "GET /snapshot/s1/2")
 	})
 	// The pages after it are not read meanwhile: they would come before it in the topic,

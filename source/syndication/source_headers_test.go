@@ -4,10 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/safetext"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
@@ -24,9 +23,7 @@ func TestOriginHeaders(t *testing.T) {
 		{Name: "Feed-Author", Value: "B"},
 		{Name: "Content-Location", Value: "https://x.example/en/feed?token=***&ticket=***"},
 	}
-	if diff := cmp.Diff(want, d.originHeaders(redact)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Match(t, "", want, d.originHeaders(redact))
 	// A value that is too long for a header is left out, and so is a base that is the document.
 	d.meta = feedxml.Meta{URL: d.url, ID: strings.Repeat("x", 2000), Title: " "}
 	if h := d.originHeaders(redact); len(h) > 0 {

@@ -57,7 +57,5 @@ func TestBrokerThatDoesNotStartSaysWhy(t *testing.T) {
 		t.Errorf("on a port that is taken: %v, want %q in it", err, want)
 	}
 	l.Close()
-	if err := b.Restart(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, b.Restart(t.Context()))
 }

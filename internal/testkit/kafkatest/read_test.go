@@ -39,12 +39,8 @@ func TestReadersSeeWhatIsCommitted(t *testing.T) {
 		{Offset: 5, Key: []byte("k")},
 		{Offset: 6, Key: []byte("k"), Value: []byte{}},
 	}
-	if diff := cmp.Diff(want, read(t, b, topic, len(want))); diff != "" {
-		t.Errorf("franz-go reads (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(want, kafkatest.ReadJava(t, b, topic)); diff != "" {
-		t.Errorf("the Java client reads (-want +got):\n%s", diff)
-	}
+	must.Match(t, "franz-go reads", want, read(t, b, topic, len(want)))
+	must.Match(t, "the Java client reads", want, kafkatest.ReadJava(t, b, topic))
 }
 
 func TestJavaReadsUpToAnOpenTransaction(t *testing.T) {
@@ -58,9 +54,7 @@ func TestJavaReadsUpToAnOpenTransaction(t *testing.T) {
 	cl := client(t, b.Addr(), kgo.TransactionalID(kafkatest.Name(t)), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	must.Succeed(t, cl.BeginTransaction())
 	must.Succeed(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: 1, Value: []byte("open")}).FirstErr())
-	if diff := cmp.Diff(want, kafkatest.ReadJava(t, b, topic)); diff != "" {
-		t.Errorf("the Java client reads (-want +got):\n%s", diff)
-	}
+	must.Match(t, "the Java client reads", want, kafkatest.ReadJava(t, b, topic))
 }
 
 func TestJavaPutsKeysWhereFranzGoDoes(t *testing.T) {

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
@@ -59,9 +57,7 @@ func TestNewEntity(t *testing.T) {
 		},
 		Body: []byte("{}"), Page: "https://x.example/2",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Match(t, "", want, got)
 }
 
 func TestNewEntityRefuses(t *testing.T) {
@@ -153,9 +149,7 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 			{Name: "x-weird", Value: "a:b"},
 			{Name: "X-Empty", Value: ""},
 		}
-		if diff := cmp.Diff(want, got.Header[4:]); diff != "" {
-			t.Error(diff)
-		}
+		must.Match(t, "", want, got.Header[4:])
 	})
 	parallel.Run(t, "case 65: repeated headers", func(t *testing.T) {
 		p := partOf(t, "hello", append(lines(), "Content-Length: 123", "Content-Length: 5", "Content-ID: second")...)
@@ -167,9 +161,7 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 			t.Errorf("got violations %v", violations)
 		}
 		want := feed.Header{{Name: "Content-Length", Value: "123"}, {Name: "Content-Length", Value: "5"}, {Name: "Content-ID", Value: "second"}}
-		if diff := cmp.Diff(want, got.Header[4:]); diff != "" {
-			t.Error(diff)
-		}
+		must.Match(t, "", want, got.Header[4:])
 	})
 	parallel.Run(t, "case 65: an empty Content-ID before another one", func(t *testing.T) {
 		got, _, err := NewEntity(partOf(t, "hello", append([]string{"Content-ID: "}, lines()...)...), "page", 0)

@@ -125,9 +125,7 @@ func TestPartReader(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
-					if diff := cmp.Diff(tt.want, got); diff != "" {
-						t.Error(diff)
-					}
+					must.Match(t, "", tt.want, got)
 				})
 			}
 		})

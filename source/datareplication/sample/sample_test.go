@@ -151,12 +151,8 @@ body
 
 --a-sample-of-a-feed-7d1f0c52--
 `, "\n", "\r\n")
-	if diff := cmp.Diff(want, body); diff != "" {
-		t.Errorf("body (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"<https://shop.example.com/x/pages/0>; rel=self"}, res.Header()["Link"]); diff != "" {
-		t.Errorf("Link (-want +got):\n%s", diff)
-	}
+	must.Match(t, "body", want, body)
+	must.Match(t, "Link", []string{"<https://shop.example.com/x/pages/0>; rel=self"}, res.Header()["Link"])
 	if got, want := res.Header().Get("Content-Type"), `multipart/mixed; boundary="a-sample-of-a-feed-7d1f0c52"`; got != want {
 		t.Errorf("Content-Type = %s, want %s", got, want)
 	}
@@ -301,9 +297,7 @@ func TestEntities(t *testing.T) {
 		}
 		switch name {
 		case "orders":
-			if diff := cmp.Diff(map[feed.Operation]int{feed.Put: 80, feed.Patch: 140, feed.Delete: 20}, operations); diff != "" {
-				t.Errorf("operations (-want +got):\n%s", diff)
-			}
+			must.Match(t, "operations", map[feed.Operation]int{feed.Put: 80, feed.Patch: 140, feed.Delete: 20}, operations)
 		case "sized":
 			if ties != 180 {
 				t.Errorf("%d entities share the second of the one before, want 180", ties)

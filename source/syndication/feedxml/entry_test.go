@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
@@ -118,12 +116,8 @@ func TestIdentity(t *testing.T) {
 					t.Errorf("%q is from %q", e.ID, e.IDFrom)
 				}
 			}
-			if diff := cmp.Diff(tt.ids, ids(entries)); diff != "" {
-				t.Error(diff)
-			}
-			if diff := cmp.Diff(tt.odd, kinds(odd)); diff != "" {
-				t.Error(diff)
-			}
+			must.Match(t, "", tt.ids, ids(entries))
+			must.Match(t, "", tt.odd, kinds(odd))
 		})
 	}
 }
@@ -156,15 +150,9 @@ func TestTimesOfEntries(t *testing.T) {
 	for _, tt := range tests {
 		parallel.Run(t, tt.name, func(t *testing.T) {
 			entries, _, odd := mustRead(t, tt.doc)
-			if diff := cmp.Diff(tt.updated, entries[0].Updated); diff != "" {
-				t.Error(diff)
-			}
-			if diff := cmp.Diff(tt.published, entries[0].Published); diff != "" {
-				t.Error(diff)
-			}
-			if diff := cmp.Diff(tt.odd, kinds(odd)); diff != "" {
-				t.Error(diff)
-			}
+			must.Match(t, "", tt.updated, entries[0].Updated)
+			must.Match(t, "", tt.published, entries[0].Published)
+			must.Match(t, "", tt.odd, kinds(odd))
 		})
 	}
 }
@@ -212,19 +200,13 @@ func TestTombstones(t *testing.T) {
 				t.Errorf("the body is %s", got.Body)
 			}
 			got.Body, got.Hash, got.Offset = nil, [32]byte{}, 0
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
-			}
-			if diff := cmp.Diff(tt.odd, kinds(odd)); diff != "" {
-				t.Error(diff)
-			}
+			must.Match(t, "", tt.want, got)
+			must.Match(t, "", tt.odd, kinds(odd))
 		})
 	}
 	parallel.Run(t, "case 102: the others are read", func(t *testing.T) {
 		entries, _, _ := mustRead(t, atomFeed(`<at:deleted-entry ref="1"/><entry><id>2</id></entry><at:deleted-entry ref="3" when="2026-01-01"/>`))
-		if diff := cmp.Diff([]string{"1", "2", "3"}, ids(entries)); diff != "" {
-			t.Error(diff)
-		}
+		must.Match(t, "", []string{"1", "2", "3"}, ids(entries))
 	})
 }
 
@@ -295,12 +277,8 @@ func TestAtomWithoutNamespace(t *testing.T) {
 			t.Errorf("offset %d", got[0].Offset)
 		}
 		got[0].Offset = want[0].Offset
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("entries (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff(wantMeta, r.Meta()); diff != "" {
-			t.Errorf("meta (-want +got):\n%s", diff)
-		}
+		must.Match(t, "entries", want, got)
+		must.Match(t, "meta", wantMeta, r.Meta())
 		if odd := kinds(r.Violations()); !slices.Equal(odd, []string{kindMissingNamespace}) {
 			t.Errorf("violations %v", odd)
 		}

@@ -4,8 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
@@ -54,12 +53,8 @@ func TestLinks(t *testing.T) {
 	for _, tt := range tests {
 		parallel.Run(t, tt.name, func(t *testing.T) {
 			_, meta, odd := mustRead(t, tt.doc)
-			if diff := cmp.Diff(tt.want, meta.Links); diff != "" {
-				t.Error(diff)
-			}
-			if diff := cmp.Diff(tt.odd, kinds(odd)); diff != "" {
-				t.Error(diff)
-			}
+			must.Match(t, "", tt.want, meta.Links)
+			must.Match(t, "", tt.odd, kinds(odd))
 		})
 	}
 	parallel.Run(t, "without a URL", func(t *testing.T) {
@@ -68,12 +63,8 @@ func TestLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []Link{{Rel: "next", Raw: "2"}, {Rel: "self", Href: "http://ex/1", Raw: "http://ex/1"}}
-		if diff := cmp.Diff(want, r.Meta().Links); diff != "" {
-			t.Error(diff)
-		}
-		if diff := cmp.Diff([]string{kindBadHref}, kinds(r.Violations())); diff != "" {
-			t.Error(diff)
-		}
+		must.Match(t, "", want, r.Meta().Links)
+		must.Match(t, "", []string{kindBadHref}, kinds(r.Violations()))
 	})
 	parallel.Run(t, "of entries", func(t *testing.T) {
 		for content, want := range map[string]string{

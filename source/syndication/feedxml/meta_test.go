@@ -5,8 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
@@ -46,9 +45,7 @@ func TestFormats(t *testing.T) {
 			if meta.Format != tt.want || meta.Version != tt.version {
 				t.Errorf("got %q, %q", meta.Format, meta.Version)
 			}
-			if diff := cmp.Diff(tt.ids, ids(entries)); diff != "" {
-				t.Error(diff)
-			}
+			must.Match(t, "", tt.ids, ids(entries))
 			if got, err := Detect(strings.NewReader(tt.doc), Options{}); err != nil || got != tt.want {
 				t.Errorf("Detect: got %q, %v", got, err)
 			}
@@ -138,12 +135,8 @@ func TestMeta(t *testing.T) {
 			_, meta, odd := mustRead(t, tt.doc)
 			got := *meta
 			got.Format, got.Version, got.URL, got.Order = "", "", "", NoOrder
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
-			}
-			if diff := cmp.Diff(tt.odd, kinds(odd)); diff != "" {
-				t.Error(diff)
-			}
+			must.Match(t, "", tt.want, got)
+			must.Match(t, "", tt.odd, kinds(odd))
 		})
 	}
 }
@@ -183,12 +176,8 @@ func TestHints(t *testing.T) {
 	for _, tt := range tests {
 		parallel.Run(t, tt.name, func(t *testing.T) {
 			_, meta, odd := mustRead(t, tt.doc)
-			if diff := cmp.Diff(tt.want, meta.Hints); diff != "" {
-				t.Error(diff)
-			}
-			if diff := cmp.Diff(tt.odd, kinds(odd)); diff != "" {
-				t.Error(diff)
-			}
+			must.Match(t, "", tt.want, meta.Hints)
+			must.Match(t, "", tt.odd, kinds(odd))
 		})
 	}
 }

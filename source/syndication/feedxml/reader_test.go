@@ -7,8 +7,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
@@ -92,9 +91,7 @@ func TestDocumentsThatAreNone(t *testing.T) {
 					t.Errorf("leniently: got %v", err)
 				}
 			}
-			if diff := cmp.Diff(tt.before, ids(entries)); diff != "" {
-				t.Error(diff)
-			}
+			must.Match(t, "", tt.before, ids(entries))
 		})
 	}
 }
@@ -119,12 +116,8 @@ func TestProlog(t *testing.T) {
 	for _, tt := range tests {
 		parallel.Run(t, tt.name, func(t *testing.T) {
 			entries, _, odd := mustRead(t, tt.prolog+feed)
-			if diff := cmp.Diff([]string{"1"}, ids(entries)); diff != "" {
-				t.Error(diff)
-			}
-			if diff := cmp.Diff(tt.odd, kinds(odd)); diff != "" {
-				t.Error(diff)
-			}
+			must.Match(t, "", []string{"1"}, ids(entries))
+			must.Match(t, "", tt.odd, kinds(odd))
 			if err := Check(strings.NewReader(tt.prolog+feed), Options{}); (err == nil) != tt.strict {
 				t.Errorf("Check: got %v", err)
 			}
