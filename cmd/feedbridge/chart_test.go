@@ -143,39 +143,3 @@ func (r *copyResults) write(b *testing.B) {
 	whole := before + "#### Copies to " + r.bus + "\n\n" + r.table(date) + "\n![" + after
 	must.Succeed(b, os.WriteFile(file, []byte(whole), 0o644))
 }
-
-func TestChartIsWrittenAsSVG(t *testing.T) {
-	t.Parallel()
-	c := chart{
-		title: "A <title>", subtitle: "below & it", series: []string{"floor", "feedbridge"},
-		groups: []chartGroup{{"100B", []float64{100_000, 92_345.6}}, {"1KiB", []float64{50_000, 0}}},
-	}
-	got := string(c.svg())
-	for _, want := range []string{
-		`<title>A &lt;title&gt;</title>`, "below &amp; it",
-		`<rect x="80" y="85" width="520" height="16" fill="#2f6fab"/>`, ">100,000<",
-		`<rect x="80" y="103" width="480" height="16" fill="#d9822b"/>`, ">92,346<",
-		`<rect x="80" y="137" width="260" height="16" fill="#2f6fab"/>`, ">50,000<",
-		`<rect x="80" y="155" width="0" height="16" fill="#d9822b"/>`, ">0<",
-		`viewBox="0 0 720 188"`,
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("the chart has no %q:\n%s", want, got)
-		}
-	}
-	if again := string(c.svg()); again != got {
-		t.Errorf("the same chart differs:\n%s\n%s", got, again)
-	}
-	if empty := string(chart{series: c.series, groups: []chartGroup{{"1KiB", []float64{0, 0}}}}.svg()); strings.Contains(empty, "NaN") {
-		t.Errorf("a chart without rates:\n%s", empty)
-	}
-}
-
-func TestGroupDigits(t *testing.T) {
-	t.Parallel()
-	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1_234_567: "1,234,567", 123_456: "123,456"} {
-		if got := groupDigits(n); got != want {
-			t.Errorf("groupDigits(%d) = %q, want %q", n, got, want)
-		}
-	}
-}
