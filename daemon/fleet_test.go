@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -13,12 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/fleet"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/natstest"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 )
 
@@ -51,20 +48,32 @@ func fleetRows(t *testing.T, a, b *reloadable) (ofA, ofB map[string]status.Feed)
 	}
 }
 
-func TestCopiesOfAFleetShareTheFeeds(t *testing.T) {
-	t.Parallel()
+// startBus starts a NATS server, and returns its URL.
+func startBus(t *testing.T) (url string) {
+	t.Helper()
 	bus, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	must.Succeed(t, err)
 	t.Cleanup(bus.Close)
+	return bus.URL()
+}
+
+// copyEnviron returns variables of a copy of the fleet shop, whose feeds have the numbers from up to to.
+func copyEnviron(bus, dir, url string, from, to int) []string {
+	env := []string{
+		"FEEDBRIDGE_BUSES_MAIN_NATS_URL=" + bus, "FEEDBRIDGE_FLEET_NAME=shop", "FEEDBRIDGE_ADMIN_LISTEN=", "FEEDBRIDGE_ADMIN_SOCKET=" + dir + "/s",
+	}
+	for n := from; n < to; n++ {
+		env = append(env, fmt.Sprintf("FEEDBRIDGE_FEEDS_F%d_URL=%s", n, url))
+	}
+	return env
+}
+
+func TestCopiesOfAFleetShareTheFeeds(t *testing.T) {
+	t.Parallel()
+	bus := startBus(t)
 	_, url := newUpstream(t, 10)
 	environ := func(dir string, feeds int, more ...string) []string {
-		env := []string{
-			"FEEDBRIDGE_BUSES_MAIN_NATS_URL=" + bus.URL(), "FEEDBRIDGE_FLEET_NAME=shop", "FEEDBRIDGE_ADMIN_LISTEN=", "FEEDBRIDGE_ADMIN_SOCKET=" + dir + "/s",
-		}
-		for n := range feeds {
-			env = append(env, fmt.Sprintf("FEEDBRIDGE_FEEDS_F%d_URL=%s", n, url))
-		}
-		return append(env, more...)
+		return append(copyEnviron(bus, dir, url, 0, feeds), more...)
 	}
 	dirA, dirB := t.TempDir(), t.TempDir()
 	a, b := startReloadable(t, environ(dirA, 8)), startReloadable(t, environ(dirB, 8))
@@ -93,13 +102,13 @@ func TestCopiesOfAFleetShareTheFeeds(t *testing.T) {
 	}
 
 	// Commands for a feed of the other copy.
-	if code, body := post(t, a, "/feeds/"+elsewhere+"/poll"); code != http.StatusConflict || !strings.Contains(body, "it is run by "+ofA[elsewhere].Owner) {
+	if code, body := a.post(t, "/feeds/"+elsewhere+"/poll"); code != http.StatusConflict || !strings.Contains(body, "it is run by "+ofA[elsewhere].Owner) {
 		t.Errorf("poll: %d %s", code, body)
 	}
-	if code, body := post(t, a, "/feeds/"+elsewhere+"/pause"); code != http.StatusOK || !strings.Contains(body, `"changed": true`) {
+	if code, body := a.post(t, "/feeds/"+elsewhere+"/pause"); code != http.StatusOK || !strings.Contains(body, `"changed": true`) {
 		t.Errorf("pause: %d %s", code, body)
 	}
-	post(t, b, "/feeds/"+elsewhere+"/poll") // looks at the checkpoint
+	b.post(t, "/feeds/"+elsewhere+"/poll") // looks at the checkpoint
 	b.awaitFeed(t, elsewhere, func(row feedRow) bool { return row.State == "paused" })
 
 	// A reload restarts the feeds that a copy runs, and starts those that it is assigned.
@@ -145,25 +154,11 @@ func mayMove(members, before, after []string) (n int) {
 func TestACopyThatCannotJoinItsFleetIsNotReady(t *testing.T) {
 	t.Parallel()
 	_, url := newUpstream(t, 1)
-	dir := t.TempDir()
-	r := startReloadable(t, []string{
-		"FEEDBRIDGE_BUSES_MAIN_NATS_URL=nats://127.0.0.1:1", "FEEDBRIDGE_FLEET_NAME=shop", "FEEDBRIDGE_ADMIN_LISTEN=", "FEEDBRIDGE_ADMIN_SOCKET=" + dir + "/s", "FEEDBRIDGE_FEEDS_ORDERS_URL=" + url,
-	})
+	r := startReloadable(t, append(copyEnviron("nats://127.0.0.1:1", t.TempDir(), url, 0, 0), "FEEDBRIDGE_FEEDS_ORDERS_URL="+url))
 	if code, body := r.read(t, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "fleet shop: this copy is not a member, and runs no feeds") {
 		t.Errorf("/readyz: %d %s", code, body)
 	}
 	r.awaitFeed(t, "orders", func(row feedRow) bool { return row.State == "elsewhere" })
-}
-
-// post sends a request without a body.
-func post(t *testing.T, r *reloadable, path string) (code int, body string) {
-	t.Helper()
-	resp, err := r.client.Post("http://localhost"+path, "", nil)
-	must.Succeed(t, err)
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	must.Succeed(t, err)
-	return resp.StatusCode, string(text)
 }
 
 // Half-done rollouts are normal: two copies whose configurations have no feed in common, and one that
@@ -171,16 +166,10 @@ func post(t *testing.T, r *reloadable, path string) (code int, body string) {
 // feed which that one does not have.
 func TestCopiesWithDifferentFeedsRunAllOfThem(t *testing.T) {
 	t.Parallel()
-	bus, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
-	must.Succeed(t, err)
-	t.Cleanup(bus.Close)
+	bus := startBus(t)
 	_, url := newUpstream(t, 1)
 	start := func(from, to int) *reloadable {
-		env := []string{"FEEDBRIDGE_BUSES_MAIN_NATS_URL=" + bus.URL(), "FEEDBRIDGE_FLEET_NAME=shop", "FEEDBRIDGE_ADMIN_LISTEN=", "FEEDBRIDGE_ADMIN_SOCKET=" + t.TempDir() + "/s"}
-		for n := from; n < to; n++ {
-			env = append(env, fmt.Sprintf("FEEDBRIDGE_FEEDS_F%d_URL=%s", n, url))
-		}
-		return startReloadable(t, env)
+		return startReloadable(t, copyEnviron(bus, t.TempDir(), url, from, to))
 	}
 	copies := []*reloadable{start(0, 10), start(10, 20), start(5, 15)}
 	var problem string
@@ -221,21 +210,11 @@ func TestCopiesWithDifferentFeedsRunAllOfThem(t *testing.T) {
 // A key that somebody puts into the bucket is no member, even with the value of one: nothing moves.
 func TestAKeyThatAPersonStoresTakesNoFeeds(t *testing.T) {
 	t.Parallel()
-	bus, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
-	must.Succeed(t, err)
-	t.Cleanup(bus.Close)
+	bus := startBus(t)
 	_, url := newUpstream(t, 1)
-	env := []string{"FEEDBRIDGE_BUSES_MAIN_NATS_URL=" + bus.URL(), "FEEDBRIDGE_FLEET_NAME=shop", "FEEDBRIDGE_ADMIN_LISTEN=", "FEEDBRIDGE_ADMIN_SOCKET=" + t.TempDir() + "/s"}
-	for n := range 20 {
-		env = append(env, fmt.Sprintf("FEEDBRIDGE_FEEDS_F%d_URL=%s", n, url))
-	}
-	a := startReloadable(t, env)
+	a := startReloadable(t, copyEnviron(bus, t.TempDir(), url, 0, 20))
 	a.awaitFeed(t, "f7", func(row feedRow) bool { return row.State == "idle" })
-	nc, err := nats.Connect(bus.URL())
-	must.Succeed(t, err)
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	must.Succeed(t, err)
+	js := natstest.JetStream(t, bus)
 	kv, err := js.KeyValue(t.Context(), "feedbridge-fleet-shop")
 	must.Succeed(t, err)
 	keys, err := kv.Keys(t.Context())

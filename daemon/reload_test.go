@@ -143,30 +143,39 @@ func startReloadable(t *testing.T, environ []string) *reloadable {
 func (r *reloadable) reload(t *testing.T, environ []string) (done daemon.Reloaded, errs []string) {
 	t.Helper()
 	r.next.Store(&config.Options{Environ: environ})
-	resp, err := r.client.Post("http://localhost/reload", "", nil)
-	must.Succeed(t, err)
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	must.Succeed(t, err)
-	if resp.StatusCode == http.StatusOK {
-		must.Succeed(t, json.Unmarshal(body, &done))
+	status, body := r.post(t, "/reload")
+	if status == http.StatusOK {
+		must.Succeed(t, json.Unmarshal([]byte(body), &done))
 		return done, nil
 	}
 	var failed struct{ Errors []string }
-	if err := json.Unmarshal(body, &failed); err != nil || len(failed.Errors) == 0 {
-		t.Fatalf("%s: %s", resp.Status, body)
+	if err := json.Unmarshal([]byte(body), &failed); err != nil || len(failed.Errors) == 0 {
+		t.Fatalf("%d: %s", status, body)
 	}
 	return done, failed.Errors
 }
 
-func (r *reloadable) read(t *testing.T, path string) (status int, body string) {
+// post sends a request without a body.
+func (r *reloadable) post(t *testing.T, path string) (status int, body string) {
 	t.Helper()
-	resp, err := r.client.Get("http://localhost" + path)
+	return r.send(t, http.MethodPost, path)
+}
+
+func (r *reloadable) send(t *testing.T, method, path string) (status int, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://localhost"+path, nil)
+	must.Succeed(t, err)
+	resp, err := r.client.Do(req)
 	must.Succeed(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	must.Succeed(t, err)
 	return resp.StatusCode, string(text)
+}
+
+func (r *reloadable) read(t *testing.T, path string) (status int, body string) {
+	t.Helper()
+	return r.send(t, http.MethodGet, path)
 }
 
 // feedRow is a part of /status/FEED.

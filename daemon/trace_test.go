@@ -21,7 +21,6 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/message"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
 // receiver is an OTLP collector that keeps spans.
@@ -103,13 +102,10 @@ func (r *receiver) named(name string) (found []span) {
 // A daemon sends a span of each poll with those of its requests, of each commit below the poll,
 // and of each served page below that of the client.
 func TestTraces(t *testing.T) {
-	upstream := sample.New(sample.Options{PageSize: 5, Entity: sample.Sized(100)})
-	upstream.SetLen(12)
-	server := httptest.NewServer(upstream)
-	t.Cleanup(server.Close)
+	_, url := newUpstream(t, 12)
 	otel := newReceiver(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", otel.URL)
-	cfg := load(t, t.TempDir(), server.URL+"/feed/latest?api_key=hunter2", "FEEDBRIDGE_FEEDS_ORDERS_TO_TRACE_HEADER=true")
+	cfg := load(t, t.TempDir(), url+"?api_key=hunter2", "FEEDBRIDGE_FEEDS_ORDERS_TO_TRACE_HEADER=true")
 	published := counter{make(chan int, 1000)}
 	at, stop := start(t, cfg, published)
 	published.await(t, 12)
@@ -118,7 +114,7 @@ func TestTraces(t *testing.T) {
 	if !strings.Contains(page, "Content-ID") || strings.Contains(strings.ToLower(page), "trace") {
 		t.Errorf("the served page has no entities, or a trace context:\n%s", page)
 	}
-	want := readIDs(t, server.URL+"/feed/latest")
+	want := readIDs(t, url)
 	if got := readIDs(t, at.Feeds+"/feeds/orders/latest"); !slices.Equal(got, want) {
 		t.Errorf("the served feed has %v, want %v", got, want)
 	}
@@ -146,7 +142,7 @@ func TestTraces(t *testing.T) {
 		} else if r.parent != "" {
 			t.Errorf("a request is %+v, want a child of a poll", r)
 		}
-		if full := r.attributes["url.full"]; !strings.HasPrefix(full, server.URL) || strings.Contains(full, "hunter2") {
+		if full := r.attributes["url.full"]; !strings.HasPrefix(full, strings.TrimSuffix(url, "latest")) || strings.Contains(full, "hunter2") {
 			t.Errorf("url.full is %q", full)
 		}
 	}
@@ -217,10 +213,7 @@ func getWith(t *testing.T, url, name, value string) string {
 
 // With a collector that never answers a feed is copied as without one, and the daemon stops.
 func TestTracesToACollectorThatHangs(t *testing.T) {
-	upstream := sample.New(sample.Options{PageSize: 5, Entity: sample.Sized(100)})
-	upstream.SetLen(12)
-	server := httptest.NewServer(upstream)
-	t.Cleanup(server.Close)
+	_, url := newUpstream(t, 12)
 	end := make(chan struct{})
 	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
 	t.Cleanup(hanging.Close)
@@ -228,7 +221,7 @@ func TestTracesToACollectorThatHangs(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", hanging.URL)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
 	published := counter{make(chan int, 1000)}
-	_, stop := start(t, load(t, t.TempDir(), server.URL+"/feed/latest"), published)
+	_, stop := start(t, load(t, t.TempDir(), url), published)
 	published.await(t, 12)
 	stop()
 }

@@ -62,13 +62,13 @@ func TestControlsAnswerWhileAFeedDoesNotYield(t *testing.T) {
 
 	for _, action := range []string{"pause", "resume"} {
 		var answer daemon.Pause
-		code, body := post(t, r, "/feeds/busy/"+action)
+		code, body := r.post(t, "/feeds/busy/"+action)
 		if err := json.Unmarshal([]byte(body), &answer); code != http.StatusOK || err != nil || !answer.Changed || (answer.Paused != nil) != (action == "pause") || !strings.HasPrefix(answer.Work, "reading the feed for ") {
 			t.Errorf("%s: %d %s", action, code, body)
 		}
 	}
 	var polled daemon.Poll
-	code, body := post(t, r, "/feeds/busy/poll")
+	code, body := r.post(t, "/feeds/busy/poll")
 	if err := json.Unmarshal([]byte(body), &polled); code != http.StatusOK || err != nil || polled.State != bridge.Reading || !strings.HasPrefix(polled.Work, "reading the feed for ") {
 		t.Errorf("poll: %d %s", code, body)
 	}
