@@ -5,21 +5,16 @@ import (
 	"regexp"
 	"testing"
 
-	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
-	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/natstest"
 )
 
 // The feed's stream exists and has another subject, so the topic is not created.
 func TestCheckOfAServedTopicWhoseStreamLacksIt(t *testing.T) {
 	url, _ := startServer(t, "nats", t.TempDir(), "-1")
-	nc, err := natsgo.Connect(url, natsgo.Timeout(patience))
-	must.Succeed(t, err)
-	defer nc.Close()
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(patience))
-	must.Succeed(t, err)
+	js := natstest.JetStream(t, url)
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "orders", Subjects: []string{"other"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -57,9 +57,7 @@ func chaos(t *testing.T, seed uint64, total int) {
 
 	s := connect(t, configFor(c)).Sink(topic)
 	wantCount(t, s, uint64(total))
-	if n := s.IDs().Len(); n != total {
-		t.Errorf("%d IDs, want %d", n, total)
-	}
+	wantIDs(t, s, total)
 	wantFeed(t, s, total)
 }
 

@@ -32,6 +32,7 @@ var (
 	records   = sinktest.Records
 	wantError = sinktest.WantError
 	wantKnown = sinktest.WantKnown
+	wantIDs   = sinktest.WantIDs
 
 	withDead   = sinktest.LastDead
 	commitDead = sinktest.CommitLastDead

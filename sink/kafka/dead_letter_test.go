@@ -116,6 +116,16 @@ func TestDeadLetterTopicHasALowerLimit(t *testing.T) {
 	})
 }
 
+// refusal answers that the records of a request are refused.
+func refusal(req *kmsg.ProduceRequest, code int16) *kmsg.ProduceResponse {
+	resp := req.ResponseKind().(*kmsg.ProduceResponse)
+	topic, partition := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
+	topic.Topic, topic.TopicID, partition.ErrorCode = req.Topics[0].Topic, req.Topics[0].TopicID, code
+	topic.Partitions = append(topic.Partitions, partition)
+	resp.Topics = append(resp.Topics, topic)
+	return resp
+}
+
 // Nothing of a commit is published if its dead letter is refused, and no position moves.
 func TestDeadLetterTopicRefuses(t *testing.T) {
 	t.Parallel()
@@ -138,12 +148,7 @@ func TestDeadLetterTopicRefuses(t *testing.T) {
 				if len(req.Topics) == 0 || req.Topics[0].Topic != deadTopic && req.Topics[0].TopicID != id {
 					return nil, nil, false
 				}
-				resp := req.ResponseKind().(*kmsg.ProduceResponse)
-				topic, partition := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
-				topic.Topic, topic.TopicID, partition.ErrorCode = req.Topics[0].Topic, req.Topics[0].TopicID, test.code
-				topic.Partitions = append(topic.Partitions, partition)
-				resp.Topics = append(resp.Topics, topic)
-				return resp, nil, true
+				return refusal(req, test.code), nil, true
 			})
 			entities, next := withDead(2, 4, 1)
 			wantError(t, s.Commit(t.Context(), entities, next), true, nil, test.want...)
@@ -275,15 +280,11 @@ func TestDeadLettersOfASharedTopic(t *testing.T) {
 		fresh := connect(t, configFor(c)).Sink(other)
 		for _, s := range []*kafka.Sink{b, fresh} {
 			resume(t, s)
-			if s.IDs().Len() != 0 {
-				t.Error("the ID of another feed's dead letter is known")
-			}
+			wantIDs(t, s, 0)
 		}
 		fresh = connect(t, configFor(c)).Sink(topic)
 		resume(t, fresh)
-		if fresh.IDs().Len() != 1 {
-			t.Error("the dead letter is not known")
-		}
+		wantIDs(t, fresh, 1)
 	})
 }
 
@@ -329,13 +330,8 @@ func TestTimeOfARecordIsRefused(t *testing.T) {
 			if !refuse || len(req.Topics) == 0 {
 				return nil, nil, false
 			}
-			resp := req.ResponseKind().(*kmsg.ProduceResponse)
-			topic, partition := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
-			topic.Topic, topic.TopicID, partition.ErrorCode = req.Topics[0].Topic, req.Topics[0].TopicID, kerr.InvalidTimestamp.Code
-			topic.Partitions = append(topic.Partitions, partition)
-			resp.Topics = append(resp.Topics, topic)
 			refuse = false
-			return resp, nil, true
+			return refusal(req, kerr.InvalidTimestamp.Code), nil, true
 		})
 		err := s.Commit(t.Context(), marked(0, 1), sinktest.At(1))
 		wantError(t, err, true, nil, "INVALID_TIMESTAMP", "correct the clocks of the copies")
@@ -413,13 +409,11 @@ func TestWindowHasTheNewestEntitiesBesideDeadLetters(t *testing.T) {
 		"small commits behind many dead": {ordersWithDead(), []int{100, 2, 1, 3}, func(i int) bool { return i < 100 && i%6 == 5 }, nil},
 		"dead letters at the end":        {ordersWithDead(), []int{100, 8}, func(i int) bool { return i > 95 && i < 104 }, nil},
 		"aborted records and dead letters": {ordersWithDead(), []int{100}, func(i int) bool { return i < 100 && i%6 == 5 }, func(t *testing.T, c *kfake.Cluster) {
-			cl, _ := admin(t, c, kgo.TransactionalID("others"))
-			must.Succeed(t, cl.BeginTransaction())
-			for range 300 {
-				cl.Produce(t.Context(), &kgo.Record{Topic: orders().Name, Value: []byte("x")}, nil)
+			records := make([]*kgo.Record, 300)
+			for i := range records {
+				records[i] = &kgo.Record{Topic: orders().Name, Value: []byte("x")}
 			}
-			must.Succeed(t, cl.Flush(t.Context()))
-			must.Succeed(t, cl.EndTransaction(t.Context(), kgo.TryAbort))
+			must.Succeed(t, begin(t, c, "others", records...).EndTransaction(t.Context(), kgo.TryAbort))
 		}},
 		"several partitions":                {keys, []int{200}, none, nil},
 		"several partitions, small commits": {keys, []int{100, 2, 1, 3}, none, nil},

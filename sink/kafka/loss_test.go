@@ -267,9 +267,8 @@ func sameOffset(t *testing.T, further bool) {
 func TestDeposedLeaderOfTheTopicIsNoLoss(t *testing.T) {
 	t.Parallel()
 	resumes := func(t *testing.T, s *kafka.Sink) {
-		if cp := resume(t, s); cp.Count != 2 || s.IDs().Len() != 4 {
-			t.Errorf("checkpoint %+v and %d IDs, want two entities, two dead letters and their IDs", cp, s.IDs().Len())
-		}
+		wantCount(t, s, 2)
+		wantIDs(t, s, 4)
 	}
 	shows := func(t *testing.T, s *kafka.Sink) {
 		if cp, err := s.Checkpoint(t.Context()); err != nil || cp.Count != 2 {

@@ -157,9 +157,7 @@ func TestSharedTopicIsSearchedUntilAMessageIsFound(t *testing.T) {
 			early := countFetches(c, 150) // the reach is 160 of some 420
 			fresh := connect(t, configFor(c)).Sink(topic)
 			resume(t, fresh)
-			if n := fresh.IDs().Len(); n != test.ids {
-				t.Errorf("%d IDs are known, want %d", n, test.ids)
-			}
+			wantIDs(t, fresh, test.ids)
 			if read := early.Load() > 0; read != test.early {
 				t.Errorf("the beginning is read: %v, want %v", read, test.early)
 			}

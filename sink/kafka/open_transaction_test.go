@@ -114,9 +114,7 @@ func TestResumeLeavesALivingCopyAlone(t *testing.T) {
 		for n := range 10 {
 			commit(t, living, n, n+1)
 			wantCount(t, idle, uint64(n+1))
-			if idle.IDs().Len() != n+1 {
-				t.Errorf("%d IDs, want %d", idle.IDs().Len(), n+1)
-			}
+			wantIDs(t, idle, n+1)
 			resume(t, living)
 		}
 		// Another feed's transaction that hangs is no reason either.

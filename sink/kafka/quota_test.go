@@ -39,9 +39,8 @@ func TestFetchOverTheQuota(t *testing.T) {
 		})
 		cfg := configWithin(c, time.Second)
 		fresh := connect(t, cfg).Sink(orders())
-		if cp := resume(t, fresh); cp.Count != 6 || fresh.IDs().Len() != 6 {
-			t.Errorf("checkpoint %+v and %d IDs, want six", cp, fresh.IDs().Len())
-		}
+		wantCount(t, fresh, 6)
+		wantIDs(t, fresh, 6)
 		// The checkpoint, the messages, and the checkpoint once more.
 		if n := answered.Load(); n > 3 {
 			t.Errorf("%d fetches were answered, want no more than 3", n)
@@ -102,9 +101,8 @@ func TestOffsetsAreNotAvailableAfterAnElection(t *testing.T) {
 			const errors = 12
 			h := c.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: kerr.OffsetNotAvailable, Count: errors})
 			fresh := connect(t, configFor(c)).Sink(orders())
-			if cp := resume(t, fresh); cp.Count != 3 || fresh.IDs().Len() != 3 {
-				t.Errorf("checkpoint %+v and %d IDs, want three", cp, fresh.IDs().Len())
-			}
+			wantCount(t, fresh, 3)
+			wantIDs(t, fresh, 3)
 			if h.Hits() < errors {
 				t.Errorf("the fault was met %d times", h.Hits())
 			}

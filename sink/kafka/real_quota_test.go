@@ -42,9 +42,8 @@ func TestRealCopyStartsUnderAConsumerQuota(t *testing.T) {
 	// Two copies: the reads of the first have used up the quota when the second starts.
 	for range 2 {
 		fresh := connect(t, cfg).Sink(topic)
-		if cp := resume(t, fresh); cp.Count != 200 || fresh.IDs().Len() != 200 {
-			t.Errorf("checkpoint %+v and %d IDs, want 200", cp, fresh.IDs().Len())
-		}
+		wantCount(t, fresh, 200)
+		wantIDs(t, fresh, 200)
 	}
 }
 

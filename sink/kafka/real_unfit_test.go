@@ -72,9 +72,8 @@ func TestRealTopicIsCompactedWithoutAKey(t *testing.T) {
 	s = connect(t, atReal(b.Addr())).Sink(topic)
 	resumeAndCommit(t, s, 0, 3)
 	fresh := connect(t, atReal(b.Addr())).Sink(topic)
-	if cp := resume(t, fresh); cp.Count != 3 || fresh.IDs().Len() != 3 {
-		t.Errorf("checkpoint %+v and %d IDs, want three", cp, fresh.IDs().Len())
-	}
+	wantCount(t, fresh, 3)
+	wantIDs(t, fresh, 3)
 	_, err = s.Log(0).Span(t.Context())
 	wantError(t, err, true, nil, "it is compacted (cleanup.policy=compact), so messages are deleted from its middle")
 

@@ -212,9 +212,7 @@ func TestTopicIsGone(t *testing.T) {
 		// As the command does after such an error: the count starts over.
 		must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))))
 		wantCount(t, s, 0)
-		if n := s.IDs().Len(); n != 0 {
-			t.Errorf("%d IDs of a topic that is gone are held", n)
-		}
+		wantIDs(t, s, 0)
 		commitAndCheck(t, s, 0, 2)
 	})
 }
@@ -230,9 +228,7 @@ func TestTopicWasCreatedAnew(t *testing.T) {
 		}
 		must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))))
 		resume(t, s)
-		if n := s.IDs().Len(); n != 0 {
-			t.Errorf("%d IDs of a topic that is gone are held", n)
-		}
+		wantIDs(t, s, 0)
 		commitAndCheck(t, s, 0, 2)
 	})
 }
@@ -251,9 +247,7 @@ func TestPersonMovesThePlaceAfterDeletingMessages(t *testing.T) {
 		must.Succeed(t, c.DeleteRecords("shop.orders", 0, -1))
 		must.Succeed(t, more().Overwrite(t.Context(), sinktest.MoveTo(move(0))))
 		resume(t, s)
-		if n := s.IDs().Len(); n != 0 {
-			t.Errorf("%d IDs of messages that are gone are held", n)
-		}
+		wantIDs(t, s, 0)
 	})
 }
 
@@ -383,15 +377,12 @@ func TestTopicIsShared(t *testing.T) {
 		sinks = append(sinks, connect(t, configFor(c)).Sink(topics[1]))
 		for i, want := range []int{5, 5, 0} {
 			resume(t, sinks[i])
-			if n := sinks[i].IDs().Len(); n != want {
-				t.Errorf("sink %d knows %d IDs, want %d", i, n, want)
-			}
+			wantIDs(t, sinks[i], want)
 		}
 		commit(t, sinks[2], 0, 3)
 		fresh := connect(t, configFor(c)).Sink(topics[1])
-		if cp := resume(t, fresh); cp.Count != 3 || fresh.IDs().Len() != 3 {
-			t.Errorf("checkpoint %+v and %d IDs, want three", cp, fresh.IDs().Len())
-		}
+		wantCount(t, fresh, 3)
+		wantIDs(t, fresh, 3)
 		// One that has lost its checkpoint finds its messages, between the others'.
 		cl, _ := admin(t, c)
 		r := beside(t, c)
@@ -412,9 +403,7 @@ func TestNewSinkLoadsTheNewestIDsOfManyPartitions(t *testing.T) {
 		}
 		fresh := more()
 		resume(t, fresh)
-		if n := fresh.IDs().Len(); n != 40 {
-			t.Fatalf("%d IDs are held, want the window of 40", n)
-		}
+		wantIDs(t, fresh, 40)
 		// Those of the same time are in any order over the partitions, so which are
 		// the newest is known in about.
 		wantKnown(t, fresh, false, sinktest.Entities(0, 100)...)
@@ -435,9 +424,7 @@ func TestPartitionsAreAdded(t *testing.T) {
 		resumeAndCommit(t, other, 20, 60)
 		for _, s := range []*kafka.Sink{s, more()} {
 			resume(t, s)
-			if n := s.IDs().Len(); n != 60 {
-				t.Errorf("%d IDs, want 60", n)
-			}
+			wantIDs(t, s, 60)
 		}
 	})
 }

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/natstest"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -23,11 +23,7 @@ func TestCommitsOfManyTopicsAreNotDropped(t *testing.T) {
 	t.Parallel()
 	const topics = 200
 	srv := runServer(t, &server.Options{JetStream: true, JetStreamLimits: server.JSLimitOpts{MaxBatchInflightPerStream: 20, MaxBatchTimeout: time.Hour}})
-	nc, err := natsgo.Connect(srv.ClientURL(), natsgo.Timeout(time.Minute))
-	must.Succeed(t, err)
-	defer nc.Close()
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
-	must.Succeed(t, err)
+	js := natstest.JetStream(t, srv.ClientURL())
 	createStream(t, js, jetstream.StreamConfig{
 		Name: "feeds", Subjects: []string{"feeds.>", "_feedbridge.feeds.>"}, Storage: jetstream.MemoryStorage,
 		AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,

@@ -15,6 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/natstest"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	codec "github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -108,18 +109,14 @@ type bare struct {
 }
 
 func newBare(b *testing.B, url string, entities []feed.Entity) *bare {
-	nc, err := natsgo.Connect(url)
-	must.Succeed(b, err)
-	b.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	must.Succeed(b, err)
+	js := natstest.JetStream(b, url)
 	if _, err := js.CreateStream(b.Context(), jetstream.StreamConfig{
 		Name: "bare", Subjects: []string{"shop.orders", "_feedbridge.shop.orders"},
 		AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,
 	}); err != nil {
 		b.Fatal(err)
 	}
-	p := &bare{nc: nc}
+	p := &bare{nc: js.Conn()}
 	for i, e := range entities {
 		msg := &natsgo.Msg{Subject: "shop.orders", Data: e.Body, Header: natsgo.Header{"Nats-Batch-Sequence": {strconv.Itoa(i + 1)}}}
 		for _, f := range codec.Header("orders", e) {

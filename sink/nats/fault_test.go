@@ -67,9 +67,7 @@ func TestAnswerOfACommitIsLost(t *testing.T) {
 		}
 		return err == nil
 	})
-	if s.IDs().Len() != 7 {
-		t.Errorf("%d IDs, want 7", s.IDs().Len())
-	}
+	wantIDs(t, s, 7)
 	commitAndCheck(t, s, 7, 9)
 }
 
@@ -257,8 +255,6 @@ func leaderStops(t *testing.T, servers []*server.Server, urls string) {
 
 	s := connect(t, nats.Config{URL: urls}).Sink(topic)
 	wantCount(t, s, n)
-	if s.IDs().Len() != n {
-		t.Errorf("%d IDs, want %d", s.IDs().Len(), n)
-	}
+	wantIDs(t, s, n)
 	wantFeed(t, s, n)
 }

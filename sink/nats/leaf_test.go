@@ -72,9 +72,8 @@ func TestDomainOverALeafNode(t *testing.T) {
 			resumeAndCommit(t, s, 0, 3)
 			commit(t, s, 3, 3)
 			other := connect(t, config).Sink(topic)
-			if cp := resume(t, other); cp.Count != 3 || other.IDs().Len() != 3 {
-				t.Errorf("checkpoint %+v and %d IDs, want 3", cp, other.IDs().Len())
-			}
+			wantCount(t, other, 3)
+			wantIDs(t, other, 3)
 			commit(t, other, 3, 1000)
 			wantFeed(t, s, 1000)
 			// Without a stream it has to be found.

@@ -19,6 +19,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/natstest"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -34,11 +35,7 @@ func TestManyTopicsInOneStream(t *testing.T) {
 		topics = n
 	}
 	srv := runServer(t, &server.Options{JetStream: true})
-	nc, err := natsgo.Connect(srv.ClientURL(), natsgo.Timeout(time.Minute))
-	must.Succeed(t, err)
-	defer nc.Close()
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
-	must.Succeed(t, err)
+	js := natstest.JetStream(t, srv.ClientURL())
 	createStream(t, js, jetstream.StreamConfig{
 		Name: "feeds", Subjects: []string{"feeds.>", "_feedbridge.feeds.>"},
 		AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,

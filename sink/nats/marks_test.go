@@ -80,9 +80,7 @@ func TestReadsOfATopicWithMarks(t *testing.T) {
 			want("by the sink that wrote it", nil)
 			resume(t, fresh)
 			want("by another", test.fresh)
-			if n := fresh.IDs().Len(); n != test.ids {
-				t.Errorf("%d IDs are known, want %d", n, test.ids)
-			}
+			wantIDs(t, fresh, test.ids)
 			resume(t, fresh)
 			want("by another that has read it", nil)
 			must.Succeed(t, s.Commit(t.Context(), test.entities(100, 5), sinktest.At(105)))

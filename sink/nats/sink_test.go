@@ -115,9 +115,7 @@ func TestTopicIsPurgedAndStartedOver(t *testing.T) {
 			must.Succeed(t, connect(t, nats.Config{URL: server.URL()}).Sink(orders()).Overwrite(t.Context(), sinktest.MoveTo(reset)))
 			// A sink that still took the IDs for held would publish nothing.
 			resume(t, s)
-			if n := s.IDs().Len(); n != 0 {
-				t.Errorf("%d IDs, want none", n)
-			}
+			wantIDs(t, s, 0)
 			commitAndCheck(t, s, 0, 3)
 		})
 	}
@@ -148,9 +146,7 @@ func TestStreamIsReplacedByAnotherThatIsLonger(t *testing.T) {
 	resume(t, other)
 	must.Succeed(t, other.Commit(t.Context(), sinktest.Entities(100, 10), sinktest.At(10)))
 	resume(t, s)
-	if n := s.IDs().Len(); n != 10 {
-		t.Errorf("%d IDs, want the 10 of the new stream", n)
-	}
+	wantIDs(t, s, 10)
 }
 
 func TestResumeReadsOnlyWhatIsNew(t *testing.T) {

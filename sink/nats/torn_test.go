@@ -159,9 +159,7 @@ func TestACopyThatDoesNotKnowATornBatchStoresNothing(t *testing.T) {
 				// The commit of what is left ends that.
 				resume(t, stale)
 				must.Succeed(t, stale.Commit(t.Context(), sinktest.Entities(beginning, all-beginning), sinktest.At(all)))
-				if n := stale.IDs().Len(); n != topic.Window {
-					t.Errorf("%d IDs are held, want the window of %d", n, topic.Window)
-				}
+				wantIDs(t, stale, topic.Window)
 			})
 		}
 	}

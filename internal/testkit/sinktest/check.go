@@ -107,3 +107,11 @@ func BenchmarkLog(b *testing.B, s Sink, log Log, bare func(b *testing.B, n, read
 		b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "records/s")
 	})
 }
+
+// WantIDs checks how many IDs a sink holds.
+func WantIDs(t testing.TB, s Sink, want int) {
+	t.Helper()
+	if n := s.IDs().Len(); n != want {
+		t.Errorf("%d IDs are held, want %d", n, want)
+	}
+}
