@@ -240,8 +240,6 @@ func TestAStopLetsTheCommitInFlightFinish(t *testing.T) {
 		stop := start(t, b)
 		<-sink.begun
 		stop()
-		if n := len(topic.Entities()); n != 1 {
-			t.Errorf("the topic has %d entities, want the 1 of the commit in flight", n)
-		}
+		wantEntities(t, &topic, 1)
 	})
 }

@@ -68,6 +68,14 @@ func (s *holdingSink) Commit(ctx context.Context, entities []feed.Entity, cp che
 	return err
 }
 
+// wantUnused checks that nobody has some of a budget.
+func wantUnused(t *testing.T, budget *readahead.Budget, otherwise string) {
+	t.Helper()
+	if !budget.Unused() {
+		t.Error(otherwise)
+	}
+}
+
 func TestManyFeedsKeepTheBudget(t *testing.T) {
 	for _, test := range []struct{ feeds, readAhead, budget int }{
 		{1, 10, 100}, {5, 10, 100}, {20, 10, 100}, {100, 10, 100}, {100, 10, 1}, {30, 1, 10}, {20, 100, 100},
@@ -86,9 +94,7 @@ func TestManyFeedsKeepTheBudget(t *testing.T) {
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
 				for i := range topics {
-					if n := len(topics[i].Entities()); n != 50 {
-						t.Errorf("topic %d has %d entities, want 50", i, n)
-					}
+					wantEntities(t, &topics[i], 50)
 				}
 				// Each feed has one batch besides.
 				_, most := h.counts()
@@ -99,9 +105,7 @@ func TestManyFeedsKeepTheBudget(t *testing.T) {
 					t.Errorf("%d batches were held at a time, and the budget has room for %d", most, full)
 				}
 				// All feeds are idle.
-				if !budget.Unused() {
-					t.Error("idle feeds have some of the budget")
-				}
+				wantUnused(t, budget, "idle feeds have some of the budget")
 				for _, stop := range stops {
 					stop()
 				}
@@ -132,9 +136,7 @@ func TestALargeFirstBatchCounts(t *testing.T) {
 				t.Errorf("a batch of %d bytes that is being committed counts: %v", size, !counts)
 			}
 			time.Sleep(time.Minute)
-			if !budget.Unused() {
-				t.Error("an idle feed has some of the budget")
-			}
+			wantUnused(t, budget, "an idle feed has some of the budget")
 			stop()
 		}
 	})
@@ -162,17 +164,13 @@ func TestABusThatDoesNotAnswerStarvesNoFeedOfAnother(t *testing.T) {
 		b.ReadAhead, b.Share = 10*batchSize, budget.Share()
 		stops = append(stops, start(t, b))
 		time.Sleep(10 * time.Minute)
-		if n := len(topic.Entities()); n != 50 {
-			t.Errorf("the topic on the bus that answers has %d entities, want 50", n)
-		}
+		wantEntities(t, &topic, 50)
 		var stopping sync.WaitGroup
 		for _, stop := range stops {
 			stopping.Go(stop)
 		}
 		stopping.Wait()
-		if !budget.Unused() {
-			t.Error("feeds that have stopped have some of the budget")
-		}
+		wantUnused(t, budget, "feeds that have stopped have some of the budget")
 	})
 }
 
@@ -222,9 +220,7 @@ func TestASessionReturnsItsBudget(t *testing.T) {
 					t.Error("a feed with a backlog has none of the budget")
 				}
 				stop()
-				if !budget.Unused() {
-					t.Error("a feed that has stopped has some of the budget")
-				}
+				wantUnused(t, budget, "a feed that has stopped has some of the budget")
 			})
 		})
 	}
@@ -293,9 +289,7 @@ func TestTheWaitForBudgetBeginsAfterTheCommit(t *testing.T) {
 		defer stop()
 		time.Sleep(61 * time.Second)
 		// Each commit takes 5 s, and is followed by a second of waiting.
-		if n := len(topic.Entities()); n != 10 {
-			t.Errorf("the topic has %d entities after a minute", n)
-		}
+		wantEntities(t, &topic, 10)
 	})
 }
 
@@ -326,8 +320,6 @@ func TestARequestThatIsNotUsedIsReturned(t *testing.T) {
 			t.Error("the request was not granted")
 		}
 		stop()
-		if !budget.Unused() {
-			t.Error("a feed that has stopped has some of the budget")
-		}
+		wantUnused(t, budget, "a feed that has stopped has some of the budget")
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/readahead"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // freeing is a feed of n batches of one entity, and a sink that fails at one commit. It notes
@@ -81,38 +82,35 @@ func (silentObserver) Entered(bridge.Status)                   {}
 func TestBatchesAreFreedAfterTheirCommitOnly(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]int{"joined": 3, "single": 1} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				f := &freeing{n: 8, failAt: 3, all: make(chan struct{})}
-				b := &bridge.Bridge{
-					Feed: "f", Open: func(context.Context, string) (bridge.Source, string, error) { return f, "test", nil },
-					Sink: f, Every: time.Minute, Limits: feed.Limits{Entities: limit}, ReadAhead: 1 << 20,
-					Log: slog.New(slog.DiscardHandler), Observer: silentObserver{},
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			f := &freeing{n: 8, failAt: 3, all: make(chan struct{})}
+			b := &bridge.Bridge{
+				Feed: "f", Open: func(context.Context, string) (bridge.Source, string, error) { return f, "test", nil },
+				Sink: f, Every: time.Minute, Limits: feed.Limits{Entities: limit}, ReadAhead: 1 << 20,
+				Log: slog.New(slog.DiscardHandler), Observer: silentObserver{},
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			b.Start(ctx, func() { close(done) })
+			<-f.all
+			synctest.Wait()
+			cancel()
+			<-done
+			for i := range f.n {
+				commit, free := slices.Index(f.log, fmt.Sprintf("commit %d", i)), slices.Index(f.log, fmt.Sprintf("free %d", i))
+				if commit < 0 || free < commit {
+					t.Errorf("batch %d is committed at %d and freed at %d of %q", i, commit, free, f.log)
 				}
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan struct{})
-				b.Start(ctx, func() { close(done) })
-				<-f.all
-				synctest.Wait()
-				cancel()
-				<-done
-				for i := range f.n {
-					commit, free := slices.Index(f.log, fmt.Sprintf("commit %d", i)), slices.Index(f.log, fmt.Sprintf("free %d", i))
-					if commit < 0 || free < commit {
-						t.Errorf("batch %d is committed at %d and freed at %d of %q", i, commit, free, f.log)
-					}
+			}
+			frees := 0
+			for _, line := range f.log {
+				if line[:4] == "free" {
+					frees++
 				}
-				frees := 0
-				for _, line := range f.log {
-					if line[:4] == "free" {
-						frees++
-					}
-				}
-				if frees != f.n || !slices.Contains(f.log, "fail") {
-					t.Errorf("%d of %d batches are freed: %q", frees, f.n, f.log)
-				}
-			})
+			}
+			if frees != f.n || !slices.Contains(f.log, "fail") {
+				t.Errorf("%d of %d batches are freed: %q", frees, f.n, f.log)
+			}
 		})
 	}
 }
@@ -235,8 +233,6 @@ func TestSinkFreesEntitiesDuringItsCommit(t *testing.T) {
 		if snk.early < deadFreed/4 {
 			t.Errorf("%d batches are freed during a commit", snk.early)
 		}
-		if !budget.Unused() {
-			t.Error("some of the budget is not returned")
-		}
+		wantUnused(t, budget, "some of the budget is not returned")
 	})
 }

@@ -78,9 +78,7 @@ func TestAPanicHaltsOneFeed(t *testing.T) {
 			stopOther := start(t, newBridge(upTo(3), other.Open(sinktest.Faults{})))
 			time.Sleep(5 * time.Second)
 			halted := seen.last()
-			if n := len(other.Entities()); n != 3 {
-				t.Errorf("the other feed has %d entities", n)
-			}
+			wantEntities(t, &other, 3)
 			time.Sleep(5 * time.Minute)
 			stop()
 			stopOther()
@@ -94,9 +92,7 @@ func TestAPanicHaltsOneFeed(t *testing.T) {
 			if text := log.String(); strings.Count(text, "panic_test.go") < 2 || strings.Count(text, "the feed is halted") != 2 {
 				t.Errorf("the log is %s", text)
 			}
-			if n := len(topic.Entities()); n != 3 {
-				t.Errorf("%d entities were published", n)
-			}
+			wantEntities(t, &topic, 3)
 		}))
 	}
 }

@@ -46,6 +46,13 @@ func wantExact(t *testing.T, topic *sinktest.Memory) {
 	}
 }
 
+func wantEntities(t *testing.T, topic *sinktest.Memory, want int) {
+	t.Helper()
+	if n := len(topic.Entities()); n != want {
+		t.Errorf("the topic has %d entities, want %d", n, want)
+	}
+}
+
 func wantState(t *testing.T, name string, seen *diary, want bridge.State) {
 	t.Helper()
 	if s := seen.last(); s.State != want {
@@ -268,9 +275,7 @@ func TestPauseBeforeTheFirstEntity(t *testing.T) {
 		setPaused(t, &topic, false)
 		time.Sleep(time.Minute)
 		stop()
-		if n := len(topic.Entities()); n != 3 {
-			t.Errorf("%d entities, want 3", n)
-		}
+		wantEntities(t, &topic, 3)
 		if cp := topic.Checkpoint(); cp.Source != "test" {
 			t.Errorf("checkpoint %+v", cp)
 		}
@@ -421,9 +426,7 @@ func TestPollsByMany(t *testing.T) {
 			t.Errorf("the last result came after %v", took)
 		}
 		stop()
-		if n := len(topic.Entities()); n != 5 {
-			t.Errorf("%d entities, want 5", n)
-		}
+		wantEntities(t, &topic, 5)
 		if calls > 15 {
 			t.Errorf("the source was called %d times", calls)
 		}

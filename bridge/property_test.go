@@ -204,9 +204,7 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) (end outcome) {
 			})
 		}
 		copies.Wait()
-		if !budget.Unused() {
-			t.Error("copies that have stopped have some of the budget")
-		}
+		wantUnused(t, budget, "copies that have stopped have some of the budget")
 	})
 	return end
 }

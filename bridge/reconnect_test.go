@@ -119,9 +119,7 @@ func TestTheWaitEndsWhenTheBusIsReachableAgain(t *testing.T) {
 			t.Errorf("%d feeds made their attempts at %d different times", feeds, len(attempts))
 		}
 		for i := range topics {
-			if n := len(topics[i].Entities()); n != 3 {
-				t.Errorf("topic %d has %d entities, want 3", i, n)
-			}
+			wantEntities(t, &topics[i], 3)
 		}
 		for _, stop := range stops {
 			stop()
@@ -211,9 +209,7 @@ func TestTheWaitEndsWhenTheTopicIsBack(t *testing.T) {
 		time.Sleep(time.Hour)
 		gone.Store(false)
 		time.Sleep(40 * time.Second)
-		if n := len(topic.Entities()); n != 3 {
-			t.Errorf("%d entities 40 s after the topic was back, want 3", n)
-		}
+		wantEntities(t, &topic, 3)
 		stop()
 	})
 }

@@ -73,16 +73,12 @@ func TestFeedsThatWaitForEachOtherGoOn(t *testing.T) {
 		}
 		time.Sleep(5 * time.Hour)
 		for i := range topics {
-			if n := len(topics[i].Entities()); n != 5 {
-				t.Errorf("topic %d has %d entities, want 5", i, n)
-			}
+			wantEntities(t, &topics[i], 5)
 		}
 		if most.Load() > total+5*step+int64(len(topics))*(64<<10) {
 			t.Errorf("%d bytes were held, and the budget has %d", most.Load(), total)
 		}
-		if !budget.Unused() {
-			t.Error("idle feeds have some of the budget")
-		}
+		wantUnused(t, budget, "idle feeds have some of the budget")
 		for _, stop := range stops {
 			stop()
 		}
@@ -135,9 +131,7 @@ func TestReservationsAreReturned(t *testing.T) {
 					}
 					stop()
 				}
-				if !budget.Unused() {
-					t.Error("some of the budget is not returned")
-				}
+				wantUnused(t, budget, "some of the budget is not returned")
 				if !test.stop {
 					stop()
 				}

@@ -41,9 +41,7 @@ func TestTheSourceIsOpenedForTheCheckpoint(t *testing.T) {
 		if n := seen.count(bridge.Retrying); n != 1 {
 			t.Errorf("%d attempts failed, want 1", n)
 		}
-		if n := len(topic.Entities()); n != 3 {
-			t.Errorf("%d entities are published, want 3", n)
-		}
+		wantEntities(t, &topic, 3)
 
 		person := topic.Open(sinktest.Faults{})
 		cp, err := person.Resume(t.Context())
@@ -86,9 +84,7 @@ func TestATopicOfAnotherFeedIsLeftAlone(t *testing.T) {
 				if state.State != bridge.Halted || !errors.Is(state.Err, checkpoint.ErrForeign) {
 					t.Errorf("the bridge is %s: %v", state.State, state.Err)
 				}
-				if n := len(topic.Entities()); n != 0 {
-					t.Errorf("%d entities were published", n)
-				}
+				wantEntities(t, &topic, 0)
 			})
 		})
 	}
@@ -154,9 +150,7 @@ func TestASourceIsReleasedAfterAPanicOfTheSink(t *testing.T) {
 		if released != 1 {
 			t.Errorf("after a panic of the sink the source was released %d times", released)
 		}
-		if !budget.Unused() {
-			t.Error("a feed that is halted has some of the budget")
-		}
+		wantUnused(t, budget, "a feed that is halted has some of the budget")
 		stop()
 	})
 }

@@ -63,9 +63,7 @@ func TestErrorsThatAPersonMustCureHaltTheFeed(t *testing.T) {
 			if n := seen.count(bridge.Halted); n < 10 || n > 40 {
 				t.Errorf("%d attempts in an hour", n)
 			}
-			if n := len(topic.Entities()); n != 0 {
-				t.Errorf("%d entities were published", n)
-			}
+			wantEntities(t, &topic, 0)
 		}))
 	}
 }

@@ -64,9 +64,7 @@ func TestCommandsToAFeedThatDoesNotYield(t *testing.T) {
 		time.Sleep(time.Minute)
 		wantState(t, "a", seen, bridge.Idle) // what was refused is not carried out later
 		stop()
-		if n := len(topic.Entities()); n != 5 {
-			t.Errorf("the topic has %d entities, want 5", n)
-		}
+		wantEntities(t, &topic, 5)
 		wantExact(t, &topic)
 	})
 }
