@@ -163,9 +163,7 @@ func TestArchived(t *testing.T) {
 	})
 	run("case 47: a crash after the first archive", func(t *testing.T) {
 		r := archived().read(t)
-		if _, err := r.next(); err != nil {
-			t.Fatal(err)
-		}
+		r.step()
 		r.wantLast("e1:a e2:a")
 		r.restart()
 		r.u.requests()
@@ -184,9 +182,7 @@ func TestArchived(t *testing.T) {
 	run("case 49: a crash before the validators are stored", func(t *testing.T) {
 		r := archived().read(t).inBatches(feed.Limits{Entities: 1})
 		for range 5 {
-			if _, err := r.next(); err != nil {
-				t.Fatal(err)
-			}
+			r.step()
 		}
 		r.restart()
 		r.u.requests()
@@ -199,9 +195,7 @@ func TestArchived(t *testing.T) {
 		r.u.set("/a3", atom("@7"+archive+prev("/a2"), "e7@7:a e6@6:a"))
 		r.u.set("/a4", atom("@8"+archive+prev("/a3"), "e8@8:a"))
 		r.u.set("/feed", atom("@9"+prev("/a4"), "e9@9:a"))
-		if _, err := r.next(); err != nil {
-			t.Fatal(err)
-		}
+		r.step()
 		r.restart()
 		r.u.requests()
 		r.want("e8:a e9:a")

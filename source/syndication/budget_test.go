@@ -300,10 +300,7 @@ func TestReleaseReturnsTheBudget(t *testing.T) {
 				r := newUpstream(docs...).read(t, func(c *syndication.Config) { c.Budget = budget }).inBatches(batch)
 				took := false
 				for more := true; more; {
-					var err error
-					if more, err = r.next(); err != nil {
-						t.Fatal(err)
-					}
+					more = r.step()
 					if free := budget.TryAcquire(total); !free {
 						took = true
 					} else {

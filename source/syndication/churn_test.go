@@ -193,9 +193,7 @@ func TestChurnIsBounded(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	for poll := range 3 {
 		r.u.set("/feed", doc(poll+1))
-		if err := r.poll(); err != nil || len(r.last) != 1 {
-			t.Fatal(len(r.last), err)
-		}
+		r.wantCount(1)
 	}
 	runtime.ReadMemStats(&after)
 	if got := (after.TotalAlloc - before.TotalAlloc) >> 20; got > 50 {

@@ -174,9 +174,7 @@ func TestHeldDeletes(t *testing.T) {
 		parallel.RunVirtual(t, name, func(t *testing.T) {
 			u := newUpstream("/feed", whole)
 			r := u.read(t, edits...)
-			if err := r.poll(); err != nil || len(r.last) != 500 {
-				t.Fatalf("%d entries, %v", len(r.last), err)
-			}
+			r.wantCount(500)
 			u.requests()
 			u.set("/feed", none)
 			r.want("", "deletes_held")
@@ -185,9 +183,7 @@ func TestHeldDeletes(t *testing.T) {
 	}
 	deletes := func(r *reader, n int) {
 		r.t.Helper()
-		if err := r.poll(); err != nil || len(r.last) != n {
-			r.t.Errorf("%d deletes, want %d; %v", len(r.last), n, err)
-		}
+		r.wantCount(n)
 		if r.place().DeletesHeld {
 			r.t.Errorf("the cursor says that deletes are held")
 		}

@@ -118,13 +118,9 @@ func TestIdentitiesChanged(t *testing.T) {
 				return b.String() + `</feed>`
 			}
 			r := newUpstream("/feed", readings(1)).read(t)
-			if err := r.poll(); err != nil || len(r.last) != 4 {
-				t.Fatalf("published %s, %v", texts(r.last), err)
-			}
+			r.wantCount(4)
 			r.u.set("/feed", readings(2))
-			if err := r.poll(); err != nil || len(r.last) != 4 {
-				t.Errorf("published %s, %v", texts(r.last), err)
-			}
+			r.wantCount(4)
 		})
 	}
 	parallel.Run(t, "after start: now", func(t *testing.T) {
@@ -146,9 +142,7 @@ func TestIdentity(t *testing.T) {
 		`<item><title>T</title><content:encoded>2</content:encoded></item>` +
 		`<item><title>T</title></item></channel></rss>`
 	r := newUpstream("/feed", doc).read(t)
-	if err := r.poll(); err != nil || len(r.last) != 5 {
-		t.Errorf("published %d of 5 items: %v, %v", len(r.last), r.details, err)
-	}
+	r.wantCount(5)
 	// As it was before contents and enclosures counted: the SHA-256 of T and two zeros.
 	if id := r.last[0].ID; id != "0be2f43a6e74e445d3c93da985425a681e117884240d1e05a19f46e882a91190" {
 		t.Errorf("the ID is %s", id)

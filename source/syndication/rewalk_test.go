@@ -74,9 +74,7 @@ func TestRewalk(t *testing.T) {
 			r.cursor = nil
 			r.restart()
 			for range 10 {
-				if _, err := r.next(); err != nil {
-					t.Fatal(err)
-				}
+				r.step()
 				r.restart()
 			}
 			if got := texts(r.messages[7:]); got != "e:1 a:4" {

@@ -204,10 +204,7 @@ func TestSharedIDsInOlderDocuments(t *testing.T) {
 				u := newUpstream("/feed", head(partsRSS(item("d")), atomLink(rel, "/1")), "/1", head(partsRSS(item("c"), item("b")), atomLink(rel, "/2")), "/2", partsRSS(item("a")))
 				r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory = memory }).inBatches(feed.Limits{Entities: 1})
 				for more := true; more; {
-					var err error
-					if more, err = r.next(); err != nil {
-						t.Fatal(err)
-					}
+					more = r.step()
 					if crash > 0 {
 						r.restart()
 					}
@@ -391,9 +388,7 @@ func TestSharedIDsLookUpFewIDs(t *testing.T) {
 		r := newUpstream("/feed", partsRSS(holder)).read(t)
 		for _, doc := range []string{partsRSS(holder), partsRSS(it, holder)} {
 			r.u.set("/feed", doc)
-			if err := r.poll(); err != nil || len(r.last) != 1 {
-				t.Fatal(i, len(r.last), err)
-			}
+			r.wantCount(1)
 		}
 		suffixes = append(suffixes, strings.TrimPrefix(r.last[0].ID, "g"))
 	}

@@ -308,6 +308,14 @@ func (r *reader) next() (more bool, err error) {
 	return b.More, nil
 }
 
+// step is next, and ends the test at an error.
+func (r *reader) step() (more bool) {
+	r.t.Helper()
+	more, err := r.next()
+	must.Succeed(r.t, err)
+	return more
+}
+
 // poll calls Next until there is no more.
 func (r *reader) poll() error {
 	r.t.Helper()
@@ -319,6 +327,14 @@ func (r *reader) poll() error {
 	}
 	r.t.Fatal("the source spins")
 	return nil
+}
+
+// wantCount polls, and checks how many messages that publishes.
+func (r *reader) wantCount(n int) {
+	r.t.Helper()
+	if err := r.poll(); err != nil || len(r.last) != n {
+		r.t.Fatalf("%d messages were published, want %d: %s, %v, %v", len(r.last), n, texts(r.last), r.details, err)
+	}
 }
 
 // want polls and compares the published messages.

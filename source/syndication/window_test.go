@@ -112,10 +112,7 @@ func TestLargeDocuments(t *testing.T) {
 					u := newUpstream("/feed", doc)
 					r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory = 5000 }).inBatches(feed.Limits{Entities: 4})
 					for more := true; more; {
-						var err error
-						if more, err = r.next(); err != nil {
-							t.Fatal(err)
-						}
+						more = r.step()
 						if crash {
 							r.restart()
 						}
@@ -133,9 +130,7 @@ func TestLargeDocuments(t *testing.T) {
 		u := newUpstream("/feed", atom("", orders["newest first"]))
 		r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory = 5000 }).inBatches(feed.Limits{Entities: 4})
 		for range 5 {
-			if _, err := r.next(); err != nil {
-				t.Fatal(err)
-			}
+			r.step()
 		}
 		changed := strings.Replace(orders["newest first"], "e03@3:xxx", "e03@99:yyy", 1)
 		u.set("/feed", atom("", changed))
@@ -148,9 +143,7 @@ func TestLargeDocuments(t *testing.T) {
 	})
 	parallel.Run(t, "the order changes half way", func(t *testing.T) {
 		r := newUpstream("/feed", rss("", "a@1 b@2 c@3 d@4")).read(t, func(c *syndication.Config) { c.EntryOrder = "newest_first" }).inBatches(feed.Limits{Entities: 2})
-		if _, err := r.next(); err != nil {
-			t.Fatal(err)
-		}
+		r.step()
 		r.wantLast("d c")
 		r.cfg.EntryOrder = "auto"
 		r.restart()
@@ -181,9 +174,7 @@ func TestLargeDocuments(t *testing.T) {
 	parallel.Run(t, "the document changes between two parts of it", func(t *testing.T) {
 		u := newUpstream("/feed", rss("", "f e d c b a"))
 		r := u.read(t).inBatches(feed.Limits{Entities: 2})
-		if _, err := r.next(); err != nil {
-			t.Fatal(err)
-		}
+		r.step()
 		r.wantLast("a b")
 		r.restart()
 		u.set("/feed", rss("", "f e d c b a z y")) // y and z are where the first part was
@@ -239,9 +230,7 @@ func TestEntities(t *testing.T) {
 		parallel.Run(t, name, func(t *testing.T) {
 			u := newUpstream("/feed", tt.doc)
 			r := u.read(t)
-			if err := r.poll(); err != nil || len(r.last) != 1 {
-				t.Fatalf("%d entities, %v", len(r.last), err)
-			}
+			r.wantCount(1)
 			e := r.last[0]
 			if got := header(e); got != tt.header {
 				t.Errorf("header\n%s\nwant\n%s", got, tt.header)
