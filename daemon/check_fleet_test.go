@@ -12,6 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 )
 
@@ -29,8 +30,7 @@ func TestCheckTriesTheFleet(t *testing.T) {
 		}
 		return daemon.Connection{}
 	}
-	t.Run("NATS", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "NATS", func(t *testing.T) {
 		bus, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 		must.Succeed(t, err)
 		t.Cleanup(bus.Close)
@@ -41,8 +41,7 @@ func TestCheckTriesTheFleet(t *testing.T) {
 			t.Errorf("on a bus that does not answer: %v", c)
 		}
 	})
-	t.Run("Kafka", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "Kafka", func(t *testing.T) {
 		cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 		must.Succeed(t, err)
 		t.Cleanup(cluster.Close)

@@ -14,6 +14,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // statusOf returns the feeds that were left behind of /status, and whether the metrics and the status page
@@ -106,36 +107,33 @@ func TestAStopWaitsForCommits(t *testing.T) {
 		"a commit that does not end":      {bridge.Committing, 0, 30 * time.Second, "a commit was still in flight after the grace time of 30s; the next start finds out whether it was stored: orders (waiting for the bus to store a commit for 30s)", ""},
 		"a feed that yields after a time": {bridge.ReadingFeed, time.Second, time.Second, "", ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				var text logText
-				log := newTestLog(&text)
-				ctx, cancel := context.WithCancel(t.Context())
-				d := &daemon{log: log, supervisor: &supervisor{log: log, notify: func(string) (bool, error) { return false, nil }}, feeds: newTestFeeds(log)}
-				released := make(chan struct{})
-				d.feeds.addStuck(ctx, "orders", c.kind, released)
-				cancel()
-				if c.ends > 0 {
-					time.AfterFunc(c.ends, func() { close(released) })
-				} else {
-					defer close(released)
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			var text logText
+			log := newTestLog(&text)
+			ctx, cancel := context.WithCancel(t.Context())
+			d := &daemon{log: log, supervisor: &supervisor{log: log, notify: func(string) (bool, error) { return false, nil }}, feeds: newTestFeeds(log)}
+			released := make(chan struct{})
+			d.feeds.addStuck(ctx, "orders", c.kind, released)
+			cancel()
+			if c.ends > 0 {
+				time.AfterFunc(c.ends, func() { close(released) })
+			} else {
+				defer close(released)
+			}
+			began := time.Now()
+			err := d.waitForWork(ctx, 30*time.Second)
+			if took := time.Since(began); took != c.takes || (err == nil) != (c.error == "") || err != nil && !strings.HasSuffix(err.Error(), c.error) {
+				t.Errorf("after %v: %v", took, err)
+			}
+			left := ""
+			for _, line := range logged(t, &text) {
+				if feeds, ok := line["feeds"].(string); ok {
+					left = feeds
 				}
-				began := time.Now()
-				err := d.waitForWork(ctx, 30*time.Second)
-				if took := time.Since(began); took != c.takes || (err == nil) != (c.error == "") || err != nil && !strings.HasSuffix(err.Error(), c.error) {
-					t.Errorf("after %v: %v", took, err)
-				}
-				left := ""
-				for _, line := range logged(t, &text) {
-					if feeds, ok := line["feeds"].(string); ok {
-						left = feeds
-					}
-				}
-				if left != c.log {
-					t.Errorf("the log says that %q are left behind, want %q", left, c.log)
-				}
-			})
+			}
+			if left != c.log {
+				t.Errorf("the log says that %q are left behind, want %q", left, c.log)
+			}
 		})
 	}
 }

@@ -155,6 +155,16 @@ func (r *reloadable) reload(t *testing.T, environ []string) (done daemon.Reloade
 	return done, failed.Errors
 }
 
+// mustReload is reload, and ends the test at an error.
+func (r *reloadable) mustReload(t *testing.T, environ []string) daemon.Reloaded {
+	t.Helper()
+	done, errs := r.reload(t, environ)
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	return done
+}
+
 // post sends a request without a body.
 func (r *reloadable) post(t *testing.T, path string) (status int, body string) {
 	t.Helper()
@@ -232,10 +242,7 @@ func TestReloadRestartsOnlyWhatChanged(t *testing.T) {
 
 	now := reloadableEnviron(dir, map[string][]string{"kept": {url}, "changed": {url, "FRESHNESS=1h"}, "added": {url}},
 		"FEEDBRIDGE_SERVE_LISTEN=localhost:0", "FEEDBRIDGE_SERVE_FEEDS_TWO_FROM_TOPIC=changed", "FEEDBRIDGE_SERVE_FEEDS_TWO_PAGE_SIZE=3", "FEEDBRIDGE_SERVE_FEEDS_THREE_FROM_TOPIC=added")
-	done, errs := r.reload(t, now)
-	if errs != nil {
-		t.Fatal(errs)
-	}
+	done := r.mustReload(t, now)
 	if n := r.stops.Load(); n != 2 {
 		t.Errorf("%d feeds have ended when the reload is over, want 2", n)
 	}
@@ -270,10 +277,7 @@ func TestReloadRestartsOnlyWhatChanged(t *testing.T) {
 		}
 	}
 
-	done, errs = r.reload(t, now)
-	if errs != nil {
-		t.Fatal(errs)
-	}
+	done = r.mustReload(t, now)
 	for what, changed := range map[string]daemon.Changed{"feeds": done.Feeds, "served feeds": done.Served, "buses": done.Buses} {
 		wantChanged(t, what, changed, "", "", "")
 	}
@@ -309,9 +313,7 @@ func TestBadReloadChangesNothing(t *testing.T) {
 	if row := r.awaitFeed(t, "orders", entities(13)); row.Published != 13 {
 		t.Errorf("the feed was restarted: %d published", row.Published)
 	}
-	if _, errs := r.reload(t, good); errs != nil {
-		t.Fatal(errs)
-	}
+	r.mustReload(t, good)
 	if _, metrics := r.read(t, "/metrics"); !strings.Contains(metrics, "feedbridge_config_reload_success 1") {
 		t.Error("the metric shows an error that is over")
 	}
@@ -340,9 +342,7 @@ func TestReloadRefusesWhatNeedsARestart(t *testing.T) {
 			t.Errorf("%s: got %q", key, errs)
 		}
 	}
-	if _, errs := r.reload(t, reloadableEnviron(dir, feeds, "FEEDBRIDGE_LOG_LEVEL=debug")); errs != nil {
-		t.Errorf("log.level: %q", errs)
-	}
+	r.mustReload(t, reloadableEnviron(dir, feeds, "FEEDBRIDGE_LOG_LEVEL=debug"))
 }
 
 // Entities that arrive while feeds are restarted again and again are published once each, in
@@ -358,10 +358,7 @@ func TestTopicIsExactThroughReloads(t *testing.T) {
 	const reloads = 12
 	for i := 1; i <= reloads; i++ {
 		upstream.SetLen(5 + 20*i)
-		done, errs := r.reload(t, environ(i))
-		if errs != nil {
-			t.Fatal(errs)
-		}
+		done := r.mustReload(t, environ(i))
 		wantChanged(t, "feeds", done.Feeds, "", "orders", "")
 	}
 	r.awaitFeed(t, "orders", entities(5+20*reloads))
@@ -432,10 +429,7 @@ func TestMissingFileHaltsItsFeedOnly(t *testing.T) {
 
 	// The file appears. A reload tries what needs it at once.
 	must.Succeed(t, os.WriteFile(missing, certificatePEM(secure), 0o600))
-	done, errs := r.reload(t, environ)
-	if errs != nil {
-		t.Fatal(errs)
-	}
+	done := r.mustReload(t, environ)
 	wantChanged(t, "feeds", done.Feeds, "", "bad other", "")
 	wantChanged(t, "buses", done.Buses, "", "far", "")
 	r.awaitFeed(t, "bad", entities(12))
@@ -473,10 +467,7 @@ func TestReloadConnectsToAnotherBus(t *testing.T) {
 	second, connections := countConnections(t, urls[1])
 	r := startReloadable(t, environ(urls[0]))
 	r.awaitFeed(t, "orders", entities(12))
-	done, errs := r.reload(t, environ(second))
-	if errs != nil {
-		t.Fatal(errs)
-	}
+	done := r.mustReload(t, environ(second))
 	wantChanged(t, "buses", done.Buses, "", "main", "")
 	wantChanged(t, "feeds", done.Feeds, "", "orders", "")
 	if row := r.awaitFeed(t, "orders", entities(12)); row.Published != 12 {

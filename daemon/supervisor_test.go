@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // recordingSupervisor returns a supervisor whose messages and warnings go to a buffer.
@@ -83,32 +84,29 @@ func TestWatchdogIsFedWhileTheProcessIsAlive(t *testing.T) {
 func TestWatchdogIsNotFedByAProcessThatHangs(t *testing.T) {
 	t.Parallel()
 	for name, heeds := range map[string]bool{"with its context": true, "for ever": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s, text := recordingSupervisor(time.Minute)
-				ctx, cancel := context.WithCancel(t.Context())
-				hangs := make(chan struct{})
-				defer close(hangs)
-				defer cancel()
-				go s.feedWatchdog(ctx, func(ctx context.Context) error {
-					if heeds {
-						<-ctx.Done()
-						return ctx.Err()
-					}
-					<-hangs
-					return nil
-				})
-				time.Sleep(time.Hour)
-				synctest.Wait()
-				got := text.Take()
-				if strings.Contains(got, "WATCHDOG") {
-					t.Errorf("sent %q", got)
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			s, text := recordingSupervisor(time.Minute)
+			ctx, cancel := context.WithCancel(t.Context())
+			hangs := make(chan struct{})
+			defer close(hangs)
+			defer cancel()
+			go s.feedWatchdog(ctx, func(ctx context.Context) error {
+				if heeds {
+					<-ctx.Done()
+					return ctx.Err()
 				}
-				if heeds && !strings.Contains(got, "context deadline exceeded") {
-					t.Errorf("logged %q", got)
-				}
+				<-hangs
+				return nil
 			})
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			got := text.Take()
+			if strings.Contains(got, "WATCHDOG") {
+				t.Errorf("sent %q", got)
+			}
+			if heeds && !strings.Contains(got, "context deadline exceeded") {
+				t.Errorf("logged %q", got)
+			}
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/message"
 )
 
@@ -92,8 +93,7 @@ func TestHeader(t *testing.T) {
 			},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			must.Match(t, "header", test.want, message.Header(test.feed, test.in))
 		})
 	}
@@ -183,8 +183,7 @@ func TestEntityReadsWhatThereIs(t *testing.T) {
 			err: `message "7": Operation-Type "http-equiv=POST" is not PUT, PATCH or DELETE`,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			got, err := message.Entity(test.in, nil)
 			if text := errText(err); text != test.err {
 				t.Fatalf("error %q, want %q", text, test.err)

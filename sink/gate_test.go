@@ -15,6 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
@@ -292,8 +293,7 @@ func TestGateReturnsWhatIsBeforeAnUnfitEntityFirst(t *testing.T) {
 		"upstream has another by then":      {ids: []string{"a", "b", "large"}, other: []string{"a", "large2", "c"}, want: "a", cursor: "1", err: `entity "large2"`},
 		"upstream has mended it by then":    {ids: []string{"a", "b", "large"}, other: []string{"a", "b", "c"}, want: "a b", cursor: "2"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			g, _ := gate(feed.Batch{})
 			g.Oversize = test.oversize
 			src := &limitedSource{ids: test.ids, other: test.other}
@@ -352,8 +352,7 @@ func TestGateGivesUpOnAChangingUpstream(t *testing.T) {
 		"batches grow":                  {changingSource{answers: [][]string{{"a", "large"}, {"a", "b", "large"}, {"a", "b", "c", "large"}}}, 2},
 		"batches are not cut":           {changingSource{answers: [][]string{{"a", "b", "large"}}}, 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			g, _ := gate(feed.Batch{})
 			g.Source = &test.source
 			got, err := g.Next(t.Context(), nil, feed.Limits{})

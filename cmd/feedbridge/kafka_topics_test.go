@@ -15,6 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -44,12 +45,10 @@ type keyedFeed struct {
 func TestRealKafkaCleansUpWhileTheProgramCopies(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.QuickCleaning())
 	t.Run("six partitions and a key", func(t *testing.T) { t.Parallel(); placed(newKeyedFeed(t, b)) })
-	t.Run("compaction and tombstones", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "compaction and tombstones", func(t *testing.T) {
 		compacted(newKeyedFeed(t, b, "KAFKA_DELETE=tombstone", "KAFKA_CONFIG=cleanup.policy=compact"))
 	})
-	t.Run("retention", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "retention", func(t *testing.T) {
 		expired(newKeyedFeed(t, b, "KAFKA_CONFIG=retention.ms=1000"))
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -18,8 +19,7 @@ import (
 // the configuration, so that a supervisor does not try again. Commands without a bus work.
 func TestProgramWithoutTheEmbeddedServer(t *testing.T) {
 	t.Parallel()
-	t.Run("there is no NATS server in the program", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "there is no NATS server in the program", func(t *testing.T) {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", "noembedded", ".").Output()
 		must.Succeed(t, err)
 		if !strings.Contains(string(out), "github.com/nats-io/nats.go\n") || strings.Contains(string(out), "github.com/nats-io/nats-server/") {
@@ -34,8 +34,7 @@ func TestProgramWithoutTheEmbeddedServer(t *testing.T) {
 		{"check", "--connect"},
 		{"checkpoint", "show", "orders"},
 	} {
-		t.Run(strings.Join(args[:min(2, len(args))], " "), func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, strings.Join(args[:min(2, len(args))], " "), func(t *testing.T) {
 			var out, errw bytes.Buffer
 			environ := []string{"FEEDBRIDGE_FEEDS_ORDERS_URL=" + url, "FEEDBRIDGE_DATA_DIR=" + t.TempDir()}
 			if args[0] == "run" {
@@ -47,8 +46,7 @@ func TestProgramWithoutTheEmbeddedServer(t *testing.T) {
 			}
 		})
 	}
-	t.Run("tail of a URL", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "tail of a URL", func(t *testing.T) {
 		feed := sample.New(sample.Options{PageSize: 2, Entity: sample.Sized(10)})
 		feed.SetLen(3)
 		server := httptest.NewServer(http.Handler(feed))

@@ -12,13 +12,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -41,28 +41,25 @@ func TestRetrier(t *testing.T) {
 		{"it says when to come back", 10 * time.Second, true, busy, []time.Duration{7000}},
 		{"it says that too late", 5 * time.Second, true, busy, nil},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := retrier{limit: tt.limit, log: slog.New(slog.DiscardHandler), begun: tt.begun}
-				// Earlier errors do not count.
-				for range 2 {
-					var waits []time.Duration
-					for at := time.Now(); r.waitForRetry(t.Context(), tt.err); at = time.Now() {
-						waits = append(waits, time.Since(at)/time.Millisecond)
-					}
-					if !slices.Equal(waits, tt.waits) {
-						t.Errorf("waits %d, want %d", waits, tt.waits)
-					}
-					r.succeeded()
-					r.begun = tt.begun
+		parallel.RunVirtual(t, tt.name, func(t *testing.T) {
+			r := retrier{limit: tt.limit, log: slog.New(slog.DiscardHandler), begun: tt.begun}
+			// Earlier errors do not count.
+			for range 2 {
+				var waits []time.Duration
+				for at := time.Now(); r.waitForRetry(t.Context(), tt.err); at = time.Now() {
+					waits = append(waits, time.Since(at)/time.Millisecond)
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-				defer cancel()
-				if at := time.Now(); r.waitForRetry(ctx, tt.err) || time.Since(at) > time.Millisecond {
-					t.Errorf("it goes on %v after the end", time.Since(at))
+				if !slices.Equal(waits, tt.waits) {
+					t.Errorf("waits %d, want %d", waits, tt.waits)
 				}
-			})
+				r.succeeded()
+				r.begun = tt.begun
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			if at := time.Now(); r.waitForRetry(ctx, tt.err) || time.Since(at) > time.Millisecond {
+				t.Errorf("it goes on %v after the end", time.Since(at))
+			}
 		})
 	}
 }
@@ -158,25 +155,22 @@ func TestTopicIsReadOn(t *testing.T) {
 		{"it fails for too long", flaky{fails: map[uint64]int{7: 100}}, "5 6 connection lost"},
 		{"it is another one then", flaky{fails: map[uint64]int{7: 1}, epochs: []string{"a", "b"}}, "5 6 the topic was deleted and created again while it was read"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				tt.topic.headers = make([]feed.Header, 4)
-				topic := verification{retryFor: time.Minute}.retryLog(&tt.topic, slog.New(slog.DiscardHandler))
-				entities, err := topicEntities(t.Context(), topic, new(int))
-				must.Succeed(t, err)
-				got := ""
-				for e, err := range entities {
-					if err != nil {
-						got += strings.TrimPrefix(err.Error(), "the topic: ")
-						break
-					}
-					got += strings.TrimPrefix(e.ID, "position ") + " "
+		parallel.RunVirtual(t, tt.name, func(t *testing.T) {
+			tt.topic.headers = make([]feed.Header, 4)
+			topic := verification{retryFor: time.Minute}.retryLog(&tt.topic, slog.New(slog.DiscardHandler))
+			entities, err := topicEntities(t.Context(), topic, new(int))
+			must.Succeed(t, err)
+			got := ""
+			for e, err := range entities {
+				if err != nil {
+					got += strings.TrimPrefix(err.Error(), "the topic: ")
+					break
 				}
-				if got != tt.want {
-					t.Errorf("got %q, want %q", got, tt.want)
-				}
-			})
+				got += strings.TrimPrefix(e.ID, "position ") + " "
+			}
+			if got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
 		})
 	}
 }

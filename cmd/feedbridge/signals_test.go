@@ -10,10 +10,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 func TestTwoSignalsWithinASecondAreOne(t *testing.T) {
@@ -33,26 +33,23 @@ func TestTwoSignalsWithinASecondAreOne(t *testing.T) {
 		{"a command that does not end", []time.Duration{10 * time.Millisecond}, stopTime, "ended by the signal: what it did has not ended within 5s", stopTime},
 		{"a command that does not end, and another signal", []time.Duration{2 * time.Second}, stopTime, "ended by the second signal", 2 * time.Second},
 	} {
-		t.Run(c.situation, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				signals := make(chan os.Signal, 2)
-				first := time.Now()
-				var sending sync.WaitGroup
-				sending.Go(func() {
-					for _, after := range c.after {
-						time.Sleep(after - time.Since(first))
-						signals <- syscall.SIGTERM
-					}
-					time.Sleep(time.Minute - time.Since(first))
-					close(signals)
-				})
-				got := awaitKill(signals, c.limit)
-				if took := time.Since(first); !strings.HasPrefix(got, c.reason) || (got == "") != (c.reason == "") || took != c.ends {
-					t.Errorf("got %q after %v", got, took)
+		parallel.RunVirtual(t, c.situation, func(t *testing.T) {
+			signals := make(chan os.Signal, 2)
+			first := time.Now()
+			var sending sync.WaitGroup
+			sending.Go(func() {
+				for _, after := range c.after {
+					time.Sleep(after - time.Since(first))
+					signals <- syscall.SIGTERM
 				}
-				sending.Wait()
+				time.Sleep(time.Minute - time.Since(first))
+				close(signals)
 			})
+			got := awaitKill(signals, c.limit)
+			if took := time.Since(first); !strings.HasPrefix(got, c.reason) || (got == "") != (c.reason == "") || took != c.ends {
+				t.Errorf("got %q after %v", got, took)
+			}
+			sending.Wait()
 		})
 	}
 }

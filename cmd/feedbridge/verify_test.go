@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/internal/verify"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
@@ -60,8 +61,7 @@ func TestTopicEntities(t *testing.T) {
 		{"one that cannot be an entity", records{headers: []feed.Header{nil, {{Name: "Operation-Type", Value: "STIR"}}, nil}}, []string{"position 5"}, "position 6"},
 		{"a bus that is away", records{headers: []feed.Header{nil}, err: gone}, []string{"position 5"}, "the bus is gone"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			entities, err := topicEntities(t.Context(), tt.topic, new(int))
 			must.Succeed(t, err)
 			var ids []string
@@ -94,8 +94,7 @@ func TestRemarks(t *testing.T) {
 		{"the second has others, too", "a b", "x a b", ""},
 		{"one is in another place", "a b c d", "b c a", ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			var r comparison
 			var err error
 			r.Summary, err = verify.Compare(named(tt.first), named(tt.second), 0, func(d verify.Difference) bool {

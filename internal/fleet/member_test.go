@@ -16,6 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/fleet"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // memoryBus is a bus in memory. Members share it.
@@ -219,31 +220,28 @@ func TestNothingMovesWhileTheBusIsAway(t *testing.T) {
 		"no answer": {errors.New("no answer"), "does not see the other members of the fleet"},
 		"no right":  {feed.Permanent(errors.New("no right")), "cannot take part in the fleet"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				var out logbuffer.Buffer
-				all := names("orders", 40)
-				b := newMemoryBus()
-				x, y := start(t, b, "x", slog.New(slog.NewTextHandler(&out, nil)), all...), start(t, b, "y", quiet, all...)
-				time.Sleep(time.Minute)
-				own, other := x.owned(all), y.owned(all)
-				_, before, _ := x.state()
-				b.set(test.err, func(values map[string][]byte) { clear(values) })
-				time.Sleep(3 * time.Second)
-				_, _, failed := x.state()
-				if !errors.Is(failed, test.err) {
-					t.Errorf("reported: %v", failed)
-				}
-				b.set(nil, func(map[string][]byte) {})
-				time.Sleep(time.Minute)
-				if _, count, failed := x.state(); failed != nil || count != before || !slices.Equal(own, x.owned(all)) || !slices.Equal(other, y.owned(all)) {
-					t.Errorf("error %v, %d assignments, had %d", failed, count, before)
-				}
-				if n := strings.Count(out.String(), test.text); n != 1 {
-					t.Errorf("%d lines, want one:\n%s", n, out.String())
-				}
-			})
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			var out logbuffer.Buffer
+			all := names("orders", 40)
+			b := newMemoryBus()
+			x, y := start(t, b, "x", slog.New(slog.NewTextHandler(&out, nil)), all...), start(t, b, "y", quiet, all...)
+			time.Sleep(time.Minute)
+			own, other := x.owned(all), y.owned(all)
+			_, before, _ := x.state()
+			b.set(test.err, func(values map[string][]byte) { clear(values) })
+			time.Sleep(3 * time.Second)
+			_, _, failed := x.state()
+			if !errors.Is(failed, test.err) {
+				t.Errorf("reported: %v", failed)
+			}
+			b.set(nil, func(map[string][]byte) {})
+			time.Sleep(time.Minute)
+			if _, count, failed := x.state(); failed != nil || count != before || !slices.Equal(own, x.owned(all)) || !slices.Equal(other, y.owned(all)) {
+				t.Errorf("error %v, %d assignments, had %d", failed, count, before)
+			}
+			if n := strings.Count(out.String(), test.text); n != 1 {
+				t.Errorf("%d lines, want one:\n%s", n, out.String())
+			}
 		})
 	}
 }

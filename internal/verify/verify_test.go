@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 var dawn = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -99,8 +100,7 @@ func TestCompare(t *testing.T) {
 		{"backwards", "a b c d", "d c b a", "reordered a, reordered b, reordered c"},
 		{"some of each", "a b c d e f g h", "b d c e x f h h", "missing a, reordered c, extra x, missing g, extra h"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, tt.name, func(t *testing.T) {
 			found, sum := compare(t, stream(tt.first), stream(tt.second), 0)
 			if got := strings.Join(found, ", "); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
@@ -164,8 +164,7 @@ func TestPartsThatDiffer(t *testing.T) {
 			e.Op, e.Body, e.Header = feed.Patch, nil, e.Header[1:3]
 		},
 	} {
-		t.Run(want, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, want, func(t *testing.T) {
 			other := entity("a", 1)
 			change(&other)
 			var found []Difference
@@ -192,8 +191,7 @@ func TestPartsThatDiffer(t *testing.T) {
 			}
 		})
 	}
-	t.Run("neither the case of names nor the order among them", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "neither the case of names nor the order among them", func(t *testing.T) {
 		one, other := entity("a", 1), entity("a", 1)
 		for n := range 20 {
 			one.Header = append(one.Header, feed.Field{Name: "X-Tag", Value: fmt.Sprint(n)}, feed.Field{Name: fmt.Sprint("X-", n)})
@@ -216,8 +214,7 @@ func TestPartsThatDiffer(t *testing.T) {
 			t.Errorf("an entity was changed: %s", diff)
 		}
 	})
-	t.Run("where one value ends and the next begins", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "where one value ends and the next begins", func(t *testing.T) {
 		one, other := entity("a", 1), entity("a", 1)
 		one.Header = feed.Header{{Name: "X-Tag", Value: "ab"}, {Name: "X-Tag", Value: "c"}}
 		other.Header = feed.Header{{Name: "X-Tag", Value: "a"}, {Name: "X-Tag", Value: "bc"}}
@@ -225,8 +222,7 @@ func TestPartsThatDiffer(t *testing.T) {
 			t.Errorf("found %v", found)
 		}
 	})
-	t.Run("a length that says what the body is", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "a length that says what the body is", func(t *testing.T) {
 		for length, want := range map[string]int{"9": 0, "8": 1} {
 			one, other := entity("a", 1), entity("a", 1)
 			other.Header = append(other.Header, feed.Field{Name: "content-length", Value: length})
@@ -235,8 +231,7 @@ func TestPartsThatDiffer(t *testing.T) {
 			}
 		}
 	})
-	t.Run("in a line", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "in a line", func(t *testing.T) {
 		one, two := 1, 2
 		d := Difference{Kind: Reordered, ID: "a", First: &one, Second: &two, Parts: []string{"time", "body"}}
 		if got, want := d.String(), "reordered a, number 1 of the first, number 2 of the second: not the same time, body"; got != want {
@@ -247,16 +242,14 @@ func TestPartsThatDiffer(t *testing.T) {
 
 func TestCompareStops(t *testing.T) {
 	t.Parallel()
-	t.Run("where it is told", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "where it is told", func(t *testing.T) {
 		n := 0
 		sum, err := Compare(stream("a b c d"), stream("e f"), 0, func(Difference) bool { n++; return n < 2 })
 		if err != nil || n != 2 || sum.Complete || sum.Missing != 2 {
 			t.Errorf("%d differences, %+v, %v", n, sum, err)
 		}
 	})
-	t.Run("at an error", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "at an error", func(t *testing.T) {
 		broken := errors.New("broken")
 		bad := func(yield func(feed.Entity, error) bool) {
 			if yield(entity("a", 1), nil) {

@@ -39,6 +39,7 @@ var (
 	marked     = sinktest.Marked
 	bodies     = sinktest.Bodies
 	wantLog    = sinktest.WantBodies
+	wantPart   = sinktest.WantPart
 
 	resume          = bus.Resume
 	commit          = bus.Commit

@@ -6,6 +6,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
@@ -68,8 +69,7 @@ func TestConfigIsWrong(t *testing.T) {
 			"tls.enabled: must be true, for AWS_MSK_IAM is spoken over TLS only",
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			must.Match(t, "errors", test.want, texts(test.cfg.Validate()))
 		})
 	}
@@ -106,8 +106,7 @@ func TestTopicIsWrong(t *testing.T) {
 			[]string{`kafka.missing_key: null and "delete: tombstone" exclude each other: a tombstone needs a key`},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			topic := orders()
 			test.change(&topic)
 			must.Match(t, "errors", test.want, texts(topic.Validate()))
@@ -138,8 +137,7 @@ func TestFilesCannotBeRead(t *testing.T) {
 			c.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, OAuth2: credential.OAuth2{TokenURL: "http://a/t", ClientID: "i", ClientSecret: "file:/nowhere/secret"}}
 		}, "sasl.oauth2.client_secret: open /nowhere/secret"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			cfg := kafka.Config{Brokers: []string{"127.0.0.1:1"}}
 			test.change(&cfg)
 			_, err := kafka.Connect(t.Context(), cfg, silent)

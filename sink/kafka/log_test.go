@@ -60,9 +60,7 @@ func TestLogOfATopicThatOthersWrote(t *testing.T) {
 	wantLog(t, log, 5, 6, "5:c ")
 	// Deleted messages are skipped.
 	for to, text := range map[uint64]string{6: "5:c ", 5: "", 3: ""} {
-		if got := bodies(records(t, log.Log, 0, to)); got != text {
-			t.Errorf("before %d: %q, want %q", to, got, text)
-		}
+		wantPart(t, log.Log, 0, to, text)
 	}
 	if now := spanOf(t, log).Epoch; now != epoch {
 		t.Errorf("epoch %q after %q", now, epoch)

@@ -13,6 +13,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
@@ -33,8 +34,7 @@ func TestRealPassword(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t, kafkatest.User("fb", "right"), kafkatest.Property("super.users", "User:ANONYMOUS;User:fb"))
 	for _, mechanism := range []kafka.Mechanism{kafka.Plain, kafka.ScramSHA256, kafka.ScramSHA512} {
-		t.Run(string(mechanism), func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, string(mechanism), func(t *testing.T) {
 			topic := ordersIn(t)
 			cfg := atReal(b.SASLAddr())
 			cfg.SASL = kafka.SASL{Mechanism: mechanism, Username: "fb", Password: "wrong"}
@@ -52,8 +52,7 @@ func TestRealPassword(t *testing.T) {
 			continueTo(t, s, 0, 2)
 		})
 	}
-	t.Run("none", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "none", func(t *testing.T) {
 		wantError(t, connect(t, atReal(b.SASLAddr())).Check(t.Context()), false, nil, "does it expect TLS or SASL on this port?")
 	})
 }
@@ -90,8 +89,7 @@ func TestRealEntityIsTooLarge(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Shared(t)
 	for name, compression := range map[string]kafka.Compression{"compressed": kafka.Snappy, "as it is": kafka.None} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			topic := ordersIn(t)
 			createTopic(t, b.Addr(), topic.Name, 1, map[string]string{"max.message.bytes": "20000"})
 			cfg := atReal(b.Addr())

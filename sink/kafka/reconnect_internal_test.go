@@ -15,6 +15,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // A probe announces a broker that was unreachable, and no other.
@@ -34,43 +35,40 @@ func TestProbe(t *testing.T) {
 		"the broker comes back and refuses": {refused: true, answers: []error{unreachable, feed.Permanent(errors.New("refused"))}, want: false, probes: 2},
 		"the broker is removed":             {refused: true, answers: []error{unreachable, errGone}, want: false, probes: 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				var probes atomic.Int64
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				r := newReconnects(ctx, func(_ context.Context, broker int32) error {
-					if broker != 7 {
-						t.Errorf("broker %d is probed", broker)
-					}
-					return test.answers[min(int(probes.Add(1)), len(test.answers))-1]
-				})
-				c := &Conn{client: &client{reconnects: r}}
-				reconnected := c.Reconnected()
-				// Several connections break at once.
-				for range 5 {
-					r.suspect(7, test.refused)
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			var probes atomic.Int64
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			r := newReconnects(ctx, func(_ context.Context, broker int32) error {
+				if broker != 7 {
+					t.Errorf("broker %d is probed", broker)
 				}
-				time.Sleep(time.Minute - time.Millisecond)
-				synctest.Wait()
-				select {
-				case <-reconnected:
-					if !test.want {
-						t.Error("a reconnect was announced")
-					}
-					if again := c.Reconnected(); again == reconnected {
-						t.Error("the channel that is closed is returned again")
-					}
-				default:
-					if test.want {
-						t.Error("the reconnect was not announced")
-					}
-				}
-				if n := probes.Load(); n != test.probes {
-					t.Errorf("%d probes, want %d", n, test.probes)
-				}
+				return test.answers[min(int(probes.Add(1)), len(test.answers))-1]
 			})
+			c := &Conn{client: &client{reconnects: r}}
+			reconnected := c.Reconnected()
+			// Several connections break at once.
+			for range 5 {
+				r.suspect(7, test.refused)
+			}
+			time.Sleep(time.Minute - time.Millisecond)
+			synctest.Wait()
+			select {
+			case <-reconnected:
+				if !test.want {
+					t.Error("a reconnect was announced")
+				}
+				if again := c.Reconnected(); again == reconnected {
+					t.Error("the channel that is closed is returned again")
+				}
+			default:
+				if test.want {
+					t.Error("the reconnect was not announced")
+				}
+			}
+			if n := probes.Load(); n != test.probes {
+				t.Errorf("%d probes, want %d", n, test.probes)
+			}
 		})
 	}
 }

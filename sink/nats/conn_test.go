@@ -19,6 +19,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -87,8 +88,7 @@ func TestConnectReportsPermanentErrors(t *testing.T) {
 		"no authorities":            {nats.Config{URL: url, TLS: nats.TLS{ClientFiles: credential.ClientFiles{CAFile: "/not/there.pem"}}}, "tls.ca_file: "},
 		"no client certificate":     {nats.Config{URL: url, TLS: nats.TLS{ClientFiles: credential.ClientFiles{CertFile: "/not/a", KeyFile: "/not/b"}}}, "tls.cert_file /not/a with key_file /not/b: "},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			_, err := nats.Connect(t.Context(), test.config, silent)
 			wantError(t, err, true, nil, test.want)
 			if strings.Contains(err.Error(), "hunter") {
@@ -183,8 +183,7 @@ func TestProofOfIdentity(t *testing.T) {
 			"check token",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			test.server.JetStream = true
 			s := runServer(t, &test.server)
 			test.good.URL, test.bad.URL = s.ClientURL(), s.ClientURL()
@@ -302,8 +301,7 @@ func commitBehind(t *testing.T, p *proxy, s *nats.Sink, text string, do func()) 
 func TestCommitFailsWhileAnotherFeedLacksAPermission(t *testing.T) {
 	t.Parallel()
 	for name, denied := range map[string]string{"message": "shop.parcels", "request": "$JS.API.STREAM.INFO.shop_parcels"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			s := runServer(t, &server.Options{
 				JetStream: true,
 				Users: []*server.User{{Username: "me", Password: "right", Permissions: &server.Permissions{

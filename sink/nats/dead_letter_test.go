@@ -13,6 +13,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	codec "github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
@@ -79,8 +80,7 @@ func TestStreamThatIsFullOfDeadLetters(t *testing.T) {
 			},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			server, js := newServer(t)
 			config := fitting()
 			config.Subjects, config.Discard = append(config.Subjects, deadSubject), jetstream.DiscardNew
@@ -131,8 +131,7 @@ func TestDeadLetterBehindTheCheckpointIsKnown(t *testing.T) {
 func TestDeadLetterWithoutACheckpoint(t *testing.T) {
 	t.Parallel()
 	for name, more := range map[string][]string{"a stream of its own": nil, "a shared stream": {"other"}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			server := startServer(t, t.TempDir(), "127.0.0.1:0")
 			config := fitting()
 			config.Subjects = append(append(config.Subjects, deadSubject), more...)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -46,8 +47,7 @@ func newest(t *testing.T, js jetstream.JetStream, subject string) *jetstream.Raw
 func TestCommitsAreFastAfterTheFirst(t *testing.T) {
 	t.Parallel()
 	for name, others := range streams {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			url := runServer(t, &server.Options{JetStream: true}).ClientURL()
 			js := fastStream(t, url, others)
 			conn := connect(t, nats.Config{URL: url})
@@ -83,8 +83,7 @@ func TestMessagesOfADeadCopyArriveLate(t *testing.T) {
 	const whole, all = 5, 25
 	for name, others := range streams {
 		for late := range 4 { // where the other copy is when the rest arrives
-			t.Run(name+", "+[]string{"before it resumes", "before it commits", "after its first commit", "after its second commit"}[late], func(t *testing.T) {
-				t.Parallel()
+			parallel.Run(t, name+", "+[]string{"before it resumes", "before it commits", "after its first commit", "after its second commit"}[late], func(t *testing.T) {
 				url := runServer(t, &server.Options{JetStream: true}).ClientURL()
 				js := fastStream(t, url, others)
 				conn := connect(t, nats.Config{URL: url})
@@ -121,8 +120,7 @@ func TestACopyDoesNotKnowATornFastBatch(t *testing.T) {
 	t.Parallel()
 	const whole, all = 5, 25
 	for name, others := range streams {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			url := runServer(t, &server.Options{JetStream: true}).ClientURL()
 			js := fastStream(t, url, others)
 			conn := connect(t, nats.Config{URL: url})

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
@@ -76,8 +77,7 @@ func TestCheckOfAFleetNeedsThePermissionsOfRun(t *testing.T) {
 		"none to publish":                {5, true},
 		"none to publish, and no bucket": {5, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			some := slices.Clone(all)
 			if test.without >= 0 {
 				some = slices.Delete(some, test.without, test.without+1)
@@ -119,8 +119,7 @@ func TestCheckOfAFleetFindsAnUnfitBucket(t *testing.T) {
 			return err
 		}, "is no key-value bucket; give the fleet another name"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			url := runServer(t, &server.Options{JetStream: true}).ClientURL()
 			must.Succeed(t, test.create(admin(t, url)))
 			_, err := checkFleet(t, nats.Config{URL: url})

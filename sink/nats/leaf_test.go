@@ -13,6 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -62,8 +63,7 @@ func TestDomainOverALeafNode(t *testing.T) {
 		"prefix":         {URL: leaf, APIPrefix: "$JS.hub.API"},
 		"prefix_and_dot": {URL: leaf, APIPrefix: "$JS.hub.API."},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			topic := nats.Topic{Feed: "orders", Subject: "shop." + name, Stream: nats.Stream{Create: true}}
 			conn := connect(t, config)
 			must.Succeed(t, conn.Check(t.Context()))
@@ -97,8 +97,7 @@ func TestLeafNodeWithoutADomain(t *testing.T) {
 		"another":      {nats.Config{URL: leaf, Domain: "elsewhere"}, "is there a JetStream domain elsewhere?"},
 		"a bad prefix": {nats.Config{URL: leaf, APIPrefix: "JS.hub"}, "is api_prefix JS.hub right?"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			conn := connect(t, test.config)
 			wantError(t, conn.Check(t.Context()), false, nil, "JetStream does not answer", test.want)
 			_, err := conn.Sink(orders()).Resume(t.Context())
@@ -126,8 +125,7 @@ func TestLeafNodeHasTheStreamToo(t *testing.T) {
 func TestHubHasTheStreamToo(t *testing.T) {
 	t.Parallel()
 	for name, domain := range map[string]string{"a domain": "leaf", "no domain": ""} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			_, leaf := runHubAnd(t, &server.Options{ServerName: "leaf", JetStream: true, StoreDir: t.TempDir(), JetStreamDomain: domain})
 			resume(t, connect(t, nats.Config{URL: leaf, Domain: "hub"}).Sink(orders()))
 			s := connect(t, nats.Config{URL: leaf}).Sink(orders())

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
@@ -23,8 +24,7 @@ func TestLogReportsMessagesDeletedByLimits(t *testing.T) {
 		"by subject":         {func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 2 }, 4},
 		"not yet by subject": {func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 9 }, 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			server, js := newServer(t)
 			cfg := jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"shop.>"}}
 			test.limit(&cfg)
@@ -60,8 +60,7 @@ func TestLimitsDeleteMessagesOfOtherSubjects(t *testing.T) {
 			jetstream.StreamConfig{Subjects: []string{"orders", "_feedbridge.orders"}, FirstSeq: 1000}, "_Ooo", jetstream.WithPurgeSequence(1001), 0,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			server, js := newServer(t)
 			test.stream.Name = "SHOP"
 			stream := createStream(t, js, test.stream)
@@ -115,8 +114,7 @@ func TestLogReportsMessagesDeletedByHand(t *testing.T) {
 			jetstream.StreamConfig{FirstSeq: 1000}, func(s jetstream.Stream) error { return s.Purge(t.Context(), jetstream.WithPurgeSequence(1002)) }, 1002,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			server, js := newServer(t)
 			test.stream.Name, test.stream.Subjects = "SHOP", []string{"orders"}
 			stream := createStream(t, js, test.stream)
@@ -135,8 +133,7 @@ func TestLogReportsMessagesDeletedByHand(t *testing.T) {
 func TestMessagesAreDeletedWhileALogIsRead(t *testing.T) {
 	t.Parallel()
 	for name, short := range map[string]uint64{"to the end": 0, "to a message that was there": 500} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			s, js, _ := open(t, orders())
 			for n := 0; n < 3000; n += 500 {
 				commit(t, s, n, n+500)

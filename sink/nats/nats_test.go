@@ -51,6 +51,7 @@ var (
 	withDead = sinktest.LastDead
 	marked   = sinktest.Marked
 	bodies   = sinktest.Bodies
+	wantPart = sinktest.WantPart
 
 	resume          = bus.Resume
 	commit          = bus.Commit

@@ -14,6 +14,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
@@ -109,8 +110,7 @@ func TestLostTailIsFilledInSmallerCommits(t *testing.T) {
 			resumeAndCommit(t, s, 40, 40)
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			r := newRewindable(t)
 			first := r.open()
 			resume(t, first)
@@ -194,8 +194,7 @@ func TestAnotherCheckpointHasTheSameSequence(t *testing.T) {
 		"a commit of entities":          sinktest.Entities(5, 2),
 		"a commit of a checkpoint only": nil,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			s, js, more := open(t, orders())
 			commit(t, s, 0, 2) // 1 to 2, and the checkpoint
 			commit(t, s, 2, 5) // 4 to 6, and the checkpoint
@@ -267,8 +266,7 @@ func TestCheckpointThatWasSeenIsGone(t *testing.T) {
 			createStream(t, js, fitting())
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			server, js := newServer(t)
 			test.stream(t, js)
 			more := func() *nats.Sink { return connect(t, nats.Config{URL: server.URL()}).Sink(orders()) }

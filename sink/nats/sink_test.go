@@ -13,6 +13,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -49,8 +50,7 @@ func TestTopicHasMessagesAndNoCheckpoint(t *testing.T) {
 			purge(t, js)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			s, js, more := open(t, orders())
 			lose(t, s, js)
 			bus.WantMissing(t, s, more)
@@ -64,8 +64,7 @@ func TestSharedStreamWithOthersMessagesIsAFreshTopic(t *testing.T) {
 		"named":    {"shop.orders", "shop.carts", "_feedbridge.shop.orders"},
 		"patterns": {"shop.>", "_feedbridge.shop.>"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			server, js := newServer(t)
 			config := fitting()
 			config.Subjects = subjects
@@ -101,8 +100,7 @@ func TestTopicIsPurgedAndStartedOver(t *testing.T) {
 		"the subject, while other subjects keep messages": {shared: true, opts: []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject("shop.orders")}},
 		"the stream, with other subjects":                 {shared: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			server, js := newServer(t)
 			if test.shared {
 				share(t, js)

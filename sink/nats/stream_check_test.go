@@ -9,6 +9,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -112,8 +113,7 @@ func TestStreamThatDoesNotFit(t *testing.T) {
 			[]string{"it takes other subjects, too, and discards its oldest messages, which may be the checkpoint"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			s := runServer(t, &server.Options{JetStream: true})
 			js := admin(t, s.ClientURL())
 			config := fitting()
@@ -144,8 +144,7 @@ func TestStreamsThatFitAreNotChanged(t *testing.T) {
 		},
 		"memory, and limit": func(c *jetstream.StreamConfig) { c.Storage, c.MaxBytes = jetstream.MemoryStorage, 1<<20 },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			server := runServer(t, &server.Options{JetStream: true})
 			js := admin(t, server.ClientURL())
 			config := fitting()
@@ -208,8 +207,7 @@ func TestStreamCannotBeReplicatedOnOneServer(t *testing.T) {
 // Limits of the account and of the stream on streams and consumers are not raised by waiting.
 func TestLimitsOnStreamsAndConsumers(t *testing.T) {
 	t.Parallel()
-	t.Run("streams", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "streams", func(t *testing.T) {
 		s := runServer(t, &server.Options{JetStream: true})
 		must.Succeed(t, s.GlobalAccount().UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": {
 			MaxMemory: -1, MaxStore: -1, MaxStreams: 1, MaxConsumers: -1,
@@ -218,8 +216,7 @@ func TestLimitsOnStreamsAndConsumers(t *testing.T) {
 		_, err := connect(t, nats.Config{URL: s.ClientURL()}).Sink(orders()).Resume(t.Context())
 		wantError(t, err, true, nil, "maximum number of streams reached (NATS error 10027); raise the account's limit on streams, or set stream.name to one that has the topic")
 	})
-	t.Run("consumers", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "consumers", func(t *testing.T) {
 		s := runServer(t, &server.Options{JetStream: true})
 		config := fitting()
 		config.MaxConsumers = 1

@@ -8,6 +8,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -52,8 +53,7 @@ func TestSubjectMappingMovesEntities(t *testing.T) {
 			return err
 		}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			running := runServer(t, &server.Options{JetStream: true})
 			config := fitting()
 			config.Subjects = append(config.Subjects, "elsewhere")
@@ -85,8 +85,7 @@ func TestSubjectMappingMovesEntitiesOfFastBatches(t *testing.T) {
 	for _, weight := range []uint8{100, 40} {
 		for _, test := range []struct{ again, first bool }{{}, {again: true}, {first: true}, {true, true}} {
 			again, first := test.again, test.first
-			t.Run(fmt.Sprintf("%d%% of them, the process starts again: %v, it begins after a resume: %v", weight, again, first), func(t *testing.T) {
-				t.Parallel()
+			parallel.Run(t, fmt.Sprintf("%d%% of them, the process starts again: %v, it begins after a resume: %v", weight, again, first), func(t *testing.T) {
 				running := runServer(t, &server.Options{JetStream: true})
 				fastStream(t, running.ClientURL(), []string{"elsewhere"})
 				s := connect(t, nats.Config{URL: running.ClientURL()}).Sink(orders())

@@ -17,6 +17,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
@@ -171,8 +172,7 @@ func TestALookConfirmsTheCheckpointOfTheStreamThatItShows(t *testing.T) {
 			if shared {
 				want = test.shared
 			}
-			t.Run(fmt.Sprintf("%s, shared %v", name, shared), func(t *testing.T) {
-				t.Parallel()
+			parallel.Run(t, fmt.Sprintf("%s, shared %v", name, shared), func(t *testing.T) {
 				url := runServer(t, &server.Options{JetStream: true}).ClientURL()
 				w := openWatched(t, shared, nats.Config{URL: url}, url)
 				if !w.Unchanged().IsZero() || !w.confirms(t) {
@@ -194,8 +194,7 @@ func TestALookConfirmsTheCheckpointOfTheStreamThatItShows(t *testing.T) {
 func TestALookShowsThatAStreamWasRestored(t *testing.T) {
 	t.Parallel()
 	for name, filled := range map[string]bool{"restored": false, "restored, and filled up to the same sequence": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			h, leaf := runHub(t)
 			restart := func(while func()) {
 				h.Shutdown()
@@ -234,8 +233,7 @@ func TestALookShowsThatAStreamWasRestored(t *testing.T) {
 func TestInASharedStreamHintsAreNeeded(t *testing.T) {
 	t.Parallel()
 	for name, refused := range map[string]bool{"hints get lost": false, "the subscription is refused": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			user := &server.User{Username: "bridge", Password: "secret"}
 			if refused {
 				user.Permissions = &server.Permissions{Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}}

@@ -112,8 +112,14 @@ func WantBodies(t testing.TB, log Log, first, end uint64, text string) {
 	if span.First != first || span.End != end {
 		t.Errorf("positions %+v, want %d to %d", span, first, end)
 	}
-	if got := Bodies(Records(t, log, span.First, span.End)); got != text {
-		t.Errorf("%q, want %q", got, text)
+	WantPart(t, log, span.First, span.End, text)
+}
+
+// WantPart checks the messages of a log from one position up to another.
+func WantPart(t testing.TB, log Log, from, to uint64, text string) {
+	t.Helper()
+	if got := Bodies(Records(t, log, from, to)); got != text {
+		t.Errorf("from %d to %d: %q, want %q", from, to, got, text)
 	}
 }
 

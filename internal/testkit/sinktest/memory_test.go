@@ -12,6 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 )
 
@@ -65,8 +66,7 @@ func TestMemoryFaults(t *testing.T) {
 		"fail before": {sinktest.FailBefore, 0},
 		"fail after":  {sinktest.FailAfter, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			var m sinktest.Memory
 			if err := attempt(t, m.Open(failing(sinktest.Fault{Kind: test.kind}))); !errors.Is(err, sinktest.ErrFault) {
 				t.Errorf("error %v, want ErrFault", err)
@@ -79,8 +79,7 @@ func TestMemoryFaults(t *testing.T) {
 			}
 		})
 	}
-	t.Run("resume", func(t *testing.T) {
-		t.Parallel()
+	parallel.Run(t, "resume", func(t *testing.T) {
 		var m sinktest.Memory
 		s := m.Open(sinktest.Faults{Resume: func() error { return errors.New("no bus") }})
 		if _, err := s.Resume(t.Context()); !errors.Is(err, sinktest.ErrFault) {
@@ -101,26 +100,23 @@ func TestMemoryLateCommitMeetsTheFence(t *testing.T) {
 		"another committed":              {others: 2, want: 2},
 		"another committed and no fence": {others: 2, noFence: true, want: 3},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				m := sinktest.Memory{Broken: sinktest.Guards{Fence: test.noFence}}
-				if err := attempt(t, m.Open(late)); !errors.Is(err, sinktest.ErrFault) {
-					t.Errorf("error %v, want ErrFault", err)
-				}
-				other := m.Open(sinktest.Faults{})
-				if _, err := other.Resume(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				for n := range test.others {
-					must.Succeed(t, other.Commit(t.Context(), sinktest.Entities(n, 1), sinktest.At(n+1)))
-				}
-				time.Sleep(2 * time.Hour)
-				synctest.Wait()
-				if n := len(m.Entities()); n != test.want {
-					t.Errorf("%d entities, want %d", n, test.want)
-				}
-			})
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			m := sinktest.Memory{Broken: sinktest.Guards{Fence: test.noFence}}
+			if err := attempt(t, m.Open(late)); !errors.Is(err, sinktest.ErrFault) {
+				t.Errorf("error %v, want ErrFault", err)
+			}
+			other := m.Open(sinktest.Faults{})
+			if _, err := other.Resume(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for n := range test.others {
+				must.Succeed(t, other.Commit(t.Context(), sinktest.Entities(n, 1), sinktest.At(n+1)))
+			}
+			time.Sleep(2 * time.Hour)
+			synctest.Wait()
+			if n := len(m.Entities()); n != test.want {
+				t.Errorf("%d entities, want %d", n, test.want)
+			}
 		})
 	}
 }
@@ -158,8 +154,7 @@ func TestMemoryNotesBreaches(t *testing.T) {
 			return errors.Join(err, s.Commit(ctx, nil, checkpoint.Checkpoint{}))
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel.Run(t, name, func(t *testing.T) {
 			var m sinktest.Memory
 			err := test.run(t.Context(), &m, m.Open(sinktest.Faults{}))
 			if test.want != "without a resume" && err != nil {
