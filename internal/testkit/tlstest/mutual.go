@@ -25,10 +25,11 @@ func Mutual(t *testing.T) (*tls.Config, credential.ClientFiles) {
 		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 		return file
 	}
-	return &tls.Config{
-			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{serverPair},
-			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
-		}, credential.ClientFiles{
-			CAFile: write("ca.pem", serverPEM), CertFile: write("client.pem", clientPEM), KeyFile: write("client.key", clientKey),
-		}
+	server := &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{serverPair},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
+	}
+	return server, credential.ClientFiles{
+		CAFile: write("ca.pem", serverPEM), CertFile: write("client.pem", clientPEM), KeyFile: write("client.key", clientKey),
+	}
 }
