@@ -50,7 +50,6 @@ var (
 	admin    = natstest.JetStream
 	withDead = sinktest.LastDead
 	marked   = sinktest.Marked
-	bodies   = sinktest.Bodies
 	wantPart = sinktest.WantPart
 
 	resume          = bus.Resume
