@@ -1,7 +1,6 @@
 package message_test
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -95,31 +94,5 @@ func TestDeadLetterClipsIDAndPage(t *testing.T) {
 	}
 	if _, ok := h.Get(message.Page); ok {
 		t.Error("there is a page, and was no room for it")
-	}
-}
-
-// A consumer reads a dead letter like any message.
-func TestDeadLetterIsReadBack(t *testing.T) {
-	t.Parallel()
-	// Of an entity with a Length, Body is only the beginning.
-	of := dead()
-	of.Length = 9000
-	if h, _ := message.DeadLetter("orders", of, room(1<<20, 1<<20)); !slices.Contains(h, feed.Field{Name: message.DeadLength, Value: "9000"}) {
-		t.Errorf("headers %v", h)
-	}
-	h, body := message.DeadLetter("orders", dead(), room(1<<20, 1<<20))
-	e, err := message.Entity(h, body)
-	if err != nil || e.ID != "<1@x>" || e.Page != "http://x/1" || len(e.Body) != 1000 {
-		t.Errorf("%+v, %v", e, err)
-	}
-	for name, want := range map[string]string{message.DeadReason: "too large", message.DeadLength: fmt.Sprint(1000)} {
-		if got, _ := h.Get(name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
-	}
-	for _, f := range e.Header {
-		if strings.HasPrefix(f.Name, "Feedbridge-") {
-			t.Errorf("the entity has the header %s", f.Name)
-		}
 	}
 }
