@@ -12,10 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/fleet"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/internal/testkit/natstest"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 )
 
@@ -214,7 +216,11 @@ func TestAKeyThatAPersonStoresTakesNoFeeds(t *testing.T) {
 	_, url := newUpstream(t, 1)
 	a := startReloadable(t, copyEnviron(bus, t.TempDir(), url, 0, 20))
 	a.awaitFeed(t, "f7", func(row feedRow) bool { return row.State == "idle" })
-	js := natstest.JetStream(t, bus)
+	nc, err := nats.Connect(bus)
+	must.Succeed(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	must.Succeed(t, err)
 	kv, err := js.KeyValue(t.Context(), "feedbridge-fleet-shop")
 	must.Succeed(t, err)
 	keys, err := kv.Keys(t.Context())

@@ -18,7 +18,6 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/internal/testkit/natstest"
 )
 
 // coldMessages is the number of messages of the topics that are served without a cache: of
@@ -117,7 +116,7 @@ func readCold(b *testing.B, log Log) {
 //	go test -run '^$' -bench ColdFromNATS -benchtime 21x ./serve
 func BenchmarkColdFromNATS(b *testing.B) {
 	url, conn := startNATS(b)
-	js := natstest.JetStream(b, url)
+	js := jetStream(b, url)
 	if _, err := js.CreateStream(b.Context(), jetstream.StreamConfig{Name: "bench", Subjects: []string{"bench"}, AllowDirect: true}); err != nil {
 		b.Fatal(err)
 	}

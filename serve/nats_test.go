@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
+	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/internal/testkit/natstest"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
@@ -84,7 +84,7 @@ func TestTopicOfNATS(t *testing.T) {
 	}
 
 	// A stream of another program, which is deleted and created again.
-	js := natstest.JetStream(t, url)
+	js := jetStream(t, url)
 	for epoch := range 2 {
 		// In memory, because a server may still be removing the files of a
 		// stream when another one of its name is deleted, which then fails.
@@ -168,7 +168,7 @@ func TestPagesThatNATSHasLostStayGone(t *testing.T) {
 			if _, err := sink.Resume(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			js := natstest.JetStream(t, url)
+			js := jetStream(t, url)
 			stream, err := js.Stream(t.Context(), "orders")
 			must.Succeed(t, err)
 			n := 0
@@ -225,6 +225,16 @@ func TestPagesThatNATSHasLostStayGone(t *testing.T) {
 			}
 		})
 	}
+}
+
+func jetStream(t testing.TB, url string) jetstream.JetStream {
+	t.Helper()
+	nc, err := natsgo.Connect(url, natsgo.Timeout(time.Minute))
+	must.Succeed(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
+	must.Succeed(t, err)
+	return js
 }
 
 // Checkpoints take positions of the stream. After 200 commits without an entity the

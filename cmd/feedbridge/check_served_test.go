@@ -6,18 +6,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/internal/testkit/natstest"
 )
 
 // Who may look at a topic need not be able to read it.
 func TestCheckReadsWhatIsServed(t *testing.T) {
 	t.Parallel()
 	bus, _ := startServer(t, "nats", t.TempDir(), "-1")
-	js := natstest.JetStream(t, bus)
+	nc, err := nats.Connect(bus, nats.Timeout(patience))
+	must.Succeed(t, err)
+	defer nc.Close()
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(patience))
+	must.Succeed(t, err)
 	env := []string{"FEEDBRIDGE_BUSES_MAIN_NATS_URL=" + bus, "FEEDBRIDGE_SERVE_LISTEN=127.0.0.1:0"}
 	for name, c := range map[string]jetstream.StreamConfig{
 		"good":  {},

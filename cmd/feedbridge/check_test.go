@@ -5,16 +5,21 @@ import (
 	"regexp"
 	"testing"
 
+	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
-	"github.com/feedbridge/feedbridge/internal/testkit/natstest"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // The feed's stream exists and has another subject, so the topic is not created.
 func TestCheckOfAServedTopicWhoseStreamLacksIt(t *testing.T) {
 	url, _ := startServer(t, "nats", t.TempDir(), "-1")
-	js := natstest.JetStream(t, url)
+	nc, err := natsgo.Connect(url, natsgo.Timeout(patience))
+	must.Succeed(t, err)
+	defer nc.Close()
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(patience))
+	must.Succeed(t, err)
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "orders", Subjects: []string{"other"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -21,10 +21,10 @@ import (
 	"unicode"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/internal/testkit/natstest"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -142,7 +142,11 @@ func startBus(b *testing.B, topics int) (bus *server.Server, overruns *atomic.In
 	if !bus.ReadyForConnections(time.Minute) {
 		b.Fatal("the NATS server does not start")
 	}
-	js := natstest.JetStream(b, bus.ClientURL())
+	nc, err := nats.Connect(bus.ClientURL())
+	must.Succeed(b, err)
+	defer nc.Close()
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(patience))
+	must.Succeed(b, err)
 	storage := jetstream.MemoryStorage
 	if os.Getenv("IDLE_STORAGE") == "file" {
 		storage = jetstream.FileStorage

@@ -140,10 +140,10 @@ func TestProofIsMissing(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	config, files := tlstest.Mutual(t)
+	config, ca, cert, key := tlstest.Mutual(t)
 	c := startCluster(t, kfake.TLS(config))
 	cfg := configFor(c)
-	cfg.TLS = kafka.TLS{ClientFiles: files}
+	cfg.TLS = kafka.TLS{ClientFiles: credential.ClientFiles{CAFile: ca, CertFile: cert, KeyFile: key}}
 	if err := connect(t, cfg).Check(t.Context()); err != nil {
 		t.Error(err)
 	}

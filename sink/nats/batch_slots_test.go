@@ -12,7 +12,6 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/internal/testkit/natstest"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -23,7 +22,7 @@ func TestCommitsOfManyTopicsAreNotDropped(t *testing.T) {
 	t.Parallel()
 	const topics = 200
 	srv := runServer(t, &server.Options{JetStream: true, JetStreamLimits: server.JSLimitOpts{MaxBatchInflightPerStream: 20, MaxBatchTimeout: time.Hour}})
-	js := natstest.JetStream(t, srv.ClientURL())
+	js := admin(t, srv.ClientURL())
 	createStream(t, js, jetstream.StreamConfig{
 		Name: "feeds", Subjects: []string{"feeds.>", "_feedbridge.feeds.>"}, Storage: jetstream.MemoryStorage,
 		AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,

@@ -15,7 +15,6 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/internal/testkit/natstest"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	codec "github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -109,7 +108,7 @@ type bare struct {
 }
 
 func newBare(b *testing.B, url string, entities []feed.Entity) *bare {
-	js := natstest.JetStream(b, url)
+	js := admin(b, url)
 	if _, err := js.CreateStream(b.Context(), jetstream.StreamConfig{
 		Name: "bare", Subjects: []string{"shop.orders", "_feedbridge.shop.orders"},
 		AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,

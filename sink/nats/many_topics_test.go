@@ -19,7 +19,6 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/internal/testkit/natstest"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
@@ -35,7 +34,7 @@ func TestManyTopicsInOneStream(t *testing.T) {
 		topics = n
 	}
 	srv := runServer(t, &server.Options{JetStream: true})
-	js := natstest.JetStream(t, srv.ClientURL())
+	js := admin(t, srv.ClientURL())
 	createStream(t, js, jetstream.StreamConfig{
 		Name: "feeds", Subjects: []string{"feeds.>", "_feedbridge.feeds.>"},
 		AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,

@@ -20,7 +20,6 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/internal/testkit/natstest"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
@@ -47,7 +46,6 @@ var (
 	wantKnown = sinktest.WantKnown
 	wantIDs   = sinktest.WantIDs
 
-	admin    = natstest.JetStream
 	withDead = sinktest.LastDead
 	marked   = sinktest.Marked
 	wantPart = sinktest.WantPart
@@ -83,6 +81,17 @@ func connectLogging(t testing.TB, cfg nats.Config, log io.Writer) *nats.Conn {
 	must.Succeed(t, err)
 	t.Cleanup(c.Close)
 	return c
+}
+
+// admin is a client like the nats command.
+func admin(t testing.TB, url string) jetstream.JetStream {
+	t.Helper()
+	nc, err := natsgo.Connect(url, natsgo.Timeout(time.Minute))
+	must.Succeed(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
+	must.Succeed(t, err)
+	return js
 }
 
 // newServer starts a server, and returns a client like the nats command, too.

@@ -7,13 +7,12 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // Mutual returns the configuration of a server that wants a certificate of its clients, and the files of a
 // client that has one and trusts the server.
-func Mutual(t *testing.T) (*tls.Config, credential.ClientFiles) {
+func Mutual(t *testing.T) (server *tls.Config, caFile, certFile, keyFile string) {
 	t.Helper()
 	serverPair, serverPEM, _ := Certificate(t)
 	_, clientPEM, clientKey := Certificate(t)
@@ -25,11 +24,9 @@ func Mutual(t *testing.T) (*tls.Config, credential.ClientFiles) {
 		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 		return file
 	}
-	server := &tls.Config{
+	server = &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{serverPair},
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
 	}
-	return server, credential.ClientFiles{
-		CAFile: write("ca.pem", serverPEM), CertFile: write("client.pem", clientPEM), KeyFile: write("client.key", clientKey),
-	}
+	return server, write("ca.pem", serverPEM), write("client.pem", clientPEM), write("client.key", clientKey)
 }

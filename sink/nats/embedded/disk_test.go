@@ -12,11 +12,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/internal/testkit/natstest"
 )
 
 // testDisk is a disk whose free space a test sets.
@@ -48,7 +48,11 @@ func TestLimitFollowsTheDisk(t *testing.T) {
 	must.Succeed(t, err)
 	t.Cleanup(s.Close)
 	s.disk.close() // the test updates the limit itself
-	js := natstest.JetStream(t, s.URL())
+	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute))
+	must.Succeed(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
+	must.Succeed(t, err)
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/internal/testkit/natstest"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 )
 
@@ -43,7 +43,11 @@ func wantError(t *testing.T, cfg embedded.Config, want ...string) {
 
 func open(t *testing.T, s *embedded.Server) jetstream.JetStream {
 	t.Helper()
-	js := natstest.JetStream(t, s.URL())
+	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute))
+	must.Succeed(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
+	must.Succeed(t, err)
 	return js
 }
 
