@@ -3,8 +3,6 @@ package entry
 import (
 	"bytes"
 	"encoding/json"
-	"encoding/xml"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -221,35 +219,6 @@ func FormatTime(text string) (string, bool) {
 		return "", false
 	}
 	return at.UTC().Format(time.RFC3339Nano), true
-}
-
-// text returns the text of the first element of that name.
-func (x Extensions) text(space, name string) string {
-	if all := x[space][name]; len(all) > 0 {
-		return strings.TrimSpace(all[0].Text)
-	}
-	return ""
-}
-
-// attribute returns an attribute of the first element of that name.
-func (x Extensions) attribute(space, name, attribute string) string {
-	if all := x[space][name]; len(all) > 0 {
-		return all[0].Attributes[attribute]
-	}
-	return ""
-}
-
-// All returns the elements in the order of their names.
-func (x Extensions) All(yield func(xml.Name, Element) bool) {
-	for _, space := range slices.Sorted(maps.Keys(x)) {
-		for _, name := range slices.Sorted(maps.Keys(x[space])) {
-			for _, el := range x[space][name] {
-				if !yield(xml.Name{Space: space, Local: name}, el) {
-					return
-				}
-			}
-		}
-	}
 }
 
 func firstOf(texts ...string) string {

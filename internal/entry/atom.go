@@ -1,0 +1,210 @@
+package entry
+
+import (
+	"encoding/base64"
+	"html"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/feedbridge/feedbridge/internal/xmlcopy"
+)
+
+// isAtomField reports whether an element of Atom is a field. Content that is neither text nor HTML is an
+// extension.
+func isAtomField(t *xmlcopy.Tag) bool {
+	switch t.Local {
+	case "title", "summary", "rights", "copyright", "author", "contributor", "source", "id", "link", "category",
+		"published", "issued", "created", "updated", "modified":
+		return true
+	case "content":
+		media, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(t.Attr("type"))), ";")
+		return t.Space == atom03Space || t.Attr("src") != "" || media == "" || media == "html" || media == "xhtml" || media == "application/xhtml+xml" ||
+			!strings.Contains(media, "/") || strings.HasPrefix(media, "text/") && media != "text/xml"
+	}
+	return false
+}
+
+// readAtom reads an element of Atom 1.0 or 0.3, which may be in an item of RSS.
+func (a *Entry) readAtom(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) error {
+	switch t.Local {
+	case "title", "summary", "content", "rights", "copyright":
+		return a.readAtomProse(s, t, base)
+	case "author":
+		return readAtomPersonInto(s, &a.Authors)
+	case "contributor":
+		return readAtomPersonInto(s, &a.Contributors)
+	case "source":
+		return a.readSource(s)
+	}
+	text, _, err := s.InnerContent()
+	if err != nil {
+		return err
+	}
+	value := strings.TrimSpace(text)
+	switch t.Local {
+	case "id":
+		setIfEmpty(&a.ID, firstOf(t.AttrIn(ExtraSpace, "id"), value))
+	case "link":
+		l := Link{Rel: strings.ToLower(t.Attr("rel")), Href: a.resolve(base, t.Attr("href")), Type: t.Attr("type"), Length: t.Attr("length"), Title: t.Attr("title"), HrefLang: t.Attr("hreflang")}
+		if l.Rel == "" {
+			l.Rel = "alternate"
+		}
+		if t.Attr("href") != "" {
+			a.Links = append(a.Links, l)
+		}
+	case "category":
+		if term := t.Attr("term"); term != "" {
+			a.Categories = append(a.Categories, Category{term, t.Attr("scheme"), t.Attr("label")})
+		}
+	case "published", "issued", "created":
+		a.keepDate(&a.Published, t, value)
+	case "updated", "modified":
+		a.keepDate(&a.Updated, t, value)
+	}
+	return nil
+}
+
+// readAtomProse reads a child of an entry of Atom that has text, or content that is elsewhere.
+func (a *Entry) readAtomProse(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) error {
+	p, err := readProse(s, t)
+	if err != nil {
+		return err
+	}
+	at := map[string]**Prose{"title": &a.Title, "summary": &a.Summary, "content": &a.Content, "rights": &a.Rights, "copyright": &a.Rights}[t.Local]
+	if src := t.Attr("src"); src != "" && t.Local == "content" {
+		a.Links = append(a.Links, Link{Rel: "enclosure", Href: a.resolve(base, src), Type: t.Attr("type")})
+	} else if *at == nil && !p.IsBlank() {
+		*at = p
+	}
+	return nil
+}
+
+// readAtomPersonInto reads a person of an entry of Atom and appends it to people, unless it is empty.
+func readAtomPersonInto(s *xmlcopy.Scanner, people *[]Person) error {
+	p, err := readAtomPerson(s)
+	if err == nil && p != (Person{}) {
+		*people = append(*people, p)
+	}
+	return err
+}
+
+// readSource reads an atom:source.
+func (a *Entry) readSource(s *xmlcopy.Scanner) error {
+	f := Entry{room: a.room}
+	for {
+		found, err := s.NextChild()
+		if err != nil {
+			return err
+		}
+		if !found {
+			break
+		}
+		if t := s.Tag; isSourceField(&t) {
+			err = f.readAtom(s, &t, a.Base)
+		} else {
+			err = f.readExtension(s)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if a.room = f.room; a.Source != nil {
+		return nil
+	}
+	a.Source = &Feed{ID: f.ID, Authors: f.Authors, Extensions: f.Extensions}
+	if a.Source.Title, _ = f.Title.split(longestSummary); f.Updated != "" {
+		a.Source.DateModified, _ = FormatTime(f.Updated)
+	}
+	if l, ok := f.FindLink("self"); ok {
+		a.Source.URL = l.Href
+	}
+	if l, ok := f.FindLink("alternate"); ok {
+		a.Source.HomePageURL = l.Href
+	}
+	return nil
+}
+
+// isSourceField reports whether a child of an atom:source is a field of a [Feed].
+func isSourceField(t *xmlcopy.Tag) bool {
+	if t.Local == "link" {
+		return t.Space == AtomSpace && slices.Contains([]string{"", "alternate", "self"}, strings.ToLower(t.Attr("rel")))
+	}
+	return t.Space == AtomSpace && slices.Contains([]string{"id", "title", "updated", "author"}, t.Local)
+}
+
+// readProse reads a text construct (RFC 4287, sections 3.1 and 4.1.3), or one of
+// Atom 0.3, which has modes.
+func readProse(s *xmlcopy.Scanner, t *xmlcopy.Tag) (*Prose, error) {
+	kind, mode := strings.ToLower(strings.TrimSpace(t.Attr("type"))), t.Attr("mode")
+	text, markup, err := s.InnerContent()
+	if err != nil {
+		return nil, err
+	}
+	if mode == "base64" {
+		decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
+		if err != nil {
+			return nil, nil
+		}
+		text = string(decoded)
+	}
+	media, _, _ := strings.Cut(kind, ";")
+	switch {
+	case kind == "xhtml":
+		return &Prose{withoutDiv(markup, text), true}, nil
+	case markup != "" && (mode == "xml" || t.Space == atom03Space || media == "application/xhtml+xml"):
+		return &Prose{markup, true}, nil
+	case kind == "html" || media == "text/html" || media == "application/xhtml+xml":
+		if markup != "" {
+			return &Prose{markup, true}, nil
+		}
+		return &Prose{text, true}, nil
+	case kind == "" || kind == "text" || strings.HasPrefix(media, "text/"):
+		return &Prose{Text: text}, nil
+	case strings.HasSuffix(media, "/xml") || strings.HasSuffix(media, "+xml"):
+		return &Prose{Text: text}, nil
+	case t.Local != "content":
+		if decoded, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text)); err == nil && utf8.Valid(decoded) {
+			text = string(decoded)
+		}
+		return &Prose{Text: text}, nil
+	}
+	return nil, nil // base64 of something else
+}
+
+var divs = regexp.MustCompile(`(?s)^\s*<div(?:\s[^>]*)?>(.*)</div>\s*$`)
+
+// withoutDiv returns XHTML without the div that a text construct wraps it in.
+func withoutDiv(markup, text string) string {
+	if markup == "" {
+		return html.EscapeString(text)
+	}
+	if inside := divs.FindStringSubmatch(markup); inside != nil {
+		return inside[1]
+	}
+	return markup
+}
+
+func readAtomPerson(s *xmlcopy.Scanner) (p Person, err error) {
+	for {
+		found, err := s.NextChild()
+		if err != nil || !found {
+			return p, err
+		}
+		local := s.Tag.Local
+		text, _, err := s.InnerContent()
+		if err != nil {
+			return p, err
+		}
+		value := strings.TrimSpace(text)
+		switch local {
+		case "name":
+			setIfEmpty(&p.Name, value)
+		case "email":
+			setIfEmpty(&p.Email, value)
+		case "uri", "url":
+			setIfEmpty(&p.URI, value)
+		}
+	}
+}

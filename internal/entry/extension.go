@@ -1,0 +1,149 @@
+package entry
+
+import (
+	"bytes"
+	"encoding/xml"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/feedbridge/feedbridge/internal/xmlcopy"
+)
+
+// Extensions are elements by namespace and name.
+type Extensions map[string]map[string][]Element
+
+// Element is an element of an extension. If it has text and elements, its children have both.
+type Element struct {
+	// Name is that of a child; "" for text. Namespace is nil if it is that of the parent.
+	Name      string  `json:"name,omitempty"`
+	Namespace *string `json:"namespace,omitempty"`
+	Prefix    string  `json:"prefix,omitempty"`
+	// Attributes have the names of the document, or {namespace}name if they have a namespace other than that of
+	// the prefix xml.
+	Attributes map[string]string `json:"attributes,omitempty"`
+	Text       string            `json:"text,omitempty"`
+	Children   []Element         `json:"children,omitempty"`
+}
+
+// readExtension reads an element that is no field, if there is room for it.
+func (a *Entry) readExtension(s *xmlcopy.Scanner) error {
+	space, local := s.Tag.Space, s.Tag.Local
+	el, err := a.readElement(s, space)
+	if err == nil {
+		a.addExtension(space, local, el)
+	}
+	return err
+}
+
+// addExtension adds an element, if there is room for its namespace.
+func (a *Entry) addExtension(space, local string, el Element) {
+	if a.room -= len(space); a.room < 0 {
+		return
+	}
+	if a.Extensions == nil {
+		a.Extensions = Extensions{}
+	}
+	if a.Extensions[space] == nil {
+		a.Extensions[space] = map[string][]Element{}
+	}
+	a.Extensions[space][local] = append(a.Extensions[space][local], el)
+}
+
+// addExtensions adds elements, if there is room: a long namespace is written as XML for each.
+func (a *Entry) addExtensions(x Extensions) {
+	for space, names := range x {
+		for name, elements := range names {
+			for _, el := range elements {
+				a.addExtension(space, name, el)
+			}
+		}
+	}
+}
+
+// readElement reads the element whose start tag was read last, without its name. parent is the namespace around it.
+func (a *Entry) readElement(s *xmlcopy.Scanner, parent string) (el Element, err error) {
+	t := s.Tag
+	el.Prefix = t.Prefix
+	if t.Space != parent {
+		el.Namespace = &t.Space
+		a.room -= len(t.Space)
+	}
+	for _, at := range t.Attrs {
+		name := at.Local
+		switch {
+		case at.Space == xmlcopy.XMLSpace:
+			name = "xml:" + name
+		case at.Space != "":
+			if a.room -= len(at.Space); a.room < 0 {
+				continue // the element is dropped, and long names of all around it would be held until then
+			}
+			name = "{" + at.Space + "}" + name
+		}
+		if el.Attributes == nil {
+			el.Attributes = map[string]string{}
+		}
+		el.Attributes[name] = at.Value
+	}
+	var text []byte
+	flush := func() {
+		if len(bytes.TrimSpace(text)) > 0 {
+			el.Children = append(el.Children, Element{Text: string(text)})
+		}
+		text = nil
+	}
+	for {
+		kind, err := s.NextToken()
+		switch {
+		case err != nil:
+			return el, err
+		case kind == xmlcopy.TextToken:
+			text = append(text, s.Text...)
+		case kind == xmlcopy.EndToken && el.Children == nil:
+			el.Text = string(text)
+			return el, nil
+		case kind == xmlcopy.EndToken:
+			flush()
+			return el, nil
+		default:
+			flush()
+			local := s.Tag.Local
+			child, err := a.readElement(s, t.Space)
+			if err != nil {
+				return el, err
+			}
+			if child.Name = local; a.room >= 0 {
+				el.Children = append(el.Children, child)
+			}
+		}
+	}
+}
+
+// text returns the text of the first element of that name.
+func (x Extensions) text(space, name string) string {
+	if all := x[space][name]; len(all) > 0 {
+		return strings.TrimSpace(all[0].Text)
+	}
+	return ""
+}
+
+// attribute returns an attribute of the first element of that name.
+func (x Extensions) attribute(space, name, attribute string) string {
+	if all := x[space][name]; len(all) > 0 {
+		return all[0].Attributes[attribute]
+	}
+	return ""
+}
+
+// All returns the elements in the order of their names.
+func (x Extensions) All(yield func(xml.Name, Element) bool) {
+	for _, space := range slices.Sorted(maps.Keys(x)) {
+		for _, name := range slices.Sorted(maps.Keys(x[space])) {
+			for _, el := range x[space][name] {
+				if !yield(xml.Name{Space: space, Local: name}, el) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package entry
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/feedbridge/feedbridge/internal/xmlcopy"
+)
+
+// addPermalink adds the guid as a link, if it is a page: as that of the item, or as its bookmark if it has another.
+func (a *Entry) addPermalink() {
+	switch l, ok := a.FindLink("alternate"); {
+	case a.permalink == "" || l.Href == a.permalink:
+	case ok:
+		a.Links = append(a.Links, Link{Rel: "bookmark", Href: a.permalink})
+	default:
+		a.Links = append(a.Links, Link{Rel: "alternate", Href: a.permalink})
+	}
+}
+
+// modules are the prefixes of the modules of RSS whose elements are fields.
+var modules = map[string]string{DCSpace: "dc:", dctermsSpace: "dcterms:", ContentSpace: "content:", strings.TrimSuffix(ContentSpace, "/"): "content:"}
+
+// rssFields are the elements of RSS that are fields.
+var rssFields = map[string]bool{
+	"title": true, "dc:title": true, "description": true, "dc:description": true, "content:encoded": true, "dc:rights": true,
+	"enclosure": true, "link": true, "guid": true, "comments": true, "author": true, "dc:creator": true, "dc:contributor": true,
+	"category": true, "dc:subject": true, "pubDate": true, "dcterms:issued": true, "dcterms:created": true, "dc:date": true,
+	"dcterms:modified": true, "source": true,
+}
+
+// has reports whether the field of an element that may occur once is set.
+func (a *Entry) has(name string) bool {
+	switch name {
+	case "dc:title":
+		return a.Title != nil
+	case "dc:description":
+		return a.Summary != nil
+	case "content:encoded":
+		return a.Content != nil
+	case "dc:rights":
+		return a.Rights != nil
+	case "dcterms:issued", "dcterms:created":
+		return a.Published != ""
+	case "dc:date", "dcterms:modified":
+		return a.Updated != ""
+	}
+	return false
+}
+
+// readRSS reads an element of RSS or of one of its modules. name is its local name, with
+// the usual prefix of its namespace if that is a module's.
+func (a *Entry) readRSS(s *xmlcopy.Scanner, t *xmlcopy.Tag, name, base string) error {
+	if name == "enclosure" {
+		return a.readEnclosure(s, t, base)
+	}
+	text, markup, err := s.InnerContent()
+	if err != nil {
+		return err
+	}
+	switch name {
+	case "title", "dc:title":
+		keepProse(&a.Title, text, markup, LooksLikeHTML(text))
+	case "description", "dc:description":
+		keepProse(&a.Summary, text, markup, true)
+	case "content:encoded":
+		keepProse(&a.Content, text, markup, true)
+	case "dc:rights":
+		keepProse(&a.Rights, text, markup, false)
+	case "source":
+		if title := strings.TrimSpace(text); a.Source == nil && title+t.Attr("url") != "" {
+			a.Source = &Feed{Title: title, URL: a.resolve(base, t.Attr("url"))}
+		}
+	default:
+		if value := strings.TrimSpace(text); value != "" {
+			a.addRSSValue(t, name, value, base)
+		}
+	}
+	return nil
+}
+
+// readEnclosure reads an enclosure of RSS. What a link has no field for is an extension.
+func (a *Entry) readEnclosure(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) error {
+	el, err := a.readElement(s, t.Space)
+	if err != nil {
+		return err
+	}
+	if href := t.Attr("url"); href != "" {
+		a.Links = append(a.Links, Link{Rel: "enclosure", Href: a.resolve(base, href), Type: t.Attr("type"), Length: t.Attr("length")})
+		for _, name := range []string{"url", "type", "length"} {
+			delete(el.Attributes, name)
+		}
+	}
+	if len(el.Attributes) > 0 || el.Children != nil || strings.TrimSpace(el.Text) != "" {
+		a.addExtension(t.Space, t.Local, el)
+	}
+	return nil
+}
+
+// keepProse sets an element of RSS that was not set before. markup is the content as
+// HTML if there are elements in it.
+func keepProse(at **Prose, text, markup string, isHTML bool) {
+	switch {
+	case *at != nil || strings.TrimSpace(text+markup) == "":
+	case markup != "":
+		*at = &Prose{markup, true}
+	default:
+		*at = &Prose{text, isHTML}
+	}
+}
+
+// addRSSValue adds an element of RSS that contains a short text.
+func (a *Entry) addRSSValue(t *xmlcopy.Tag, name, value, base string) {
+	switch name {
+	case "link":
+		a.Links = append(a.Links, Link{Rel: "alternate", Href: a.resolve(base, value)})
+	case "guid":
+		setIfEmpty(&a.ID, value)
+		if t.Attr("isPermaLink") != "false" && strings.Contains(value, "://") {
+			setIfEmpty(&a.permalink, value)
+		}
+	case "comments":
+		a.Links = append(a.Links, Link{Rel: "replies", Href: a.resolve(base, value)})
+	case "author", "dc:creator":
+		a.Authors = append(a.Authors, ReadPerson(value).withExtra(t))
+	case "dc:contributor":
+		a.Contributors = append(a.Contributors, ReadPerson(value).withExtra(t))
+	case "category", "dc:subject":
+		a.Categories = append(a.Categories, Category{Term: value, Scheme: t.Attr("domain"), Label: t.AttrIn(ExtraSpace, "label")})
+	case "pubDate", "dcterms:issued", "dcterms:created":
+		a.keepDate(&a.Published, t, value)
+	case "dc:date", "dcterms:modified":
+		a.keepDate(&a.Updated, t, value)
+	}
+}
+
+var (
+	withName  = regexp.MustCompile(`^(\S+@\S+)\s*\((.*)\)$`) // RSS: a@b.example (Name)
+	withEmail = regexp.MustCompile(`^(.+?)\s*[<(]([^\s<>()]+@[^\s<>()]+)[>)]$`)
+)
+
+// ReadPerson reads a person in the forms that RSS has.
+func ReadPerson(text string) Person {
+	if m := withName.FindStringSubmatch(text); m != nil {
+		return Person{Name: strings.TrimSpace(m[2]), Email: m[1]}
+	}
+	if m := withEmail.FindStringSubmatch(text); m != nil {
+		return Person{Name: m[1], Email: m[2]}
+	}
+	if strings.Contains(text, "@") && !strings.ContainsAny(text, " /") {
+		return Person{Name: text, Email: text}
+	}
+	return Person{Name: text}
+}
+
+// withExtra returns the person with the attributes in [ExtraSpace].
+func (p Person) withExtra(t *xmlcopy.Tag) Person {
+	setIfEmpty(&p.Email, t.AttrIn(ExtraSpace, "email"))
+	setIfEmpty(&p.URI, t.AttrIn(ExtraSpace, "uri"))
+	return p
+}
+
+// markup is what text has that is meant as HTML.
+var markup = regexp.MustCompile(`&(?:#\d+|#[xX][0-9a-fA-F]+|[a-zA-Z]+\d*);|</?[a-zA-Z][^>]*>`)
+
+// LooksLikeHTML reports whether a title of RSS, which may be text or HTML, is HTML.
+func LooksLikeHTML(text string) bool { return markup.MatchString(text) }
