@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/xml"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -272,7 +273,7 @@ func appendPersons(b []byte, prefix, local string, persons []entry.Person) []byt
 				b = xmlcopy.AppendEnd(xmlcopy.AppendText(b, part[1]), prefix, part[0])
 			}
 		}
-		b = xmlcopy.AppendEnd(b, prefix, local)
+		b = xmlcopy.AppendEnd(p.Extensions.AppendXML(b), prefix, local)
 	}
 	return b
 }
@@ -298,7 +299,13 @@ func (e *entity) appendSource(b []byte, prefix string) []byte {
 
 func appendSource(b []byte, prefix string, f *entry.Feed) []byte {
 	b = append(xmlcopy.AppendName(append(b, '<'), prefix, "source"), '>')
-	for _, part := range [][2]string{{"id", f.ID}, {"title", f.Title}, {"updated", f.DateModified}} {
+	title := f.Title
+	if f.TitleHTML != "" {
+		title = ""
+		b = append(xmlcopy.AppendName(append(b, '<'), prefix, "title"), ` type="html">`...)
+		b = xmlcopy.AppendEnd(xmlcopy.AppendText(b, f.TitleHTML), prefix, "title")
+	}
+	for _, part := range [][2]string{{"id", f.ID}, {"title", title}, {"updated", f.DateModified}} {
 		if part[1] != "" {
 			b = append(xmlcopy.AppendName(append(b, '<'), prefix, part[0]), '>')
 			b = xmlcopy.AppendEnd(xmlcopy.AppendText(b, part[1]), prefix, part[0])
@@ -394,13 +401,25 @@ func appendAtomProse(b []byte, p *entry.Prose, local string) []byte {
 	return xmlcopy.AppendEnd(xmlcopy.AppendText(b, p.Text), "", local)
 }
 
-// appendAtom appends a link, with a prefix for Atom.
+// appendAtomLink appends a link, with a prefix for Atom.
 func appendAtomLink(b []byte, l entry.Link, prefix string) []byte {
+	attributes := [][2]string{{"rel", l.Rel}, {"href", l.Href}, {"type", l.Type}, {"length", l.Length}, {"title", l.Title}, {"hreflang", l.HrefLang}}
+	if l.Attributes != nil {
+		el := entry.Element{Prefix: prefix, Attributes: maps.Clone(l.Attributes)}
+		for _, a := range attributes {
+			if a[1] != "" {
+				el.Attributes[a[0]] = a[1]
+			}
+		}
+		if all := (entry.Extensions{entry.AtomSpace: {"link": {el}}}).AppendXML(b); len(all) > len(b) {
+			return all
+		}
+	}
 	b = xmlcopy.AppendName(append(b, '<'), prefix, "link")
 	if prefix != "" {
 		b = fmt.Appendf(b, ` xmlns:%s="%s"`, prefix, entry.AtomSpace)
 	}
-	for _, a := range [][2]string{{"rel", l.Rel}, {"href", l.Href}, {"type", l.Type}, {"length", l.Length}, {"title", l.Title}, {"hreflang", l.HrefLang}} {
+	for _, a := range attributes {
 		if a[1] != "" {
 			b = append(append(append(b, ' '), a[0]...), `="`...)
 			b = append(xmlcopy.AppendValue(b, a[1]), '"')

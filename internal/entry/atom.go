@@ -16,7 +16,7 @@ import (
 func isAtomField(t *xmlcopy.Tag) bool {
 	switch t.Local {
 	case "title", "summary", "rights", "copyright", "author", "contributor", "source", "id", "link", "category",
-		"published", "issued", "created", "updated", "modified":
+		"published", "issued", "updated", "modified":
 		return true
 	case "content":
 		media, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(t.Attr("type"))), ";")
@@ -32,11 +32,11 @@ func (a *Entry) readAtom(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) error 
 	case "title", "summary", "content", "rights", "copyright":
 		return a.readAtomProse(s, t, base)
 	case "author":
-		return readAtomPersonInto(s, &a.Authors)
+		return a.readAtomPersonInto(s, &a.Authors)
 	case "contributor":
-		return readAtomPersonInto(s, &a.Contributors)
+		return a.readAtomPersonInto(s, &a.Contributors)
 	case "source":
-		return a.readSource(s)
+		return a.readSource(s, base)
 	}
 	text, _, err := s.InnerContent()
 	if err != nil {
@@ -52,13 +52,14 @@ func (a *Entry) readAtom(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) error 
 			l.Rel = "alternate"
 		}
 		if t.Attr("href") != "" {
+			l.Attributes = a.readAttributes(t, "rel", "href", "type", "length", "title", "hreflang")
 			a.Links = append(a.Links, l)
 		}
 	case "category":
-		if term := t.Attr("term"); term != "" {
+		if term := firstOf(t.Attr("term"), value); term != "" {
 			a.Categories = append(a.Categories, Category{term, t.Attr("scheme"), t.Attr("label")})
 		}
-	case "published", "issued", "created":
+	case "published", "issued":
 		a.keepDate(&a.Published, t, value)
 	case "updated", "modified":
 		a.keepDate(&a.Updated, t, value)
@@ -82,16 +83,16 @@ func (a *Entry) readAtomProse(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) e
 }
 
 // readAtomPersonInto reads a person of an entry of Atom and appends it to people, unless it is empty.
-func readAtomPersonInto(s *xmlcopy.Scanner, people *[]Person) error {
-	p, err := readAtomPerson(s)
-	if err == nil && p != (Person{}) {
+func (a *Entry) readAtomPersonInto(s *xmlcopy.Scanner, people *[]Person) error {
+	p, err := a.readAtomPerson(s)
+	if err == nil && (p.Name+p.Email+p.URI != "" || p.Extensions != nil) {
 		*people = append(*people, p)
 	}
 	return err
 }
 
 // readSource reads an atom:source.
-func (a *Entry) readSource(s *xmlcopy.Scanner) error {
+func (a *Entry) readSource(s *xmlcopy.Scanner, base string) error {
 	f := Entry{room: a.room}
 	for {
 		found, err := s.NextChild()
@@ -102,7 +103,7 @@ func (a *Entry) readSource(s *xmlcopy.Scanner) error {
 			break
 		}
 		if t := s.Tag; isSourceField(&t) {
-			err = f.readAtom(s, &t, a.Base)
+			err = f.readAtom(s, &t, base)
 		} else {
 			err = f.readExtension(s)
 		}
@@ -114,7 +115,7 @@ func (a *Entry) readSource(s *xmlcopy.Scanner) error {
 		return nil
 	}
 	a.Source = &Feed{ID: f.ID, Authors: f.Authors, Extensions: f.Extensions}
-	if a.Source.Title, _ = f.Title.split(longestSummary); f.Updated != "" {
+	if a.Source.Title, a.Source.TitleHTML = f.Title.split(longestSummary); f.Updated != "" {
 		a.Source.DateModified, _ = FormatTime(f.Updated)
 	}
 	if l, ok := f.FindLink("self"); ok {
@@ -144,8 +145,8 @@ func readProse(s *xmlcopy.Scanner, t *xmlcopy.Tag) (*Prose, error) {
 	}
 	if mode == "base64" {
 		decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
-		if err != nil {
-			return nil, nil
+		if err != nil || !utf8.Valid(decoded) {
+			return &Prose{Text: text}, nil
 		}
 		text = string(decoded)
 	}
@@ -170,7 +171,7 @@ func readProse(s *xmlcopy.Scanner, t *xmlcopy.Tag) (*Prose, error) {
 		}
 		return &Prose{Text: text}, nil
 	}
-	return nil, nil // base64 of something else
+	return &Prose{Text: text}, nil // base64 of something else, in Atom 0.3
 }
 
 var divs = regexp.MustCompile(`(?s)^\s*<div(?:\s[^>]*)?>(.*)</div>\s*$`)
@@ -186,13 +187,21 @@ func withoutDiv(markup, text string) string {
 	return markup
 }
 
-func readAtomPerson(s *xmlcopy.Scanner) (p Person, err error) {
+func (a *Entry) readAtomPerson(s *xmlcopy.Scanner) (p Person, err error) {
+	x := Entry{room: a.room}
 	for {
 		found, err := s.NextChild()
 		if err != nil || !found {
+			a.room, p.Extensions = x.room, x.Extensions
 			return p, err
 		}
 		local := s.Tag.Local
+		if space := s.Tag.Space; space != AtomSpace && space != atom03Space || !slices.Contains([]string{"name", "email", "uri", "url"}, local) {
+			if err := x.readExtension(s); err != nil {
+				return p, err
+			}
+			continue
+		}
 		text, _, err := s.InnerContent()
 		if err != nil {
 			return p, err

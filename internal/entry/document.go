@@ -3,6 +3,7 @@ package entry
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,7 +80,7 @@ func (a *Entry) Encode(id string) []byte {
 	d.DatePublished, _ = FormatTime(a.Published)
 	d.DateModified, _ = FormatTime(a.Updated)
 	if d.Language == "" {
-		d.Language = a.Extensions.text(DCSpace, "language")
+		d.Language = textOf(a.Extensions[DCSpace]["language"])
 	}
 	d.setLinks(a)
 	for _, c := range a.Categories {
@@ -102,10 +103,10 @@ func (d *Document) setLinks(a *Entry) {
 	if l, ok := a.FindLink("alternate"); ok {
 		d.URL = l.Href
 	}
-	if !slices.Equal(a.Links, []Link{{Rel: "alternate", Href: d.URL}}) {
+	if d.URL == "" || len(a.Links) > 1 || !reflect.DeepEqual(a.Links[0], Link{Rel: "alternate", Href: d.URL}) {
 		d.Links = a.Links
 	}
-	d.Image = firstOf(a.Extensions.attribute("http://search.yahoo.com/mrss/", "thumbnail", "url"), a.Extensions.attribute("http://www.itunes.com/dtds/podcast-1.0.dtd", "image", "href"))
+	d.Image = firstOf(attributeOf(a.Extensions.in(mediaSpace)["thumbnail"], "url"), attributeOf(a.Extensions.in(itunesSpace)["image"], "href"))
 	for _, l := range a.Links {
 		if l.Rel != "enclosure" {
 			continue
@@ -141,10 +142,11 @@ func Decode(b []byte, base string) (*Entry, bool) {
 	}
 	a.addExtensions(d.Extensions)
 	if a.Source != nil {
-		source := Entry{room: a.room}
-		source.addExtensions(a.Source.Extensions)
-		a.Source.Extensions = source.Extensions
+		a.Source.Extensions = a.within(a.Source.Extensions)
+		a.bound(a.Source.Authors)
 	}
+	a.bound(a.Authors)
+	a.bound(a.Contributors)
 	return a, true
 }
 

@@ -59,6 +59,9 @@ type Entry struct {
 	// XML is the entry if that is not well-formed. Then there are no other fields.
 	XML       string
 	permalink string // the guid of an item, if it is a page
+	standIns  []standIn
+	// contentBase and textBase are the bases of content and of other HTML that have an xml:base of their own.
+	contentBase, textBase string
 	// room is how many bytes resolved references and namespaces of extensions may take. Beyond it,
 	// references are not resolved and extensions are left out: a long base or namespace name
 	// could be repeated for each of many small elements.
@@ -117,6 +120,8 @@ type Link struct {
 	Length   string `json:"length,omitempty"`
 	Title    string `json:"title,omitempty"`
 	HrefLang string `json:"hreflang,omitempty"`
+	// Attributes are the others, with the names that an [Element] has.
+	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
 // Person is an author or a contributor.
@@ -124,6 +129,8 @@ type Person struct {
 	Name  string `json:"name,omitempty"`
 	Email string `json:"email,omitempty"`
 	URI   string `json:"url,omitempty"`
+	// Extensions are the elements of a person of Atom that are no field.
+	Extensions Extensions `json:"extensions,omitempty"`
 }
 
 // Category is a category of an entry.
@@ -137,6 +144,7 @@ type Category struct {
 type Feed struct {
 	ID           string   `json:"id,omitempty"`
 	Title        string   `json:"title,omitempty"`
+	TitleHTML    string   `json:"title_html,omitempty"`
 	URL          string   `json:"url,omitempty"`
 	HomePageURL  string   `json:"home_page_url,omitempty"`
 	DateModified string   `json:"date_modified,omitempty"`
@@ -193,7 +201,14 @@ func Read(doc []byte, base string) (*Entry, bool) {
 		case err != nil:
 			return nil, false
 		case !found:
+			if err := a.readStandIns(); err != nil {
+				return nil, false
+			}
+			a.addFromExtensions()
 			a.addPermalink()
+			if base := firstOf(a.contentBase, a.textBase); base != "" && (a.contentBase != "" || a.Content == nil) {
+				a.Base, a.BaseURL = base, base
+			}
 			return a, s.AtEnd()
 		}
 		if err := a.readChild(s, own, base); err != nil {
@@ -208,15 +223,29 @@ func (a *Entry) readChild(s *xmlcopy.Scanner, own, base string) error {
 	t := s.Tag
 	if at := t.AttrIn(xmlcopy.XMLSpace, "base"); at != "" {
 		base = a.rebase(base, at)
+		switch t.Local {
+		case "content", "encoded", "body":
+			setIfEmpty(&a.contentBase, base)
+		case "summary", "description":
+			setIfEmpty(&a.textBase, base)
+		}
 	}
 	switch space := cmp.Or(t.Space, noSpace); {
 	case own == "":
 	case space == own && rssFields[t.Local] && t.Attr("href") == "":
 		return a.readRSS(s, &t, t.Local, base)
+	case space == atom03Space && t.Local == "created":
+		return a.postpone(s, t.Local, base)
 	case space == AtomSpace && isAtomField(&t), space == atom03Space && isAtomField(&t):
 		return a.readAtom(s, &t, base)
-	case rssFields[modules[space]+t.Local] && modules[space] != "" && !a.has(modules[space]+t.Local):
-		return a.readRSS(s, &t, modules[space]+t.Local, base)
+	case rssFields[modules[space]+t.Local] && modules[space] != "":
+		name := modules[space] + t.Local
+		switch {
+		case isStandIn(name):
+			return a.postpone(s, name, base)
+		case !a.has(name):
+			return a.readRSS(s, &t, name, base)
+		}
 	}
 	return a.readExtension(s)
 }

@@ -1,7 +1,6 @@
 package entry
 
 import (
-	"bytes"
 	"encoding/xml"
 	"maps"
 	"slices"
@@ -61,17 +60,28 @@ func (a *Entry) addExtensions(x Extensions) {
 	}
 }
 
-// readElement reads the element whose start tag was read last, without its name. parent is the namespace around it.
-func (a *Entry) readElement(s *xmlcopy.Scanner, parent string) (el Element, err error) {
-	t := s.Tag
-	el.Prefix = t.Prefix
-	if t.Space != parent {
-		el.Namespace = &t.Space
-		a.room -= len(t.Space)
+// within returns the extensions for which there is room.
+func (a *Entry) within(x Extensions) Extensions {
+	b := Entry{room: a.room}
+	b.addExtensions(x)
+	a.room = b.room
+	return b.Extensions
+}
+
+// bound removes the extensions of people for which there is no room.
+func (a *Entry) bound(people []Person) {
+	for i := range people {
+		people[i].Extensions = a.within(people[i].Extensions)
 	}
+}
+
+// readAttributes returns the attributes of a tag except those that have no namespace and one of the names.
+func (a *Entry) readAttributes(t *xmlcopy.Tag, without ...string) (attributes map[string]string) {
 	for _, at := range t.Attrs {
 		name := at.Local
 		switch {
+		case at.Space == "" && slices.Contains(without, name):
+			continue
 		case at.Space == xmlcopy.XMLSpace:
 			name = "xml:" + name
 		case at.Space != "":
@@ -80,14 +90,38 @@ func (a *Entry) readElement(s *xmlcopy.Scanner, parent string) (el Element, err 
 			}
 			name = "{" + at.Space + "}" + name
 		}
-		if el.Attributes == nil {
-			el.Attributes = map[string]string{}
+		if attributes == nil {
+			attributes = map[string]string{}
 		}
-		el.Attributes[name] = at.Value
+		attributes[name] = at.Value
 	}
+	return attributes
+}
+
+// removeIndentation removes the blank texts of an element that has lines of elements only.
+func (el *Element) removeIndentation() {
+	isIndentation := func(c Element) bool {
+		return c.Name == "" && strings.TrimSpace(c.Text) == "" && strings.Contains(c.Text, "\n")
+	}
+	isText := func(c Element) bool { return c.Name == "" && strings.TrimSpace(c.Text) != "" }
+	if !slices.ContainsFunc(el.Children, isText) {
+		el.Children = slices.DeleteFunc(el.Children, isIndentation)
+	}
+}
+
+// readElement reads the element whose start tag was read last, without its name. parent is the namespace around it.
+func (a *Entry) readElement(s *xmlcopy.Scanner, parent string) (el Element, err error) {
+	t := s.Tag
+	el.Prefix = t.Prefix
+	if t.Space != parent {
+		el.Namespace = &t.Space
+		a.room -= len(t.Space)
+	}
+	el.Attributes = a.readAttributes(&t)
 	var text []byte
+	elements := false
 	flush := func() {
-		if len(bytes.TrimSpace(text)) > 0 {
+		if len(text) > 0 {
 			el.Children = append(el.Children, Element{Text: string(text)})
 		}
 		text = nil
@@ -99,14 +133,16 @@ func (a *Entry) readElement(s *xmlcopy.Scanner, parent string) (el Element, err 
 			return el, err
 		case kind == xmlcopy.TextToken:
 			text = append(text, s.Text...)
-		case kind == xmlcopy.EndToken && el.Children == nil:
+		case kind == xmlcopy.EndToken && !elements:
 			el.Text = string(text)
 			return el, nil
 		case kind == xmlcopy.EndToken:
 			flush()
+			el.removeIndentation()
 			return el, nil
 		default:
 			flush()
+			elements = true
 			local := s.Tag.Local
 			child, err := a.readElement(s, t.Space)
 			if err != nil {
@@ -119,20 +155,37 @@ func (a *Entry) readElement(s *xmlcopy.Scanner, parent string) (el Element, err 
 	}
 }
 
-// text returns the text of the first element of that name.
-func (x Extensions) text(space, name string) string {
-	if all := x[space][name]; len(all) > 0 {
-		return strings.TrimSpace(all[0].Text)
+// in returns the elements of a namespace, of which many feeds have other letters or no slash at its end.
+func (x Extensions) in(space string) map[string][]Element {
+	if elements, ok := x[space]; ok {
+		return elements
 	}
-	return ""
+	first := ""
+	for uri := range x {
+		if strings.EqualFold(strings.TrimSuffix(uri, "/"), strings.TrimSuffix(space, "/")) && (first == "" || uri < first) {
+			first = uri
+		}
+	}
+	if first == "" {
+		return nil
+	}
+	return x[first]
 }
 
-// attribute returns an attribute of the first element of that name.
-func (x Extensions) attribute(space, name, attribute string) string {
-	if all := x[space][name]; len(all) > 0 {
-		return all[0].Attributes[attribute]
+// textOf returns the text of the first element.
+func textOf(elements []Element) string {
+	if len(elements) == 0 {
+		return ""
 	}
-	return ""
+	return strings.TrimSpace(elements[0].Text)
+}
+
+// attributeOf returns an attribute of the first element.
+func attributeOf(elements []Element, name string) string {
+	if len(elements) == 0 {
+		return ""
+	}
+	return elements[0].Attributes[name]
 }
 
 // All returns the elements in the order of their names.

@@ -19,14 +19,100 @@ func (a *Entry) addPermalink() {
 }
 
 // modules are the prefixes of the modules of RSS whose elements are fields.
-var modules = map[string]string{DCSpace: "dc:", dctermsSpace: "dcterms:", ContentSpace: "content:", strings.TrimSuffix(ContentSpace, "/"): "content:"}
+var modules = map[string]string{
+	DCSpace: "dc:", dctermsSpace: "dcterms:", ContentSpace: "content:", strings.TrimSuffix(ContentSpace, "/"): "content:", xhtmlSpace: "xhtml:",
+}
 
 // rssFields are the elements of RSS that are fields.
 var rssFields = map[string]bool{
 	"title": true, "dc:title": true, "description": true, "dc:description": true, "content:encoded": true, "dc:rights": true,
 	"enclosure": true, "link": true, "guid": true, "comments": true, "author": true, "dc:creator": true, "dc:contributor": true,
 	"category": true, "dc:subject": true, "pubDate": true, "dcterms:issued": true, "dcterms:created": true, "dc:date": true,
-	"dcterms:modified": true, "source": true,
+	"dcterms:modified": true, "source": true, "xhtml:body": true, "body": true, "fullitem": true,
+}
+
+// standIn is an element that is a field if the entry has no element that means the same and more exactly.
+type standIn struct {
+	name, base string
+	s          *xmlcopy.Scanner // behind the start tag
+}
+
+// isStandIn reports whether an element is a field only if the entry has no other for it.
+func isStandIn(name string) bool {
+	return name == "created" || strings.HasPrefix(name, "dc:") && name != "dc:creator" && name != "dc:contributor" && name != "dc:subject" || strings.HasPrefix(name, "dcterms:")
+}
+
+// postpone skips an element that is read with [Entry.readStandIns].
+func (a *Entry) postpone(s *xmlcopy.Scanner, name, base string) error {
+	if s.Tag.Empty {
+		return a.readExtension(s)
+	}
+	a.standIns = append(a.standIns, standIn{name, base, s.Fork()})
+	_, _, err := s.InnerContent()
+	return err
+}
+
+// readStandIns reads the elements that were postponed: as fields that the entry lacks, or as extensions. When an
+// entry was created is least of all the date of its publication.
+func (a *Entry) readStandIns() (err error) {
+	for _, created := range []bool{false, true} {
+		for _, in := range a.standIns {
+			switch {
+			case err != nil || strings.HasSuffix(in.name, "created") != created:
+			case a.has(in.name):
+				err = a.readExtension(in.s)
+			default:
+				err = a.readRSS(in.s, &in.s.Tag, in.name, in.base)
+			}
+		}
+	}
+	a.standIns = nil
+	return err
+}
+
+// The namespaces of podcasts and of Media RSS.
+const (
+	itunesSpace = "http://www.itunes.com/dtds/podcast-1.0.dtd"
+	mediaSpace  = "http://search.yahoo.com/mrss/"
+)
+
+// addFromExtensions sets authors, summary and categories of an entry that has none to those of podcasts and videos,
+// which stay extensions.
+func (a *Entry) addFromExtensions() {
+	podcast, media := a.Extensions.in(itunesSpace), a.Extensions.in(mediaSpace)
+	if name := textOf(podcast["author"]); name != "" && a.Authors == nil {
+		a.Authors = []Person{ReadPerson(name)}
+	}
+	if a.Summary == nil {
+		text := firstOf(textOf(podcast["summary"]), textOf(media["description"]))
+		for _, group := range media["group"] {
+			for _, el := range group.Children {
+				if el.Name == "description" && el.Namespace == nil {
+					setIfEmpty(&text, strings.TrimSpace(el.Text))
+				}
+			}
+		}
+		keepProse(&a.Summary, text, "", LooksLikeHTML(text))
+	}
+	if a.Categories != nil {
+		return
+	}
+	add := func(term, scheme, label string) {
+		if term = strings.TrimSpace(term); term != "" {
+			a.Categories = append(a.Categories, Category{term, scheme, label})
+		}
+	}
+	for _, el := range media["category"] {
+		add(el.Text, el.Attributes["scheme"], el.Attributes["label"])
+	}
+	for _, el := range podcast["category"] {
+		for _, el := range append([]Element{el}, el.Children...) {
+			add(el.Attributes["text"], "", "")
+		}
+	}
+	for word := range strings.SplitSeq(textOf(podcast["keywords"]), ",") {
+		add(word, "", "")
+	}
 }
 
 // has reports whether the field of an element that may occur once is set.
@@ -36,11 +122,11 @@ func (a *Entry) has(name string) bool {
 		return a.Title != nil
 	case "dc:description":
 		return a.Summary != nil
-	case "content:encoded":
+	case "content:encoded", "xhtml:body":
 		return a.Content != nil
 	case "dc:rights":
 		return a.Rights != nil
-	case "dcterms:issued", "dcterms:created":
+	case "dcterms:issued", "dcterms:created", "created":
 		return a.Published != ""
 	case "dc:date", "dcterms:modified":
 		return a.Updated != ""
@@ -63,8 +149,10 @@ func (a *Entry) readRSS(s *xmlcopy.Scanner, t *xmlcopy.Tag, name, base string) e
 		keepProse(&a.Title, text, markup, LooksLikeHTML(text))
 	case "description", "dc:description":
 		keepProse(&a.Summary, text, markup, true)
-	case "content:encoded":
+	case "content:encoded", "fullitem":
 		keepProse(&a.Content, text, markup, true)
+	case "xhtml:body", "body":
+		keepProse(&a.Content, "", withoutDiv(markup, text), true)
 	case "dc:rights":
 		keepProse(&a.Rights, text, markup, false)
 	case "source":
@@ -116,8 +204,8 @@ func (a *Entry) addRSSValue(t *xmlcopy.Tag, name, value, base string) {
 		a.Links = append(a.Links, Link{Rel: "alternate", Href: a.resolve(base, value)})
 	case "guid":
 		setIfEmpty(&a.ID, value)
-		if t.Attr("isPermaLink") != "false" && strings.Contains(value, "://") {
-			setIfEmpty(&a.permalink, value)
+		if is := t.Attr("isPermaLink"); is == "true" || is != "false" && strings.Contains(value, "://") {
+			setIfEmpty(&a.permalink, a.resolve(base, value))
 		}
 	case "comments":
 		a.Links = append(a.Links, Link{Rel: "replies", Href: a.resolve(base, value)})
@@ -127,7 +215,7 @@ func (a *Entry) addRSSValue(t *xmlcopy.Tag, name, value, base string) {
 		a.Contributors = append(a.Contributors, ReadPerson(value).withExtra(t))
 	case "category", "dc:subject":
 		a.Categories = append(a.Categories, Category{Term: value, Scheme: t.Attr("domain"), Label: t.AttrIn(ExtraSpace, "label")})
-	case "pubDate", "dcterms:issued", "dcterms:created":
+	case "pubDate", "dcterms:issued", "dcterms:created", "created":
 		a.keepDate(&a.Published, t, value)
 	case "dc:date", "dcterms:modified":
 		a.keepDate(&a.Updated, t, value)

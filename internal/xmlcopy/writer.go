@@ -44,11 +44,18 @@ var voids = map[string]bool{
 	"link": true, "meta": true, "param": true, "source": true, "track": true, "wbr": true,
 }
 
+// xlinkSpace is the namespace of references in SVG and MathML, whose attributes HTML has with the prefix xlink.
+const xlinkSpace = "http://www.w3.org/1999/xlink"
+
 func appendHTMLStart(b []byte, t *Tag) []byte {
 	b = append(append(b, '<'), t.Local...)
 	for _, a := range t.Attrs {
-		if a.Prefix == "" || a.Space == XMLSpace && a.Local == "lang" {
-			b = append(append(append(b, ' '), a.Local...), `="`...)
+		link := a.Space == xlinkSpace
+		if a.Prefix == "" || link || a.Space == XMLSpace && a.Local == "lang" {
+			if b = append(b, ' '); link {
+				b = append(b, "xlink:"...)
+			}
+			b = append(append(b, a.Local...), `="`...)
 			b = append(AppendValue(b, a.Value), '"')
 		}
 	}

@@ -31,6 +31,8 @@ func (s *decider) encodeBody(d *document, e *feed.Entity) {
 	}
 	if e.Op == feed.Put {
 		a.Feed = s.feedOf(d)
+	}
+	if e.Op == feed.Put && ok {
 		s.inheritAuthors(d, a)
 	}
 	e.Body = a.Encode(e.ID)
