@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/net/html"
 
@@ -90,6 +90,7 @@ func (a *Entry) Encode(id string) []byte {
 		}
 	}
 	var b bytes.Buffer
+	b.Grow(1<<10 + len(d.TitleHTML) + len(d.SummaryHTML) + len(d.ContentHTML) + len(d.ContentText))
 	to := json.NewEncoder(&b)
 	to.SetEscapeHTML(false)
 	if err := to.Encode(d); err != nil {
@@ -171,8 +172,14 @@ func join(text, markup string) *Prose {
 	return nil
 }
 
-// withinWords are elements of HTML that separate no words.
-var withinWords = []string{"a", "abbr", "b", "code", "em", "font", "i", "mark", "s", "small", "span", "strong", "sub", "sup", "u"}
+// isWithinWords reports whether an element of HTML separates no words.
+func isWithinWords(name []byte) bool {
+	switch string(name) {
+	case "a", "abbr", "b", "code", "em", "font", "i", "mark", "s", "small", "span", "strong", "sub", "sup", "u":
+		return true
+	}
+	return false
+}
 
 // plainText returns the text of HTML, of which it reads no more than it needs.
 func plainText(markup string, longest int) string {
@@ -180,6 +187,7 @@ func plainText(markup string, longest int) string {
 		return strings.Join(strings.Fields(markup), " ")
 	}
 	var b strings.Builder
+	b.Grow(min(longest, len(markup)) + len("…"))
 	hidden, separate := false, false
 	for z := html.NewTokenizer(strings.NewReader(markup)); ; {
 		switch z.Next() {
@@ -189,32 +197,34 @@ func plainText(markup string, longest int) string {
 			if hidden {
 				continue
 			}
-			for _, r := range string(z.Text()) {
-				if unicode.IsSpace(r) {
-					separate = true
-					continue
-				}
-				if separate && b.Len() > 0 {
+			text := z.Text()
+			for word := range bytes.FieldsSeq(text) {
+				if separate = separate || &word[0] != &text[0]; separate && b.Len() > 0 {
 					b.WriteByte(' ')
 				}
 				separate = false
-				if b.WriteRune(r); b.Len() > longest {
+				if b.Write(word[:min(len(word), longest+1)]); b.Len() > longest {
 					return strings.ToValidUTF8(b.String()[:longest], "") + "…"
 				}
 			}
+			if last, _ := utf8.DecodeLastRune(text); unicode.IsSpace(last) {
+				separate = true
+			}
 		default:
 			name, _ := z.TagName()
-			hidden = slices.Contains([]string{"script", "style"}, string(name)) && !hidden
-			separate = separate || !slices.Contains(withinWords, string(name))
+			hidden = (string(name) == "script" || string(name) == "style") && !hidden
+			separate = separate || !isWithinWords(name)
 		}
 	}
 }
 
 // FormatTime returns a date as RFC 3339 has it; unchanged if it is such a date.
 func FormatTime(text string) (string, bool) {
-	// time.Parse accepts an hour of one digit, and a comma.
-	if at, err := time.Parse(time.RFC3339Nano, text); err == nil && at.Year() > 0 && text[len("2006-01-02T15")] == ':' && !strings.Contains(text, ",") {
-		return text, true
+	if message.IsISODate(text) {
+		// time.Parse accepts an hour of one digit, and a comma.
+		if at, err := time.Parse(time.RFC3339Nano, text); err == nil && at.Year() > 0 && text[len("2006-01-02T15")] == ':' && !strings.Contains(text, ",") {
+			return text, true
+		}
 	}
 	at, _, ok := message.ParseDate(text)
 	if !ok || at.Year() < 1 || at.Year() > 9999 {

@@ -425,7 +425,8 @@ func (s *Scanner) CopyElement(b []byte) ([]byte, error) {
 // InnerContent returns the content of the element whose start tag was read last: its text, and
 // the same as HTML if there are elements in it.
 func (s *Scanner) InnerContent() (text, html string, err error) {
-	var plain, markup []byte
+	var plain strings.Builder
+	var markup []byte
 	elements := false
 	for depth := len(s.open); len(s.open) >= depth; {
 		kind, err := s.NextToken()
@@ -435,11 +436,11 @@ func (s *Scanner) InnerContent() (text, html string, err error) {
 		switch kind {
 		case StartToken:
 			if !elements {
-				elements, markup = true, AppendText(nil, plain)
+				elements, markup = true, AppendText(nil, plain.String())
 			}
 			markup = appendHTMLStart(markup, &s.Tag)
 		case TextToken:
-			if plain = append(plain, s.Text...); elements {
+			if plain.Write(s.Text); elements {
 				markup = AppendText(markup, s.Text)
 			}
 		case EndToken:
@@ -448,7 +449,7 @@ func (s *Scanner) InnerContent() (text, html string, err error) {
 			}
 		}
 	}
-	return string(plain), string(markup), nil
+	return plain.String(), string(markup), nil
 }
 
 // Standalone returns an XML document as an element that is valid inside any other,

@@ -1,7 +1,6 @@
 package xmlcopy
 
 import (
-	"bytes"
 	"strings"
 	"unicode/utf8"
 )
@@ -117,5 +116,15 @@ func Escape(s string) string {
 
 // IsText reports whether XML can carry b as text.
 func IsText(b []byte) bool {
-	return utf8.Valid(b) && !bytes.ContainsFunc(b, func(r rune) bool { return !isXMLChar(r) })
+	for i := 0; i < len(b); {
+		r, n := rune(b[i]), 1
+		if r >= utf8.RuneSelf {
+			r, n = utf8.DecodeRune(b[i:])
+		}
+		if !isXMLChar(r) || r == utf8.RuneError && n == 1 {
+			return false
+		}
+		i += n
+	}
+	return true
 }
