@@ -3,12 +3,15 @@ package entry_test
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/xml"
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/feedbridge/feedbridge/docs"
 	"github.com/feedbridge/feedbridge/internal/entry"
@@ -26,7 +29,31 @@ const atom = `<entry xmlns="http://www.w3.org/2005/Atom" xmlns:m="urn:m" xml:lan
 const rss = `<item><title>A &amp;amp; B</title><link>/1</link><guid isPermaLink="false">g</guid><pubDate>Sun, 01 Mar 2026 12:00:00 GMT</pubDate>
 <description>&lt;p>D &lt;b>e&lt;/b>.&lt;br>f</description><category>c</category><author>a@x.example (A)</author><dc:title xmlns:dc="http://purl.org/dc/elements/1.1/">other</dc:title><unknown/></item>`
 
-// encode returns an entry as JSON, and as Go has it.
+// schema is that of the documentation.
+var schema = sync.OnceValue(func() *jsonschema.Schema {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(docs.EntrySchema))
+	if err != nil {
+		panic(err)
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource("entry.json", doc); err != nil {
+		panic(err)
+	}
+	return c.MustCompile("entry.json")
+})
+
+// validate checks JSON with the schema.
+func validate(t testing.TB, text []byte) {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	must.Succeed(t, err)
+	if err := schema().Validate(doc); err != nil {
+		t.Fatalf("%.500s: %v", text, err)
+	}
+}
+
+// encode returns an entry as JSON, which it checks with the schema, and as Go has it.
 func encode(t testing.TB, doc string) (text []byte, fields map[string]any) {
 	t.Helper()
 	a, ok := entry.Read([]byte(doc), "http://x.example/feed")
@@ -34,6 +61,7 @@ func encode(t testing.TB, doc string) (text []byte, fields map[string]any) {
 		t.Fatalf("%.200s is not read", doc)
 	}
 	text = a.Encode("id")
+	validate(t, text)
 	must.Succeed(t, json.Unmarshal(text, &fields))
 	return text, fields
 }
@@ -85,6 +113,12 @@ func TestEncodeBadEntries(t *testing.T) {
 		"a long namespace in source": `<entry xmlns="http://www.w3.org/2005/Atom" xmlns:m="urn:` + long + `"><source><a>` + strings.Repeat("<m:a><b/></m:a>", 20_000) + `</a></source></entry>`,
 		"a long base":                `<item xml:base="http://x/` + long + `/">` + strings.Repeat("<enclosure url='a'/>", 20_000) + `</item>`,
 		"deep extensions":            `<item>` + strings.Repeat("<a>", 190) + strings.Repeat("</a>", 190) + `</item>`,
+		"two titles":                 `<entry xmlns="http://www.w3.org/2005/Atom"><title>a</title><title type="html">b&lt;br></title></entry>`,
+		"a title in XHTML":           `<entry xmlns="http://www.w3.org/2005/Atom"><title type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml"><p>a</p><script>b</script></div></title></entry>`,
+		"a long namespace in people": `<entry xmlns="http://www.w3.org/2005/Atom" xmlns:m="urn:` + long + `">` + strings.Repeat("<author><m:a/></author>", 20_000) + `</entry>`,
+		"a long namespace in links":  `<entry xmlns="http://www.w3.org/2005/Atom" xmlns:m="urn:` + long + `">` + strings.Repeat("<link href='a' m:a=''/>", 20_000) + `</entry>`,
+		"many titles of a module":    `<item xmlns:m="http://purl.org/dc/elements/1.1/">` + strings.Repeat("<m:title>a</m:title>", 20_000) + `</item>`,
+		"many keywords":              `<item xmlns:m="http://www.itunes.com/dtds/podcast-1.0.dtd"><m:keywords>` + strings.Repeat("a,", 100_000) + `</m:keywords></item>`,
 		"a replacement character":    "<item><guid>\ufffd</guid><title>\u2028\u0085</title></item>",
 		"a length that is no count":  `<item><enclosure url="a" length="-1e9"/><enclosure url="b" length="many"/></item>`,
 	} {
@@ -180,7 +214,8 @@ func compareSchema(t *testing.T, path string, root, s map[string]any, typ reflec
 	}
 }
 
-// FuzzEncode encodes entries, and decodes and encodes them again: nothing is lost.
+// FuzzEncode encodes entries, and decodes and encodes them again: nothing is lost. The JSON has only the fields of the
+// schema and is not much larger than the entry, and encoding/xml reads its extensions as XML.
 func FuzzEncode(f *testing.F) {
 	for _, doc := range []string{atom, rss, "<item><a>x<b/>y</a></item>"} {
 		f.Add([]byte(doc))
@@ -191,9 +226,14 @@ func FuzzEncode(f *testing.F) {
 			return
 		}
 		text := a.Encode("id")
-		if !json.Valid(text) {
-			t.Fatalf("%s is no JSON", text)
+		validate(t, text)
+		if len(text) > 16*len(doc)+10_000 {
+			t.Fatalf("%d bytes of %d", len(text), len(doc))
 		}
+		strict := json.NewDecoder(bytes.NewReader(text))
+		strict.DisallowUnknownFields()
+		must.Succeed(t, strict.Decode(&entry.Document{}))
+		must.Succeed(t, xml.Unmarshal(append(a.Extensions.AppendXML([]byte("<x>")), "</x>"...), &struct{}{}))
 		again, ok := entry.Decode(text, "http://x.example/")
 		if !ok {
 			t.Fatalf("%s is not read", text)
