@@ -452,12 +452,12 @@ func TestRareFieldsOfJSONAreServed(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`<feed xmlns="http://www.w3.org/2005/Atom"><id>urn:f</id><title>F</title><updated>2026-03-01T12:00:00Z</updated>
-<entry><id>urn:1</id><title>T</title><updated>2026-03-01T12:00:00Z</updated><link href="http://x.example/1" rel="related" hreflang="fr"/>
-<source><id>urn:s</id><title>S</title><rights>mine</rights></source></entry></feed>`))
+<entry><id>urn:1</id><title>T</title><updated>2026-03-01T12:00:00Z</updated><link href="http://x.example/1" rel="related" hreflang="fr" t:n="7" xmlns:t="urn:t"/>
+<author><name>A</name><g:image xmlns:g="urn:g" src="i"/></author><source><id>urn:s</id><title type="html">S&lt;br></title><rights>mine</rights></source></entry></feed>`))
 	}))
 	defer upstream.Close()
 	topic := bridged(t, upstream.URL, "json")
-	for format, want := range map[Format][]string{Atom: {`hreflang="fr"`, ">mine</rights>"}, RSS: {`hreflang="fr"`}} {
+	for format, want := range map[Format][]string{Atom: {`hreflang="fr"`, ":n=\"7\"", ">mine</rights>", `src="i"`, "S&lt;br&gt;"}, RSS: {`hreflang="fr"`, ":n=\"7\""}} {
 		doc := servedAt(t, topic, format)[1]
 		for _, text := range want {
 			if !strings.Contains(doc, text) {
