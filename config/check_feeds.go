@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -91,6 +92,7 @@ func (v *validator) checkFormat(path string, f Feed) {
 func (v *validator) checkTo(feed string, f Feed) {
 	path, to := joinPath(feed, "to"), f.To
 	v.checkBusName(joinPath(path, "bus"), to.Bus)
+	v.checkCloudEvents(path, to)
 	bus, isKnown := v.cfg.Buses[to.Bus]
 	switch {
 	case bus.Kafka != nil:
@@ -103,4 +105,19 @@ func (v *validator) checkTo(feed string, f Feed) {
 	case to.Stream != nil:
 		v.reportAll(path, nats.Topic{Subject: to.Topic, Stream: *to.Stream}.Validate())
 	}
+}
+
+// checkCloudEvents checks the attributes of the events of the destination at path. The default source is as valid
+// as the URL of the feed.
+func (v *validator) checkCloudEvents(path string, to To) {
+	typ, source := joinPath(path, "cloudevents_type"), joinPath(path, "cloudevents_source")
+	if to.CloudEvents {
+		v.require(message.IsEventType(to.CloudEventsType), typ, "want text without control characters, such as com.example.order")
+		v.require(!v.locations.isSet(source) || message.IsEventSource(to.CloudEventsSource), source,
+			"want a URI or a relative one, such as https://shop.example.com/orders; percent-encode what it cannot have")
+		return
+	}
+	const cure = "needs to.cloudevents: true; set that, or leave this out"
+	v.require(to.CloudEventsType == "", typ, cure)
+	v.require(to.CloudEventsSource == "", source, cure)
 }

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -167,6 +168,12 @@ type To struct {
 	Topic string `yaml:"topic"`
 	// TraceHeader adds a header traceparent to the messages while traces are sent.
 	TraceHeader bool `yaml:"trace_header"`
+	// CloudEvents makes the messages CloudEvents in binary mode. CloudEventsType is the beginning of their
+	// type, by default feedbridge.entity, and CloudEventsSource their source, by default the feed's URL
+	// without secrets. Both are empty unless CloudEvents is set.
+	CloudEvents       bool   `yaml:"cloudevents"`
+	CloudEventsType   string `yaml:"cloudevents_type"`
+	CloudEventsSource string `yaml:"cloudevents_source"`
 	// Stream configures the stream of the topic. It is set for NATS buses only.
 	Stream *nats.Stream `yaml:"stream" doc:"NATS: the stream of the topic."`
 	// Kafka configures the topic and its records. It is set for Kafka buses only.
@@ -176,6 +183,14 @@ type To struct {
 // DeadLetters reports whether some entities are published to the dead-letter topic.
 func (f Feed) DeadLetters() bool {
 	return f.Oversize == sink.DeadLetter || f.To.Kafka != nil && f.To.Kafka.MissingKey == kafka.KeyDeadLetter
+}
+
+// Events returns the form of the messages as CloudEvents, nil if they are none.
+func (t To) Events() *message.Events {
+	if !t.CloudEvents {
+		return nil
+	}
+	return message.NewEvents(t.CloudEventsType, t.CloudEventsSource)
 }
 
 // isShared reports whether other feeds may be copied to the topic too.

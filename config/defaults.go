@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/internal/setting"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -23,10 +25,15 @@ func completeDefaults(cfg *Config, buses []string) {
 	if cfg.Fleet != nil {
 		cfg.Fleet.Bus = cmp.Or(cfg.Fleet.Bus, onlyBus)
 	}
+	redact := safetext.NewRedactor(cfg.SecretParameters...)
 	for name, f := range cfg.Feeds {
 		f.Freshness = cmp.Or(f.Freshness, max(5*time.Minute, 3*f.Every))
 		f.To.Topic = cmp.Or(f.To.Topic, name)
 		f.To.Bus = cmp.Or(f.To.Bus, onlyBus)
+		if f.To.CloudEvents {
+			f.To.CloudEventsType = cmp.Or(f.To.CloudEventsType, "feedbridge.entity")
+			f.To.CloudEventsSource = cmp.Or(f.To.CloudEventsSource, message.NewEvents("", redact.URL(f.Source.URL)).Source)
+		}
 		switch onKafka := cfg.Buses[f.To.Bus].Kafka != nil; {
 		case onKafka && f.To.Kafka == nil:
 			f.To.Kafka = new(kafka.DefaultOptions())

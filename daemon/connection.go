@@ -78,7 +78,7 @@ func connectNATS(ctx context.Context, conf nats.Config, log *slog.Logger) (*conn
 		check: c.Check, reconnected: c.Reconnected, close: c.Close,
 		watch: c.WatchCheckpoints,
 		sink: func(name string, f config.Feed) topicSink {
-			return c.Sink(nats.Topic{Feed: name, Subject: f.To.Topic, Window: f.DedupeWindow, DeadLetters: f.DeadLetters(), Stream: *f.To.Stream})
+			return c.Sink(nats.Topic{Feed: name, Subject: f.To.Topic, Window: f.DedupeWindow, DeadLetters: f.DeadLetters(), Events: f.To.Events(), Stream: *f.To.Stream})
 		},
 		fleet: func(name string, feeds []config.To) fleet.Bus {
 			o := nats.FleetOptions{Name: name, Replicas: 1}
@@ -102,7 +102,7 @@ func connectKafka(ctx context.Context, conf kafka.Config, log *slog.Logger) (*co
 		check: c.Check, reconnected: c.Reconnected, close: c.Close,
 		watch: c.WatchCheckpoints,
 		sink: func(name string, f config.Feed) topicSink {
-			return c.Sink(kafka.Topic{Feed: name, Name: f.To.Topic, Key: f.Key, Window: f.DedupeWindow, DeadLetters: f.DeadLetters(), Options: *f.To.Kafka})
+			return c.Sink(kafka.Topic{Feed: name, Name: f.To.Topic, Key: f.Key, Window: f.DedupeWindow, DeadLetters: f.DeadLetters(), Events: f.To.Events(), Options: *f.To.Kafka})
 		},
 		fleet: func(name string, feeds []config.To) fleet.Bus {
 			o := kafka.FleetOptions{Name: name, Create: len(feeds) == 0}

@@ -17,7 +17,7 @@ const consuming = "docs/consuming.md"
 
 // consumers are the pages with the programs in examples/consumers.
 var consumers = []string{
-	"docs/consuming-python.md", "docs/consuming-go.md", "docs/consuming-javascript.md", "docs/consuming-java.md",
+	"docs/consuming-python.md", "docs/consuming-go.md", "docs/consuming-javascript.md", "docs/consuming-java.md", "docs/consuming-cloudevents.md",
 }
 
 // The documents have the example consumers verbatim. With -update they get them.

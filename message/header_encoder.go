@@ -15,6 +15,8 @@ import (
 // between two calls. It is for one goroutine at a time.
 type HeaderEncoder struct {
 	feedName string
+	events   *Events
+	sequence uint64      // of the last message
 	fields   feed.Header // of the last message
 	// own are the headers of the last entity, with which fields begins. They are nil if fields
 	// cannot be used again.
@@ -23,13 +25,17 @@ type HeaderEncoder struct {
 	time time.Time
 }
 
-// NewHeaderEncoder returns an encoder for entities of a feed.
-func NewHeaderEncoder(feedName string) *HeaderEncoder { return &HeaderEncoder{feedName: feedName} }
+// NewHeaderEncoder returns an encoder for entities of a feed. The messages are events, unless events is nil, with
+// the numbers after sequence.
+func NewHeaderEncoder(feedName string, events *Events, sequence uint64) *HeaderEncoder {
+	return &HeaderEncoder{feedName: feedName, events: events, sequence: sequence}
+}
 
-// Encode returns what [Header] does. The slice is valid until the next call, and its fields must not
+// Encode returns what [AppendEvent] does. The slice is valid until the next call, and its fields must not
 // be changed. sameNames reports that the message before had the same names in the same order.
 func (h *HeaderEncoder) Encode(e *feed.Entity) (header feed.Header, sameNames bool) {
-	isUnmarked := h.feedName != "" && e.Op != "" && !e.Modified.IsZero() && e.Page != "" && e.Mark == "" && e.Made == "" && e.Trace == ""
+	isUnmarked := h.feedName != "" && e.Op != "" && !e.Modified.IsZero() && e.Page != "" && e.Mark == "" && e.Made == "" && e.Trace == "" && h.events == nil
+	h.sequence++
 	if isUnmarked && h.own != nil && haveSameNames(h.own, e.Header) && ID(e.Header) != "" {
 		for i := range e.Header {
 			h.fields[i].Value = e.Header[i].Value
@@ -43,7 +49,7 @@ func (h *HeaderEncoder) Encode(e *feed.Entity) (header feed.Header, sameNames bo
 		return h.fields, true
 	}
 	var isComplete bool
-	h.fields, isComplete = appendHeader(slices.Grow(h.fields[:0], len(e.Header)+8), h.feedName, e)
+	h.fields, isComplete = appendHeader(slices.Grow(h.fields[:0], len(e.Header)+8), h.feedName, e, h.events, h.sequence)
 	h.own = nil
 	if isUnmarked && isComplete {
 		h.own, h.time = e.Header, e.Modified

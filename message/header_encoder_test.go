@@ -29,7 +29,7 @@ func TestHeaderEncoderReturnsWhatHeaderDoes(t *testing.T) {
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		feedName := text.Draw(t, "feed")
-		encoder := message.NewHeaderEncoder(feedName)
+		encoder := message.NewHeaderEncoder(feedName, nil, 0)
 		usual := headers.Draw(t, "usual header")
 		var before []string
 		for range rapid.IntRange(1, 6).Draw(t, "entities") {
@@ -72,7 +72,7 @@ func TestHeaderEncoderUsesTheLastHeadersAgain(t *testing.T) {
 		}}
 	}
 	first, second := entity("1"), entity("2")
-	encoder := message.NewHeaderEncoder("orders")
+	encoder := message.NewHeaderEncoder("orders", nil, 0)
 	if _, sameNames := encoder.Encode(&first); sameNames {
 		t.Error("the first message has the names of another one")
 	}

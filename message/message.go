@@ -41,6 +41,9 @@ const (
 	// Trace marks a message whose Traceparent is that of feedbridge and not of the entity. Its
 	// value is 1.
 	Trace = "Feedbridge-Trace"
+	// Event marks a message that is a CloudEvent, so that headers such as ce-id are those of feedbridge and
+	// not of the entity. Its value is 1. See [Events].
+	Event = "Feedbridge-Event"
 	// Names holds the names of the entity's well-known headers in the case that
 	// the feed uses, in the order of the headers and separated by blanks. A
 	// message has it only if one of these names differs from the canonical one.
@@ -75,13 +78,19 @@ func Header(feedName string, e feed.Entity) feed.Header {
 // AppendHeader appends to h what [Header] returns. It saves an allocation for
 // callers that send many messages.
 func AppendHeader(h feed.Header, feedName string, e feed.Entity) feed.Header {
-	h, _ = appendHeader(h, feedName, &e)
+	return AppendEvent(h, feedName, e, nil, 0)
+}
+
+// AppendEvent is [AppendHeader] for a message that is a CloudEvent, unless events is nil. sequence is the
+// number of the entity in its topic, counted from 1. The size of the headers does not depend on it.
+func AppendEvent(h feed.Header, feedName string, e feed.Entity, events *Events, sequence uint64) feed.Header {
+	h, _ = appendHeader(h, feedName, &e, events, sequence)
 	return h
 }
 
-// appendHeader is [AppendHeader]. isComplete reports that the entity has an [ID], a
+// appendHeader is [AppendEvent]. isComplete reports that the entity has an [ID], a
 // Last-Modified and an Operation-Type of its own.
-func appendHeader(h feed.Header, feedName string, e *feed.Entity) (_ feed.Header, isComplete bool) {
+func appendHeader(h feed.Header, feedName string, e *feed.Entity, events *Events, sequence uint64) (_ feed.Header, isComplete bool) {
 	renamed := false
 	var hasID, hasModified, hasOperation bool
 	for _, f := range e.Header {
@@ -92,7 +101,7 @@ func appendHeader(h feed.Header, feedName string, e *feed.Entity) (_ feed.Header
 			hasOperation = hasOperation || name == OperationType
 			renamed = renamed || name != f.Name
 			f.Name = name
-		case reserved(f.Name), e.Trace != "" && isTraceparent(f.Name):
+		case reserved(f.Name), e.Trace != "" && isTraceparent(f.Name), events != nil && isEventHeader(f.Name):
 			f.Name = Escape + f.Name
 		}
 		h = append(h, f)
@@ -131,6 +140,9 @@ func appendHeader(h feed.Header, feedName string, e *feed.Entity) (_ feed.Header
 	}
 	if renamed {
 		add(Names, namesOf(e.Header))
+	}
+	if events != nil {
+		h = events.appendTo(h, e, sequence)
 	}
 	return h, hasID && hasModified && hasOperation
 }
@@ -219,6 +231,7 @@ func Decode(h feed.Header, into feed.Header) Decoded {
 	d := Decoded{Header: into, Foreign: true}
 	names := ""
 	traced, traceAt := false, -1
+	event, looked := false, false
 	for _, f := range h {
 		switch {
 		case hasPrefixFold(f.Name, ours):
@@ -244,6 +257,13 @@ func Decode(h feed.Header, into feed.Header) Decoded {
 			continue
 		case hasPrefixFold(f.Name, natsServer):
 			continue
+		case isEventHeader(f.Name), f.Name == kafkaType:
+			if !looked {
+				event, looked = isEvent(h), true
+			}
+			if event {
+				continue
+			}
 		case isTraceparent(f.Name):
 			traceAt = len(d.Header)
 		}

@@ -25,12 +25,12 @@ buses:
   here: {embedded: {listen: "127.0.0.1:4333"}}
   lake: {kafka: {brokers: ["k1:9092", "k2:9092"], client_id: naomi, tls: {enabled: true}, sasl: {mechanism: PLAIN, username: naomi, password: s3cret}}}
 feeds:
-  orders: {url: "https://x.example/", format: datareplication, auth: {bearer: s3cret}, oversize: dead-letter, to: {bus: main, topic: shop.orders}}
+  orders: {url: "https://x.example/", format: datareplication, auth: {bearer: s3cret}, oversize: dead-letter, to: {bus: main, topic: shop.orders, cloudevents: true}}
   traced: {url: "https://x.example/", format: datareplication, to: {bus: here, trace_header: true, stream: {name: OTHER}}}
   auto: {url: "https://x.example/", headers: ["A: s3cret"], to: {bus: socket, topic: shop/orders}}
   news: {url: "https://x.example/", format: rss, key: /id, to: {bus: lake, topic: shop.orders, kafka: {delete: tombstone, partitions: 3, replication: 2, config: ["cleanup.policy=compact,delete", retention.ms=604800000, min.insync.replicas=2, compression.type=zstd, preallocate=true]}}}
   keyed: {url: "https://x.example/", format: atom, body: xml, key: "header:Content-ID", oversize: dead-letter, to: {bus: lake, kafka: {missing_key: "null", config: [cleanup.policy=compact]}}}
-  first: {url: "https://x.example/", format: datareplication, to: {bus: lake, topic: many, kafka: {shared: true}}}
+  first: {url: "https://x.example/", format: datareplication, to: {bus: lake, topic: many, cloudevents: true, kafka: {shared: true}}}
   second: {url: "https://x.example/", to: {bus: lake, topic: many, kafka: {shared: true, partitions: 2}}}
   by-hand: {url: "https://x.example/", format: rss, body: xml, to: {bus: lake, kafka: {create: false}}}
 `
@@ -73,8 +73,10 @@ func TestDocument(t *testing.T) {
 	t.Parallel()
 	document := describe(t, everything)
 	for path, want := range map[string]string{
-		"asyncapi":                     `"3.1.0"`,
-		"servers|main|host":            `"n1:4222"`,
+		"asyncapi":          `"3.1.0"`,
+		"servers|main|host": `"n1:4222"`,
+		"components|schemas|natsEventHeaders|properties|ce-sequence|pattern": `"^[0-9]{20}$"`,
+		"components|schemas|kafkaEventHeaders|properties|content-type|type":  `"string"`,
 		"servers|main_2|host":          `"n2:4223"`,
 		"servers|main_2|x-nats-domain": `"hub"`,
 		"servers|socket|pathname":      `"/path"`,
@@ -176,12 +178,12 @@ func TestHeadersAreThoseOfTheDocument(t *testing.T) {
 	for _, set := range headerSets {
 		for _, h := range set.headers {
 			described = append(described, h.name)
-			if text := headerDescriptions()[h.name]; !strings.HasSuffix(text, ".") || strings.ContainsAny(text, "`[") {
+			if text := describeHeader(h.name); !strings.HasSuffix(text, ".") || strings.ContainsAny(text, "`[") {
 				t.Errorf("%s is described as %q, want a sentence in docs/consuming.md", h.name, text)
 			}
 		}
 	}
-	ignored := []string{"Feedbridge-Header-X", "Feedbridge-Mark", "Feedbridge-Sequence", "Feedbridge-First", "Feedbridge-Trace"}
+	ignored := []string{"Feedbridge-Header-X", "Feedbridge-Event", "ce-X", "Feedbridge-Mark", "Feedbridge-Sequence", "Feedbridge-First", "Feedbridge-Trace"}
 	documented := 0
 	tables := regexp.MustCompile(`(?m)^\| Header \|.*\n(\|.*\n)+`).FindAllString(docs.Consuming, -1)
 	for _, row := range headerRow.FindAllStringSubmatch(strings.Join(tables, ""), -1) {

@@ -61,6 +61,22 @@ var headerSets = []headerSet{
 	{"traceHeaders", func(m messageKind) bool { return m.feed.To.TraceHeader }, []header{
 		{message.Traceparent, object{"type": "string", "pattern": "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"}},
 	}},
+	{"natsEventHeaders", func(m messageKind) bool { return m.isEvent() && m.feed.To.Kafka == nil }, eventHeaders("ce-", "ce-datacontenttype")},
+	{"kafkaEventHeaders", func(m messageKind) bool { return m.isEvent() && m.feed.To.Kafka != nil }, eventHeaders("ce_", "content-type")},
+}
+
+// eventHeaders returns the attributes of a CloudEvent.
+func eventHeaders(prefix, contentType string) []header {
+	return []header{
+		{prefix + "specversion", object{"type": "string", "const": "1.0"}},
+		{prefix + "id", text},
+		{prefix + "source", object{"type": "string", "format": "uri-reference"}},
+		{prefix + "type", text},
+		{prefix + "subject", text},
+		{prefix + "time", object{"type": "string", "format": "date-time"}},
+		{prefix + "sequence", object{"type": "string", "pattern": "^[0-9]{20}$"}},
+		{contentType, text},
+	}
 }
 
 // schema returns the schema of the set.
@@ -68,7 +84,7 @@ func (s headerSet) schema() object {
 	properties := map[string]object{}
 	for _, h := range s.headers {
 		properties[h.name] = maps.Clone(h.schema)
-		properties[h.name]["description"] = headerDescriptions()[h.name]
+		properties[h.name]["description"] = describeHeader(h.name)
 	}
 	return object{"type": "object", "properties": properties}
 }
@@ -78,6 +94,14 @@ var (
 	headerRow  = regexp.MustCompile("(?m)^\\| (`.*?) \\| (.*) \\|$")
 	headerName = regexp.MustCompile("`([A-Za-z-]+)`")
 )
+
+// describeHeader returns the content of a header, as docs/consuming.md has it. Attributes of CloudEvents share a row.
+func describeHeader(name string) string {
+	if strings.HasPrefix(name, "ce-") || strings.HasPrefix(name, "ce_") {
+		name = "ce-X"
+	}
+	return headerDescriptions()[name]
+}
 
 // headerDescriptions returns the contents of headers by their names, as docs/consuming.md has them.
 var headerDescriptions = sync.OnceValue(func() map[string]string {

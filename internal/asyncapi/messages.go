@@ -36,6 +36,9 @@ func messageKinds(name string, f config.Feed, isDead bool) (kinds []messageKind)
 	return kinds
 }
 
+// isEvent reports whether the messages are CloudEvents.
+func (m messageKind) isEvent() bool { return m.feed.To.CloudEvents && !m.isDead }
+
 // isGuess reports whether the format of the feed is detected.
 func (m messageKind) isGuess() bool { return m.feed.Format.Kind() == "" }
 

@@ -54,7 +54,8 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 // which the entities end.
 func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	store, transactions := &s.checkpoints, &s.transactions
-	records, err := s.records.makeRecords(entities, s.dedupe.sequence)
+	publishedBefore := cp.Count - uint64(len(entities)-feed.CountDead(entities))
+	records, err := s.records.makeRecords(entities, s.dedupe.sequence, publishedBefore)
 	if err != nil {
 		return err
 	}

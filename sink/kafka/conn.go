@@ -53,6 +53,7 @@ func (c *Conn) Reconnected() <-chan struct{} { return c.client.reconnects.announ
 // Sink returns a sink for a topic. [Sink.Resume] checks the topic, and creates it if it is
 // missing.
 func (c *Conn) Sink(t Topic) *Sink {
+	t.Events = t.Events.ForKafka()
 	s := newSink(c.client, c.checkpoints, t)
 	s.watch = c.watch
 	s.watch.countSinks(t.Name, 1)

@@ -66,11 +66,11 @@ func (m *recordMaker) checkEntity(e feed.Entity) error {
 		// which takes fewer bytes than message.Escape.
 		most += headerOverhead + len(message.Escape) + len(f.Name) + len(f.Value)
 	}
-	if int64(most) <= m.limit.Load() {
+	if int64(most) <= m.limit.Load() && m.topic.Events == nil {
 		return nil // fast path: it fits, and no headers are made
 	}
-	var buf [24]feed.Field
-	return m.checkSize(message.AppendHeader(buf[:0], m.topic.Feed, e), len(key), &e)
+	var buf [32]feed.Field
+	return m.checkSize(message.AppendEvent(buf[:0], m.topic.Feed, e, m.topic.Events, 0), len(key), &e)
 }
 
 // checkSize returns an error if the message of e with these headers, and a number if it has one, is too
@@ -137,9 +137,9 @@ func (c *commitRecords) reset() {
 	c.entities, c.dead, c.headers.list = c.entities[:0], c.dead[:0], c.headers.list[:0]
 }
 
-// makeRecords returns the records of entities, which follow the message with the number sequence. They
-// refer to the memory of the entities.
-func (m *recordMaker) makeRecords(entities []feed.Entity, sequence int64) (*commitRecords, error) {
+// makeRecords returns the records of entities, which follow the message with the number sequence and the
+// entities that were published before, which are that many. They refer to the memory of the entities.
+func (m *recordMaker) makeRecords(entities []feed.Entity, sequence int64, published uint64) (*commitRecords, error) {
 	c := spareRecords.Get().(*commitRecords)
 	c.entities, c.sequence = slices.Grow(c.entities, len(entities)), sequence
 	var fields feed.Header
@@ -153,7 +153,8 @@ func (m *recordMaker) makeRecords(entities []feed.Entity, sequence int64) (*comm
 			c.dead = append(c.dead, r)
 			continue
 		}
-		fields = message.AppendHeader(fields[:0], m.topic.Feed, *e)
+		published++
+		fields = message.AppendEvent(fields[:0], m.topic.Feed, *e, m.topic.Events, published)
 		key, err := m.entityKey(*e)
 		if err == nil {
 			err = m.checkSize(fields, len(key), e)

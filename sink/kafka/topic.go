@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/feedbridge/feedbridge/internal/setting"
+	"github.com/feedbridge/feedbridge/message"
 )
 
 // Topic is the topic that a feed is published to, with its options.
@@ -21,6 +22,8 @@ type Topic struct {
 	// DeadLetters reports whether there is a topic for dead letters, whose name is Name with
 	// [sink.DeadSuffix].
 	DeadLetters bool
+	// Events makes the messages CloudEvents. Nil if they are none.
+	Events *message.Events
 	Options
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
@@ -94,6 +95,8 @@ type Topic struct {
 	// DeadLetters reports whether the stream has to have the subject for dead letters, which
 	// is Subject with [sink.DeadSuffix].
 	DeadLetters bool `yaml:"-"`
+	// Events makes the messages CloudEvents. Nil if they are none.
+	Events *message.Events `yaml:"-"`
 	// Window is the number of the newest IDs of the topic that are held in memory to
 	// detect duplicates, besides all IDs with marks. Default 100,000.
 	Window int `yaml:"-"`

@@ -146,7 +146,8 @@ func (p *publisher) sendEntities(ctx context.Context, to carrier, b batch) error
 	msg := &nats.Msg{}
 	var header headerMap
 	var fields feed.Header
-	encoder := codec.NewHeaderEncoder(p.topic.Feed)
+	publishedBefore := b.checkpoint.Count - uint64(len(b.entities)-feed.CountDead(b.entities))
+	encoder := codec.NewHeaderEncoder(p.topic.Feed, p.topic.Events, publishedBefore)
 	first := b.first
 	for i := range b.entities {
 		e := &b.entities[i]

@@ -99,7 +99,7 @@ func (s *Sink) IDs() *sink.IDs { return s.dedupe.ids }
 // or it has a header that the NATS protocol has no way to carry, which matches [sink.ErrHeader].
 // It is safe for concurrent use.
 func (s *Sink) Fits(entities []feed.Entity) (n int, err error) {
-	encoder := codec.NewHeaderEncoder(s.topic.Feed)
+	encoder := codec.NewHeaderEncoder(s.topic.Feed, s.topic.Events, 0)
 	for i := range entities {
 		e := &entities[i]
 		fields, sameNames := encoder.Encode(e)
