@@ -20,7 +20,7 @@
 //     that were read and not committed are dropped with their session.
 //   - A bridge works in steps. A step ends when there is nothing to do until a time, and leaves
 //     no goroutine, channel or batch behind: a timer, a command, a hint or a stop begins the next
-//     one. Only a wait after an error of the sink has a goroutine, for a reconnect of the bus.
+//     one.
 //   - A stop lets the commit in flight finish. Otherwise the next start would have to find out
 //     whether it took place.
 //   - A command of a person (pause, resume, poll) ends the session or the wait, and never a commit
@@ -108,10 +108,10 @@ type Bridge struct {
 	// means that ReadAhead is the only bound.
 	Share *readahead.Share
 
-	// Reconnected returns a channel that is closed when the sink's bus is next reachable
+	// Reconnected returns a context that ends when the sink's bus is next reachable
 	// again after an outage. That ends a wait after an error of the sink. If Reconnected is
-	// nil, waits take their full time.
-	Reconnected func() <-chan struct{}
+	// nil, or returns nil, waits take their full time.
+	Reconnected func() context.Context
 
 	// Unchanged returns when the bus last showed that the checkpoint that Sink last returned or
 	// stored is still the newest one; the zero time if that is not known. Such a confirmation
@@ -256,7 +256,10 @@ func (b *Bridge) step() (wait time.Duration, more bool) {
 	turn := b.commands.turn
 	// Taken before the bus is used, so that a reconnect at any time from here on ends the wait
 	// after an error.
-	reconnected := b.reconnected()
+	var reconnected context.Context
+	if b.Reconnected != nil {
+		reconnected = b.Reconnected()
+	}
 	err := b.advance(turn.ctx)
 	if err != nil {
 		b.known.invalidate()
@@ -273,7 +276,7 @@ func (b *Bridge) step() (wait time.Duration, more bool) {
 		}
 	default:
 		turn.failPauses(err)
-		b.waiter.waitAfterError(turn.ctx, err, reconnected)
+		b.waiter.waitAfterError(err, reconnected)
 	}
 	return b.waiter.timeLeft(), true
 }
@@ -351,11 +354,4 @@ func (b *Bridge) conflictWasPause(ctx context.Context) (paused bool) {
 	defer recoverPanic(&err) // then the next Resume shows it again
 	cp, err := resumeSink(ctx, b.sink)
 	return err == nil && cp.IsPaused()
-}
-
-func (b *Bridge) reconnected() <-chan struct{} {
-	if b.Reconnected == nil {
-		return nil
-	}
-	return b.Reconnected()
 }

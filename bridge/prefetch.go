@@ -176,7 +176,7 @@ func (p *prefetcher) reserve(ctx context.Context) (taken int64, first bool, err 
 		var acquired <-chan struct{}
 		if !full {
 			if p.request == nil {
-				p.request = p.budget.Request(ctx, want)
+				p.request = p.budget.Request(want)
 			}
 			acquired = p.request.Done()
 		}
@@ -186,11 +186,7 @@ func (p *prefetcher) reserve(ctx context.Context) (taken int64, first bool, err 
 		}
 		select {
 		case <-acquired:
-			err := p.request.Err()
 			taken := p.endRequest()
-			if err != nil {
-				return 0, false, err
-			}
 			p.mu.Lock()
 			p.held++
 			p.taken.Bytes += taken
@@ -214,7 +210,7 @@ func (p *prefetcher) reserve(ctx context.Context) (taken int64, first bool, err 
 // the bytes that were granted.
 func (p *prefetcher) endRequest() (granted int64) {
 	if p.request != nil {
-		granted = p.request.Stop()
+		granted = p.request.Stop().Bytes
 		p.request = nil
 	}
 	return granted

@@ -19,13 +19,18 @@ import (
 type flakyBus struct {
 	mu          sync.Mutex
 	down        bool
-	reconnected chan struct{}
+	reconnected context.Context
+	up          context.CancelFunc // ends reconnected
 	resumes     []time.Time
 }
 
-func newFlakyBus() *flakyBus { return &flakyBus{reconnected: make(chan struct{})} }
+func newFlakyBus() *flakyBus {
+	b := &flakyBus{}
+	b.reconnected, b.up = context.WithCancel(context.Background())
+	return b
+}
 
-func (b *flakyBus) Reconnected() <-chan struct{} {
+func (b *flakyBus) Reconnected() context.Context {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.reconnected
@@ -44,8 +49,8 @@ func (b *flakyBus) set(down bool) {
 func (b *flakyBus) announce() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	close(b.reconnected)
-	b.reconnected = make(chan struct{})
+	b.up()
+	b.reconnected, b.up = context.WithCancel(context.Background())
 }
 
 func (b *flakyBus) isDown() bool {

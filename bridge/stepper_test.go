@@ -18,12 +18,14 @@ func TestABridgeThatWaitsHasNoGoroutine(t *testing.T) {
 	for name, test := range map[string]struct {
 		source sourceFunc
 		pause  bool
+		down   error // of the bus
 		want   bridge.State
 	}{
 		"idle":     {source: upTo(3), want: bridge.Idle},
 		"paused":   {source: upTo(3), pause: true, want: bridge.Paused},
 		"retrying": {source: fail(broken), want: bridge.Retrying},
 		"halted":   {source: fail(feed.Permanent(broken)), want: bridge.Halted},
+		"outage":   {source: upTo(3), down: broken, want: bridge.Retrying},
 	} {
 		t.Run(name, bubbled(func(t *testing.T) {
 			const feeds = 50
@@ -32,9 +34,10 @@ func TestABridgeThatWaitsHasNoGoroutine(t *testing.T) {
 			states := make([]diary, feeds)
 			stopped := make(chan struct{}, feeds)
 			before := runtime.NumGoroutine()
+			bus := newFlakyBus()
 			for i := range topics {
-				b := newBridge(test.source, topics[i].Open(sinktest.Faults{}))
-				b.Every, b.Observer = time.Hour, &states[i]
+				b := newBridge(test.source, topics[i].Open(sinktest.Faults{Resume: func() error { return test.down }}))
+				b.Every, b.Observer, b.Reconnected = time.Hour, &states[i], bus.Reconnected
 				if test.pause {
 					if _, err := bridge.SetPaused(ctx, topics[i].Open(sinktest.Faults{}), b.Feed, "a person", true); err != nil {
 						t.Fatal(err)

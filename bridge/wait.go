@@ -53,10 +53,10 @@ type wait struct {
 	// checkpoint, which may end the wait, unless the bus has confirmed it meanwhile. In the
 	// states Standby and Paused only the checkpoint ends the wait.
 	next time.Time
-	// reconnected ends a wait after an error of the sink when it is closed; nil for any other.
-	reconnected <-chan struct{}
-	// cancel ends the goroutine that waits for reconnected; nil if there is none.
-	cancel context.CancelFunc
+	// reconnected ends a wait after an error of the sink when it ends; nil for any other.
+	reconnected context.Context
+	// forget keeps reconnected from beginning the next step; nil if there is no reconnected.
+	forget func() bool
 }
 
 // isOver reports whether the wait is over without regard to the checkpoint.
@@ -67,15 +67,13 @@ func (w *waiter) isOver() bool {
 
 // timeLeft returns the time until the next step is due.
 func (w *waiter) timeLeft() time.Duration {
-	select {
-	case <-w.wait.reconnected:
+	if reconnected := w.wait.reconnected; reconnected != nil && reconnected.Err() != nil {
 		// Each time the bus is reachable, even for a second, there is an attempt at once.
 		w.failures.restartBackoff()
 		w.wait.reconnected = nil
 		// Feeds that failed together would try again together, so all of them get a time.
 		w.wait.next = time.Now().Add(max(rand.N(spread), w.pacer.delay()))
 		w.wait.status.Until = w.wait.next
-	default:
 	}
 	left := time.Until(w.wait.next)
 	if left <= 0 && !w.isOver() && w.isConfirmable() && !w.known.invalid {
@@ -115,10 +113,10 @@ func (w *waiter) startWait(s Status, next time.Time) {
 	w.report.enterState(s)
 }
 
-// endWait ends the wait, and the goroutine that it may have.
+// endWait ends the wait.
 func (w *waiter) endWait() {
-	if w.wait.cancel != nil {
-		w.wait.cancel()
+	if w.wait.forget != nil {
+		w.wait.forget()
 	}
 	w.wait = wait{}
 }
@@ -145,8 +143,8 @@ func (w *waiter) waitFor(s Status, d time.Duration) {
 }
 
 // waitAfterError reports the error and waits before the next attempt. After an error of the
-// sink the wait ends when reconnected is closed. ctx is that of the turn.
-func (w *waiter) waitAfterError(ctx context.Context, err error, reconnected <-chan struct{}) {
+// sink the wait ends when reconnected ends.
+func (w *waiter) waitAfterError(err error, reconnected context.Context) {
 	err = w.failures.keepCause(err)
 	state, backoff := w.failures.countFailure(err)
 	s, d := Status{State: state, Err: err, Attempt: w.failures.attempts()}, jitter(backoff)
@@ -155,15 +153,7 @@ func (w *waiter) waitAfterError(ctx context.Context, err error, reconnected <-ch
 	if reconnected == nil || !IsSinkError(err) {
 		return // otherwise upstream may have requested the wait
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	w.wait.reconnected, w.wait.cancel = reconnected, cancel
-	go func() {
-		select {
-		case <-reconnected:
-			w.wakeStep()
-		case <-ctx.Done():
-		}
-	}()
+	w.wait.reconnected, w.wait.forget = reconnected, context.AfterFunc(reconnected, w.wakeStep)
 }
 
 // waitInStandby waits as long as another copy, which won the race, moves the checkpoint.

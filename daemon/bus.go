@@ -107,8 +107,8 @@ func (b *bus) check(ctx context.Context) error {
 	return conn.check(ctx)
 }
 
-// reconnected returns the channel that the connection closes when it is made again, or nil while there is none.
-func (b *bus) reconnected() <-chan struct{} {
+// reconnected returns the context that ends when the connection is made again, or nil while there is none.
+func (b *bus) reconnected() context.Context {
 	if conn, err := b.state(); err == nil {
 		return conn.reconnected()
 	}

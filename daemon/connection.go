@@ -21,9 +21,9 @@ import (
 type connection struct {
 	// check returns an error unless the bus answers.
 	check func(ctx context.Context) error
-	// reconnected returns a channel that is closed when the bus is next found reachable again
+	// reconnected returns a context that ends when the bus is next found reachable again
 	// after it was not.
-	reconnected func() <-chan struct{}
+	reconnected func() context.Context
 	close       func()
 	// sink returns the sink of a feed's topic.
 	sink func(name string, f config.Feed) topicSink

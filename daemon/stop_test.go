@@ -56,7 +56,7 @@ func TestAFeedThatWaitsToCommitStops(t *testing.T) {
 	b := newBus("main", config.Bus{}, log)
 	b.err, b.conn = nil, &connection{
 		watch: func(context.Context, func(topic, writer string)) {},
-		close: func() {}, reconnected: func() <-chan struct{} { return nil },
+		close: func() {}, reconnected: func() context.Context { return nil },
 		sink: func(string, config.Feed) topicSink { return memoryTopic{nil, memory.Open(sinktest.Faults{})} },
 	}
 	b.commitSlots = limit.New(0, 0) // taken by commits that never end

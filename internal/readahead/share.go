@@ -12,6 +12,9 @@ const (
 	// longestWait bounds the wait of Reserve. The feeds that have the budget may be stuck,
 	// as on a server that sends a byte at a time.
 	longestWait = 5 * time.Minute
+	// Unreserved is the number of bytes of a batch that need no budget if the feed holds no other
+	// batch. So a poll that finds little does not wait for feeds with a backlog.
+	Unreserved = 64 << 10
 )
 
 // A Share reserves memory of a [Budget] for one feed while its source reads a batch. The
@@ -108,7 +111,7 @@ func (s *Share) Reserve(ctx context.Context, n int64) error {
 	missing := max(s.used+n-s.free, s.want, firstReserve) - s.room
 	waiting, cancel := context.WithTimeout(ctx, longestWait)
 	defer cancel()
-	got, err := s.budget.acquireOrExceed(waiting, missing)
+	got, err := s.budget.request(missing, true).wait(waiting)
 	if err := ctx.Err(); err != nil {
 		s.budget.Return(got)
 		return err

@@ -46,9 +46,9 @@ func (c *Conn) Check(ctx context.Context) error {
 	return c.client.checkCluster(ctx)
 }
 
-// Reconnected returns a channel that is closed when a broker that was unreachable is next
+// Reconnected returns a context that ends when a broker that was unreachable is next
 // found reachable again. Each call after that returns a new one.
-func (c *Conn) Reconnected() <-chan struct{} { return c.client.reconnects.announced() }
+func (c *Conn) Reconnected() context.Context { return c.client.reconnects.announced() }
 
 // Sink returns a sink for a topic. [Sink.Resume] checks the topic, and creates it if it is
 // missing.

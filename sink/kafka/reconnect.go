@@ -30,8 +30,9 @@ type reconnects struct {
 	// error that matches feed.ErrPermanent means that it answers and refuses the connection.
 	ping func(ctx context.Context, broker int32) error
 
-	mu   sync.Mutex
-	next chan struct{} // closed when a broker is next found reachable again
+	mu       sync.Mutex
+	next     context.Context // ended by announce when a broker is next found reachable again
+	announce context.CancelFunc
 	// suspects are the brokers to probe, by ID, each by a goroutine. The value is true if the
 	// broker was found unreachable, and false if it is only known that a request has failed.
 	suspects map[int32]bool
@@ -40,12 +41,14 @@ type reconnects struct {
 var errGone = errors.New("the cluster no longer has this broker")
 
 func newReconnects(ctx context.Context, ping func(context.Context, int32) error) *reconnects {
-	return &reconnects{ctx: ctx, ping: ping, next: make(chan struct{}), suspects: map[int32]bool{}}
+	r := &reconnects{ctx: ctx, ping: ping, suspects: map[int32]bool{}}
+	r.next, r.announce = context.WithCancel(context.Background())
+	return r
 }
 
-// announced returns a channel that is closed when a broker that was unreachable is next
+// announced returns a context that ends when a broker that was unreachable is next
 // found reachable again. Each call after that returns a new one.
-func (r *reconnects) announced() <-chan struct{} {
+func (r *reconnects) announced() context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.next
@@ -98,7 +101,7 @@ func (r *reconnects) probeBroker(broker int32) {
 	}
 }
 
-// probeOnce probes a suspect, and closes r.next if it is reachable again. It reports whether it
+// probeOnce probes a suspect, and announces it if it is reachable again. It reports whether it
 // is still a suspect.
 func (r *reconnects) probeOnce(broker int32) bool {
 	ctx, cancel := context.WithTimeout(r.ctx, probeTimeout)
@@ -113,8 +116,8 @@ func (r *reconnects) probeOnce(broker int32) bool {
 		return true
 	}
 	if err == nil && r.suspects[broker] {
-		close(r.next)
-		r.next = make(chan struct{})
+		r.announce()
+		r.next, r.announce = context.WithCancel(context.Background())
 	}
 	delete(r.suspects, broker)
 	return false

@@ -54,12 +54,12 @@ func TestProbe(t *testing.T) {
 			time.Sleep(time.Minute - time.Millisecond)
 			synctest.Wait()
 			select {
-			case <-reconnected:
+			case <-reconnected.Done():
 				if !test.want {
 					t.Error("a reconnect was announced")
 				}
 				if again := c.Reconnected(); again == reconnected {
-					t.Error("the channel that is closed is returned again")
+					t.Error("the context that has ended is returned again")
 				}
 			default:
 				if test.want {

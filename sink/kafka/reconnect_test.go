@@ -60,11 +60,11 @@ func TestReconnectedAfterABrokerWasFrozen(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		select {
-		case <-reconnected:
+		case <-reconnected.Done():
 			t.Error("the broker is announced while it is frozen")
 		default:
 		}
 		frozen.Store(false)
-		<-reconnected
+		<-reconnected.Done()
 	})
 }

@@ -122,9 +122,9 @@ func connectServer(ctx context.Context, url string, opts []nats.Option) (*nats.C
 // Close closes the connection. Requests and commits of the sinks that are in flight fail.
 func (c *Conn) Close() { c.client.nc.Close() }
 
-// Reconnected returns a channel that is closed when there is next a new connection, after
+// Reconnected returns a context that ends when there is next a new connection, after
 // there was none. Each call after that returns a new one.
-func (c *Conn) Reconnected() <-chan struct{} { return c.client.sessions.nextConnection() }
+func (c *Conn) Reconnected() context.Context { return c.client.sessions.nextConnection() }
 
 // Check returns an error unless there is a connection, to a server that is new
 // enough, whose JetStream this account may use.

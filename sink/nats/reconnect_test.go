@@ -19,13 +19,13 @@ func TestAFeedContinuesWhenTheServerIsBack(t *testing.T) {
 	eventually(t, "the connection is lost", func() bool { return conn.Check(t.Context()) != nil })
 	bridgetest.PublishAfterOutage(t, conn.Sink(orders()), conn.Reconnected, func() {
 		select {
-		case <-reconnected:
+		case <-reconnected.Done():
 			t.Error("a reconnect is announced while the server is down")
 		default:
 		}
 		startServer(t, dir, listen)
 	})
-	<-reconnected
+	<-reconnected.Done()
 	if cp := resume(t, connect(t, nats.Config{URL: url}).Sink(orders())); cp.Count != 3 {
 		t.Errorf("%d entities are published, want 3", cp.Count)
 	}

@@ -58,16 +58,16 @@ type sessionTracker struct {
 	// attempted is closed when the first attempt to connect has ended.
 	attempted chan struct{}
 	once      sync.Once
-	// reconnected is closed, and replaced, when there is a connection again.
-	reconnected chan struct{}
+	// reconnected is ended by announce, and replaced, when there is a connection again.
+	reconnected context.Context
+	announce    context.CancelFunc
 	violations  violations
 }
 
 func newSessionTracker(servers, credentials string, log *slog.Logger, watch *watch) *sessionTracker {
-	return &sessionTracker{
-		servers: servers, credentials: credentials, log: log, watch: watch,
-		attempted: make(chan struct{}), reconnected: make(chan struct{}),
-	}
+	t := &sessionTracker{servers: servers, credentials: credentials, log: log, watch: watch, attempted: make(chan struct{})}
+	t.reconnected, t.announce = context.WithCancel(context.Background())
+	return t
 }
 
 // handlers returns the options that report the state of a connection to t.
@@ -81,8 +81,8 @@ func (t *sessionTracker) handlers() []nats.Option {
 	}
 }
 
-// nextConnection returns a channel that is closed when the next session begins.
-func (t *sessionTracker) nextConnection() <-chan struct{} {
+// nextConnection returns a context that ends when the next session begins.
+func (t *sessionTracker) nextConnection() context.Context {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.reconnected
@@ -96,8 +96,8 @@ func (t *sessionTracker) onConnect(nc *nats.Conn) {
 	lost, end := context.WithCancel(context.Background())
 	t.active = &session{lost, end, nc.Stats().Reconnects}
 	t.down = nil
-	close(t.reconnected)
-	t.reconnected = make(chan struct{})
+	t.announce()
+	t.reconnected, t.announce = context.WithCancel(context.Background())
 	t.mu.Unlock()
 	t.once.Do(func() { close(t.attempted) })
 	t.log.Info("connected to NATS", "server", nc.ConnectedServerName(), "version", nc.ConnectedServerVersion())

@@ -64,7 +64,7 @@ func (three) Release() {}
 
 // PublishAfterOutage runs a bridge of three entities to the sink of a bus that is away, until the bridge
 // would wait for an hour. It calls start, which starts the bus, and waits until the bridge has published all.
-func PublishAfterOutage(t *testing.T, sink bridge.Sink, reconnected func() <-chan struct{}, start func()) {
+func PublishAfterOutage(t *testing.T, sink bridge.Sink, reconnected func() context.Context, start func()) {
 	t.Helper()
 	seen := make(states, 1000)
 	b := &bridge.Bridge{
