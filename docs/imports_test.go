@@ -44,7 +44,7 @@ var layers = map[string][]string{
 	"internal/admin":      {"internal/admin/statuspage", "internal/admin/status", "bridge", "internal/connlimit", "internal/credential", "feed", "internal/fleet", "checkpoint", "internal/safetext"},
 	"internal/verify":     {"feed", "internal/entry", "message"},
 
-	"internal/admin/statuspage": {"internal/admin/status"},
+	"internal/admin/statuspage": {"internal/admin/status", "internal/limit"},
 	"internal/admin/status":     {},
 
 	"source":                        {"feed", "message", "internal/setting", "internal/credential", "internal/limit", "internal/readahead", "internal/safetext"},
@@ -72,8 +72,8 @@ var layers = map[string][]string{
 	"internal/testkit/kafkatest":  {"internal/testkit/freeport"},
 	"internal/testkit/floor":      {"checkpoint", "feed", "sink/kafka", "sink/nats"},
 
-	"serve":          {"serve/snapshot", "internal/connlimit", "internal/xmlcopy", "feed", "internal/entry", "message", "internal/safetext"},
-	"serve/snapshot": {"feed", "internal/logonce"},
+	"serve":          {"serve/snapshot", "internal/connlimit", "internal/limit", "internal/xmlcopy", "feed", "internal/entry", "message", "internal/safetext"},
+	"serve/snapshot": {"feed", "internal/limit", "internal/logonce"},
 	"internal/chaos": {},
 	"internal/trace": {"bridge", "checkpoint", "feed", "internal/logonce", "internal/safetext", "sink"},
 

@@ -291,10 +291,11 @@ func (f *handler) gzipBody(ctx context.Context, p *page) []byte {
 	}
 	b, err := shareCall(ctx, &f.packing, fmt.Sprintf("gzip %p", p), func(ctx context.Context) ([]byte, error) {
 		// It takes a megabyte, and a core.
-		if err := f.pages.memory.builds.Acquire(ctx, 1); err != nil {
+		slot, err := f.pages.memory.builds.Acquire(ctx)
+		if err != nil {
 			return nil, err
 		}
-		defer f.pages.memory.builds.Release(1)
+		defer slot.Release()
 		b := compressGzip(p.body)
 		if !f.pages.memory.storeGzip(p, b) {
 			b = []byte{} // sending it plain takes no more memory

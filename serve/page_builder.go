@@ -103,10 +103,11 @@ func (pb *pageBuilder) buildAhead(p *page) {
 	}
 	go func() {
 		for _, key := range missing {
-			if !pb.memory.builds.TryAcquire(1) {
+			slot := pb.memory.builds.TryAcquire()
+			if slot == nil {
 				return
 			}
-			pb.memory.builds.Release(1)
+			slot.Release()
 			b := pb.announceBuild(key)
 			go func() {
 				defer pb.endBuild(key, b)
@@ -124,10 +125,11 @@ func (pb *pageBuilder) buildAhead(p *page) {
 
 // buildPage makes a page.
 func (pb *pageBuilder) buildPage(ctx context.Context, key pageKey) (*page, error) {
-	if err := pb.memory.builds.Acquire(ctx, 1); err != nil {
+	slot, err := pb.memory.builds.Acquire(ctx)
+	if err != nil {
 		return nil, err
 	}
-	defer pb.memory.builds.Release(1)
+	defer slot.Release()
 	b := pb.announceBuild(key)
 	defer pb.endBuild(key, b)
 	ask := pb.spans.Span

@@ -6,18 +6,14 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/feedbridge/feedbridge/internal/connlimit"
+	"github.com/feedbridge/feedbridge/internal/limit"
 )
 
 // DefaultCacheSize is the default size of a [PageCache], in bytes.
 const DefaultCacheSize = 64 << 20
 
 const (
-	// builds limits the number of pages that are built at a time. Each takes up to twice
-	// the memory of the largest page that is cached.
-	builds = 4
 	// streams limits the number of pages that are sent without being cached at a time. Each
 	// takes the memory of one message, and one reader of the topic.
 	streams = 8
@@ -35,11 +31,10 @@ type PageCache struct {
 	budget int64
 	// largest is the largest page that is cached.
 	largest int64
-	builds  *semaphore.Weighted
+	builds  *limit.Limit
 	streams *connlimit.Slots
-	// snapshots is held during the build of a snapshot. One is built at a time, because
-	// each takes memory for its keys, and those of all feeds are due at the same moments.
-	snapshots *semaphore.Weighted
+	// snapshots is held during the build of a snapshot.
+	snapshots *limit.Limit
 
 	mu    sync.Mutex // protects used, pages and order, and refs, cached, cachedBytes and packed of pages
 	used  int64      // by pages that are cached or have refs
@@ -55,7 +50,7 @@ func NewPageCache(budget int64) *PageCache {
 	}
 	return &PageCache{
 		budget: budget, largest: budget / 16, pages: map[pageKey]*list.Element{},
-		builds: semaphore.NewWeighted(builds), streams: connlimit.NewSlots(streams, streamPatience), snapshots: semaphore.NewWeighted(1),
+		builds: limit.New(limit.PageBuilds, 0), streams: connlimit.NewSlots(streams, streamPatience), snapshots: limit.New(limit.SnapshotBuilds, 0),
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package limit bounds how many feeds do the same thing at a time, and has the numbers.
+// Package limit bounds how many feeds, or clients, do the same thing at a time, and has the numbers.
 package limit
 
 import (
@@ -11,6 +11,11 @@ import (
 //   - no more than the limit have a [Slot] that was neither released nor held for the slow time;
 //   - one that hangs delays others by the slow time at most;
 //   - a wait for a slot holds no lock, needs no goroutine of its own, and ends with its context.
+//
+// What waits for longer than a request has no goroutine at all: it calls TryAcquire, and again later.
+//
+// Three limits are something else: a budget of memory (package readahead), a rate (golang.org/x/time/rate, such
+// as that of a host), and the slots of clients, which are evicted (package connlimit).
 //
 // It is safe for concurrent use.
 type Limit struct {

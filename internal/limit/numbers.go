@@ -40,6 +40,21 @@ const (
 // with many feeds in one stream can start together.
 const Batches = 10
 
+// Looks limits the streams that one connection to NATS looks at at a time, as OnBus limits resumes.
+const Looks = 64
+
 // PagesOfHost limits the pages that all feeds of a process request ahead from one host at a time,
 // so that its connections can be reused.
 const PagesOfHost = 16
+
+const (
+	// PageBuilds limits the pages of served feeds that are built or compressed at a time. Each takes up to
+	// twice the memory of the largest page that is cached.
+	PageBuilds = 4
+	// SnapshotBuilds limits the snapshots of served feeds that are built at a time. Each takes memory for its
+	// keys, and those of all feeds are due at the same moments.
+	SnapshotBuilds = 1
+	// Renders limits the live status pages that are rendered at a time, so that all of them take no more than
+	// a core.
+	Renders = 1
+)

@@ -7,9 +7,8 @@ import (
 	"log/slog"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/limit"
 )
 
 // Config describes the snapshots of a feed. The zero Config builds none.
@@ -90,8 +89,7 @@ type Options struct {
 	Config
 	// PageSize limits the number of entities on a page.
 	PageSize int
-	// Turn is held while a snapshot is built, because that takes memory for its keys
-	// and the moments of all feeds are the same.
-	Turn *semaphore.Weighted
+	// Turn limits the snapshots of all feeds that are built at a time.
+	Turn *limit.Limit
 	Log  *slog.Logger
 }

@@ -138,10 +138,11 @@ func (s *Store) buildAt(ctx context.Context, moment time.Time, newest bool) erro
 	}) {
 		return err
 	}
-	if err := s.opts.Turn.Acquire(ctx, 1); err != nil {
+	slot, err := s.opts.Turn.Acquire(ctx)
+	if err != nil {
 		return err
 	}
-	defer s.opts.Turn.Release(1)
+	defer slot.Release()
 	begun := time.Now()
 	built, err := s.builder.buildSnapshot(ctx, span, end, created)
 	if err != nil {

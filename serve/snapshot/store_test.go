@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/semaphore"
+	"github.com/feedbridge/feedbridge/internal/limit"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
@@ -42,7 +42,7 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func newStore(n numbers) *Store {
 	return NewStore(Topic{Span: n.Span, Entities: n.Entities}, Options{
-		Config: Config{Every: time.Minute}, PageSize: 2, Turn: semaphore.NewWeighted(1), Log: slog.New(slog.DiscardHandler),
+		Config: Config{Every: time.Minute}, PageSize: 2, Turn: limit.New(1, 0), Log: slog.New(slog.DiscardHandler),
 	})
 }
 

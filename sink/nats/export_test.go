@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/limit"
 )
 
 // Log returns the sink's topic to be read back.
@@ -52,7 +54,7 @@ func (s *Sink) ForgetHints() {
 // VisitAll is visitAll, and MaxLooks its limit.
 var VisitAll = visitAll
 
-const MaxLooks = maxLooks
+const MaxLooks = limit.Looks
 
 // Kept reports whether a reader is kept for the next Read.
 func (l *Log) Kept() (is bool) {

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/limit"
 	"github.com/feedbridge/feedbridge/internal/retry"
 )
 
@@ -37,9 +38,6 @@ const (
 	lookEvery = 25 * time.Second
 	// lookParts divides the interval: in each part of it, a part of the streams is looked at.
 	lookParts = 100
-	// maxLooks limits the looks that wait for an answer. Servers drop requests that wait in a long
-	// queue, with those of others.
-	maxLooks = 64
 
 	minHinted = 10 * time.Minute
 	maxHinted = 20 * time.Minute
@@ -100,9 +98,9 @@ func (w *watch) refuse(err error) {
 }
 
 // visitAll calls visit for each stream once in lookEvery until ctx ends, evenly over that time. It calls
-// it for at most maxLooks at a time. If they take too long, the rounds do.
+// it for at most [limit.Looks] at a time. If they take too long, the rounds do.
 func visitAll(ctx context.Context, streams func() []string, visit func(ctx context.Context, stream string)) {
-	busy := make(chan struct{}, maxLooks)
+	looks := limit.New(limit.Looks, 0)
 	for begin := time.Now(); ; begin = time.Now() {
 		all := streams()
 		for part := range time.Duration(lookParts) {
@@ -110,13 +108,12 @@ func visitAll(ctx context.Context, streams func() []string, visit func(ctx conte
 				return
 			}
 			for _, stream := range all[len(all)*int(part)/lookParts : len(all)*int(part+1)/lookParts] {
-				select {
-				case busy <- struct{}{}:
-				case <-ctx.Done():
+				look, err := looks.Acquire(ctx)
+				if err != nil {
 					return
 				}
 				go func() {
-					defer func() { <-busy }()
+					defer look.Release()
 					visit(ctx, stream)
 				}()
 			}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/admin/status"
+	"github.com/feedbridge/feedbridge/internal/limit"
 )
 
 // Feeds are the rows of one page of the table of feeds, with the buses and the counts above it.
@@ -72,7 +73,7 @@ type Options struct {
 type Pages struct {
 	opts    Options
 	streams *streams
-	render  chan struct{} // has a value while a live page is rendered; see stream
+	renders *limit.Limit // of live pages; see stream
 	closing context.Context
 	close   context.CancelFunc
 }
@@ -91,7 +92,7 @@ func New(opts Options) *Pages {
 	closing, cancel := context.WithCancel(context.Background())
 	return &Pages{
 		opts:    opts,
-		streams: &streams{most: opts.Streams, byClient: map[string]int{}}, render: make(chan struct{}, 1),
+		streams: &streams{most: opts.Streams, byClient: map[string]int{}}, renders: limit.New(limit.Renders, 0),
 		closing: closing, close: cancel,
 	}
 }

@@ -68,15 +68,14 @@ func (p *Pages) stream(w http.ResponseWriter, r *http.Request, t *template.Templ
 		case <-ctx.Done():
 			return
 		}
-		select {
-		case p.render <- struct{}{}:
-		case <-ctx.Done():
+		slot, err := p.renders.Acquire(ctx)
+		if err != nil {
 			return
 		}
 		begin := time.Now()
 		body, _, err := p.execute(r, t, "main", get)
 		took := time.Since(begin)
-		<-p.render
+		slot.Release()
 		switch {
 		case ctx.Err() != nil:
 			return
