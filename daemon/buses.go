@@ -104,7 +104,6 @@ func (b *buses) closeAll() {
 type Bus struct {
 	buses *buses
 	conn  *connection
-	conf  config.Bus
 }
 
 // OpenBus connects to the bus of that name, which must be configured. A bus that does not
@@ -123,7 +122,7 @@ func OpenBus(ctx context.Context, cfg *config.Config, name string, log *slog.Log
 		b.closeAll()
 		return nil, err
 	}
-	return &Bus{b, conn, b.byName[name].conf}, nil
+	return &Bus{b, conn}, nil
 }
 
 // Check returns an error unless the bus answers.

@@ -100,16 +100,16 @@ func retryConflicts(ctx context.Context, change func() error) error {
 type feedCommands struct {
 	mu    sync.Mutex
 	feeds map[string]commandedFeed // that this copy runs, by name
-	// elsewhere returns a feed that this copy does not run, the member of the fleet that does, which
-	// may be empty, and the feed's bus. It is nil without a fleet.
-	elsewhere func(name string) (f config.Feed, owner string, b *bus, ok bool)
+	// elsewhere returns a feed that this copy does not run. It is nil without a fleet.
+	elsewhere func(name string) (f commandedFeed, ok bool)
 }
 
-// commandedFeed is a feed that this copy runs.
+// commandedFeed is a feed of this copy.
 type commandedFeed struct {
-	*bridge.Bridge
-	cfg config.Feed
-	bus *bus
+	bridge *bridge.Bridge // nil if this copy does not run the feed
+	cfg    config.Feed
+	bus    *bus
+	owner  string // the member of the fleet that runs the feed, if this copy does not; "" if there is none
 }
 
 // add makes a bridge the one of its feed, until remove is called.
@@ -119,11 +119,11 @@ func (c *feedCommands) add(b *bridge.Bridge, cfg config.Feed, on *bus) (remove f
 	if c.feeds == nil {
 		c.feeds = map[string]commandedFeed{}
 	}
-	c.feeds[b.Feed] = commandedFeed{b, cfg, on}
+	c.feeds[b.Feed] = commandedFeed{bridge: b, cfg: cfg, bus: on}
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.feeds[b.Feed].Bridge == b {
+		if c.feeds[b.Feed].bridge == b {
 			delete(c.feeds, b.Feed)
 		}
 	}
@@ -136,59 +136,49 @@ func (c *feedCommands) addTo(adm *admin.Server) {
 	adm.AddChange("/feeds/{feed}/poll", c.servePoll)
 }
 
-// find returns the feed that a request names.
-func (c *feedCommands) find(r *http.Request) (commandedFeed, error) {
-	name := r.PathValue("feed")
+// find returns the feed with a name.
+func (c *feedCommands) find(name string) (commandedFeed, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if f, ok := c.feeds[name]; ok {
-		return f, nil
-	}
+	f, ok := c.feeds[name]
 	names := slices.Sorted(maps.Keys(c.feeds))
-	return commandedFeed{}, &admin.ChangeError{Status: http.StatusNotFound, Errs: []error{
-		fmt.Errorf("there is no feed %q; there are: %s", name, strings.Join(names, ", ")),
-	}}
-}
-
-// findElsewhere returns the feed that a request names, if this copy has it and does not run it.
-func (c *feedCommands) findElsewhere(r *http.Request) (name string, f config.Feed, owner string, b *bus, ok bool) {
-	name = r.PathValue("feed")
-	c.mu.Lock()
-	_, running := c.feeds[name]
 	c.mu.Unlock()
-	if running || c.elsewhere == nil {
-		return name, f, "", nil, false
+	if !ok && c.elsewhere != nil {
+		f, ok = c.elsewhere(name)
 	}
-	f, owner, b, ok = c.elsewhere(name)
-	return name, f, owner, b, ok
+	if !ok {
+		return f, &admin.ChangeError{Status: http.StatusNotFound, Errs: []error{
+			fmt.Errorf("there is no feed %q; there are: %s", name, strings.Join(names, ", ")),
+		}}
+	}
+	return f, nil
 }
 
-// pauseOnBus pauses or resumes a feed by a commit to its topic, beside the copies that run it.
-func pauseOnBus(ctx context.Context, name string, f config.Feed, b *bus, pause bool) (Pause, error) {
-	conn, err := b.open(ctx)
+// pauseOnBus pauses or resumes the feed by a commit to its topic, beside the copies that run it.
+func (f commandedFeed) pauseOnBus(ctx context.Context, name string, pause bool) (Pause, error) {
+	conn, err := f.bus.open(ctx)
 	if err != nil {
 		return Pause{}, err
 	}
-	return (&Bus{conn: conn}).PauseFeed(ctx, name, f, pause)
+	return (&Bus{conn: conn}).PauseFeed(ctx, name, f.cfg, pause)
 }
 
-// send calls command with the feed that a request names. If a reload stops its bridge meanwhile, it
-// calls command again with the one that takes its place.
-func (c *feedCommands) send(r *http.Request, command func(commandedFeed) error) error {
+// send calls command with a feed. If a reload stops its bridge meanwhile, it calls command again with the
+// one that takes its place.
+func (c *feedCommands) send(name string, command func(commandedFeed) error) error {
 	var last *bridge.Bridge
 	var stopped error
 	for {
-		f, err := c.find(r)
+		f, err := c.find(name)
 		switch {
 		case err != nil:
 			return err
-		case f.Bridge == last:
+		case f.bridge != nil && f.bridge == last:
 			return stopped
 		}
 		if err = command(f); err == nil {
 			return nil
 		}
-		last, stopped = f.Bridge, commandError(f.Feed, err)
+		last, stopped = f.bridge, commandError(name, err)
 		if !errors.Is(err, bridge.ErrStopped) {
 			return stopped
 		}
@@ -200,21 +190,19 @@ func (c *feedCommands) servePause(pause bool) admin.Change {
 		ctx, cancel := context.WithTimeout(ctx, 2*conflictTime)
 		defer cancel()
 		var answer Pause
-		if name, f, _, b, ok := c.findElsewhere(r); ok {
-			answer, err := pauseOnBus(ctx, name, f, b, pause)
-			if err != nil {
-				return nil, commandError(name, err)
+		name := r.PathValue("feed")
+		err := c.send(name, func(f commandedFeed) (err error) {
+			if f.bridge == nil {
+				answer, err = f.pauseOnBus(ctx, name, pause)
+				return err
 			}
-			return answer, nil
-		}
-		err := c.send(r, func(f commandedFeed) (err error) {
-			answer, err = retryPause(ctx, f.Feed, func(ctx context.Context) (bridge.PauseResult, error) { return f.SetPaused(ctx, pause) })
+			answer, err = retryPause(ctx, name, func(ctx context.Context) (bridge.PauseResult, error) { return f.bridge.SetPaused(ctx, pause) })
 			switch {
 			case errors.Is(err, bridge.ErrBusy):
-				answer, err = pauseOnBus(ctx, f.Feed, f.cfg, f.bus, pause)
-				answer.Work = f.Work().String()
+				answer, err = f.pauseOnBus(ctx, name, pause)
+				answer.Work = f.bridge.Work().String()
 			case ctx.Err() != nil:
-				err = fmt.Errorf("no answer within %v, and it is not known whether this was stored; the feed is %v", 2*conflictTime, f.Work())
+				err = fmt.Errorf("no answer within %v, and it is not known whether this was stored; the feed is %v", 2*conflictTime, f.bridge.Work())
 			}
 			return err
 		})
@@ -225,20 +213,20 @@ func (c *feedCommands) servePause(pause bool) admin.Change {
 func (c *feedCommands) servePoll(ctx context.Context, r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	var answer Poll
-	if name, _, owner, _, ok := c.findElsewhere(r); ok {
-		err := fmt.Errorf("feed %s: no member of the fleet runs it yet; try again in a moment", name)
-		if owner != "" {
-			err = fmt.Errorf("feed %s: it is run by %s, another member of the fleet; send the request to that copy with --admin", name, owner)
+	name := r.PathValue("feed")
+	answer := Poll{Feed: name, State: bridge.Reading}
+	err := c.send(name, func(f commandedFeed) error {
+		if f.bridge == nil {
+			err := fmt.Errorf("feed %s: no member of the fleet runs it yet; try again in a moment", name)
+			if f.owner != "" {
+				err = fmt.Errorf("feed %s: it is run by %s, another member of the fleet; send the request to that copy with --admin", name, f.owner)
+			}
+			return &admin.ChangeError{Status: http.StatusConflict, Errs: []error{err}}
 		}
-		return nil, &admin.ChangeError{Status: http.StatusConflict, Errs: []error{err}}
-	}
-	err := c.send(r, func(f commandedFeed) error {
-		answer = Poll{Feed: f.Feed, State: bridge.Reading}
-		polled, err := f.Poll(ctx)
+		polled, err := f.bridge.Poll(ctx)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, bridge.ErrBusy):
-			answer.Work = f.Work().String()
+			answer.Work = f.bridge.Work().String()
 			return nil
 		case err != nil:
 			return err
@@ -254,5 +242,8 @@ func (c *feedCommands) servePoll(ctx context.Context, r *http.Request) (any, err
 
 // commandError returns the answer to a command to a feed that failed with err.
 func commandError(name string, err error) error {
+	if _, ok := errors.AsType[*admin.ChangeError](err); ok {
+		return err
+	}
 	return &admin.ChangeError{Status: http.StatusServiceUnavailable, Errs: []error{fmt.Errorf("feed %s: %w", name, err)}}
 }

@@ -70,7 +70,7 @@ func TestCommandsFindTheNewestBridge(t *testing.T) {
 	removeFirst := c.add(first, config.Feed{}, nil)
 	removeSecond := c.add(second, config.Feed{}, nil)
 	removeFirst()
-	if c.feeds["orders"].Bridge != second {
+	if c.feeds["orders"].bridge != second {
 		t.Error("the end of the first bridge has removed the second")
 	}
 	removeSecond()

@@ -115,19 +115,19 @@ func (d *daemon) config() *config.Config {
 	return d.cfg
 }
 
-// remoteFeed returns a configured feed that this copy does not run, the member that does, if it
-// is known, and the feed's bus.
-func (d *daemon) remoteFeed(name string) (f config.Feed, owner string, b *bus, ok bool) {
+// remoteFeed returns a configured feed that this copy does not run.
+func (d *daemon) remoteFeed(name string) (f commandedFeed, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	f, ok = d.cfg.Feeds[name]
+	cfg, ok := d.cfg.Feeds[name]
 	if !ok || d.feeds.running[name] != nil {
-		return f, "", nil, false
+		return f, false
 	}
+	f.cfg, f.bus = cfg, d.buses.Load().byName[cfg.To.Bus]
 	if a := d.membership.assignment; a != nil {
-		owner = a.Owner(f.To.Topic)
+		f.owner = a.Owner(cfg.To.Topic)
 	}
-	return f, owner, d.buses.Load().byName[f.To.Bus], true
+	return f, true
 }
 
 // assign starts the feeds that this copy owns, and stops the others. It returns when those have ended

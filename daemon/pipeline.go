@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -98,8 +99,7 @@ func (p *pipelines) addObserver(name string, f *config.Feed, sources *feedSource
 		Name: name, URL: p.redact.URL(f.Source.URL), Format: string(f.Format),
 		Bus: f.To.Bus, Topic: f.To.Topic,
 		Every: f.Every, Freshness: f.Freshness,
-		Describe: sources.describe, CountLacking: sources.countLacking, DescribeSearch: sources.describeSearch,
-		CommitsBy: commitsBy,
+		Describe: sources.describe, CommitsBy: commitsBy,
 	})
 }
 
@@ -128,28 +128,9 @@ func (s *feedSources) open(o SourceOptions, log *slog.Logger) (*Sources, error) 
 	return opened, nil
 }
 
-// sources returns the opened sources. Before they are opened it returns sources that can only
-// describe a checkpoint.
-func (s *feedSources) sources() *Sources {
-	if opened := s.opened.Load(); opened != nil {
-		return opened
-	}
-	return &Sources{feed: s.feed}
-}
-
-// describe is [Sources.Describe].
-func (s *feedSources) describe(cp checkpoint.Checkpoint) (format string, info any) {
-	return s.sources().Describe(cp)
-}
-
-// countLacking is [Sources.CountLacking].
-func (s *feedSources) countLacking(cp checkpoint.Checkpoint) (gaps, deletes int, known bool) {
-	return s.sources().CountLacking(cp)
-}
-
-// describeSearch is [Sources.DescribeSearch].
-func (s *feedSources) describeSearch(cp checkpoint.Checkpoint) string {
-	return s.sources().DescribeSearch(cp)
+// describe is [Sources.Describe], also before the sources are opened.
+func (s *feedSources) describe(cp checkpoint.Checkpoint) admin.Description {
+	return cmp.Or(s.opened.Load(), &Sources{feed: s.feed}).Describe(cp)
 }
 
 // warnOfRetention logs a warning if the bus deletes messages of the topic in time. A source

@@ -31,7 +31,7 @@ func TestSearchIsDescribed(t *testing.T) {
 	var during []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
-		during = append(during, sources.DescribeSearch(checkpoint.Checkpoint{}))
+		during = append(during, sources.Describe(checkpoint.Checkpoint{}).Search)
 		mu.Unlock()
 		upstream.ServeHTTP(w, r)
 	}))
@@ -41,7 +41,7 @@ func TestSearchIsDescribed(t *testing.T) {
 	must.Succeed(t, err)
 	stored := checkpoint.Checkpoint{Source: datareplication.Kind, Cursor: feed.Cursor(`{"v":1,"search":{"from":1767225720,"newer":"https://x/4","newer_time":1767225780,"back":"https://x/3","pages":41}}`)}
 	const target = "the first entity since 2026-01-01T00:02:00Z; "
-	if got, want := sources.DescribeSearch(stored), target+"41 pages are searched, back to 2026-01-01T00:03:00Z"; got != want {
+	if got, want := sources.Describe(stored).Search, target+"41 pages are searched, back to 2026-01-01T00:03:00Z"; got != want {
 		t.Errorf("before a source is opened: %q, want %q", got, want)
 	}
 	src, _, err := sources.Open(t.Context(), "")
@@ -56,11 +56,11 @@ func TestSearchIsDescribed(t *testing.T) {
 	mu.Unlock()
 	must.Match(t, "", want, got)
 	for _, cp := range []checkpoint.Checkpoint{{Source: datareplication.Kind, Cursor: b.Cursor}, {}, {Cursor: feed.Cursor("no cursor")}} {
-		if got := sources.DescribeSearch(cp); got != "" {
+		if got := sources.Describe(cp).Search; got != "" {
 			t.Errorf("at %s there is the search %s", cp.Cursor, got)
 		}
 	}
-	if got := sources.DescribeSearch(stored); !strings.Contains(got, "41 pages") {
+	if got := sources.Describe(stored).Search; !strings.Contains(got, "41 pages") {
 		t.Errorf("between two calls: %q", got)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/readahead"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/sink"
@@ -50,8 +51,7 @@ type SourceOptions struct {
 
 // Sources are the sources that can read one feed, one for each kind of format. The kind is
 // the configured one, or that of the checkpoint, or else it is detected from the answer
-// of the feed's URL. All methods but Describe, CountLacking and DescribeSearch are for one
-// goroutine at a time.
+// of the feed's URL. All methods but Describe are for one goroutine at a time.
 type Sources struct {
 	feed   *config.Feed
 	client *source.Client
@@ -184,55 +184,31 @@ func (s *Sources) detectFormat(ctx context.Context, keep keepResponse) (config.F
 	return format, nil
 }
 
-// Describe returns the format of the feed, as far as it is known, and the description of
-// a checkpoint's cursor in it, as JSON can hold it. The checkpoint need not say of what kind
-// it is if a source has been opened. It may be called concurrently.
-func (s *Sources) Describe(cp checkpoint.Checkpoint) (format string, shown any) {
-	s.mu.Lock()
-	format, kind := cmp.Or(string(s.found), string(s.feed.Format)), cmp.Or(cp.Source, s.kind)
-	s.mu.Unlock()
-	info, err := DescribeCursor(kind, cp.Cursor)
-	if err != nil {
-		return format, err.Error()
-	}
-	switch p := info.(type) {
-	case datareplication.CursorInfo:
-		format = datareplication.Kind
-	case syndication.CursorInfo:
-		format = cmp.Or(string(p.Format), format)
-	}
-	return format, info
-}
-
-// CountLacking returns how many documents of the feed are missing from the topic, and how many
-// deletes are held back, according to a checkpoint. Only Atom and RSS have such things. It may
+// Describe describes a checkpoint, which need not say of what kind it is if a source has been opened. It may
 // be called concurrently.
-func (s *Sources) CountLacking(cp checkpoint.Checkpoint) (gaps, deletes int, known bool) {
-	_, shown := s.Describe(cp)
-	info, known := shown.(syndication.CursorInfo)
-	if known {
-		gaps, deletes = info.Lacks()
-	}
-	return gaps, deletes, known
-}
-
-// DescribeSearch describes the search for the position where reading starts, and how far it
-// has come; it returns "" if there is none. It may be called concurrently.
-func (s *Sources) DescribeSearch(cp checkpoint.Checkpoint) string {
+func (s *Sources) Describe(cp checkpoint.Checkpoint) admin.Description {
 	s.mu.Lock()
-	search := s.search
+	d := admin.Description{Format: cmp.Or(string(s.found), string(s.feed.Format))}
+	kind, search := cmp.Or(cp.Source, s.kind), s.search
 	s.mu.Unlock()
 	if search != nil {
-		if text := search(); text != "" {
-			return text
-		}
+		d.Search = search()
 	}
-	if _, info := s.Describe(cp); info != nil {
-		if p, ok := info.(datareplication.CursorInfo); ok {
-			return p.Search().String()
-		}
+	info, err := DescribeCursor(kind, cp.Cursor)
+	if err != nil {
+		d.Cursor = err.Error()
+		return d
 	}
-	return ""
+	d.Cursor = info
+	switch p := info.(type) {
+	case datareplication.CursorInfo:
+		d.Format, d.Search = datareplication.Kind, cmp.Or(d.Search, p.Search().String())
+	case syndication.CursorInfo:
+		d.Format = cmp.Or(string(p.Format), d.Format)
+		gaps, deletes := p.Lacks()
+		d.Lacking = &admin.Lacking{Gaps: gaps, Deletes: deletes}
+	}
+	return d
 }
 
 // Commit adds the IDs of published entities to those that the topic holds. Only a caller

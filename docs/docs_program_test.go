@@ -28,7 +28,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	server := admin.New(admin.Options{Version: "v1", Buses: []admin.Bus{bus}, Fleet: shared, Log: slog.New(slog.DiscardHandler)})
 	f := server.AddFeed(admin.FeedOptions{
 		Name: "orders", Freshness: time.Minute,
-		CountLacking: func(checkpoint.Checkpoint) (gaps, deletes int, known bool) { return 0, 0, true },
+		Describe: func(checkpoint.Checkpoint) admin.Description { return admin.Description{Lacking: &admin.Lacking{}} },
 	})
 	server.AddServed(admin.ServedOptions{Name: "orders", Look: func(context.Context) (admin.ServedTopic, error) {
 		return admin.ServedTopic{}, nil

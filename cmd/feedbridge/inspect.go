@@ -89,7 +89,8 @@ func inspectFeed(ctx context.Context, a *app, f config.Feed) (*feedReport, error
 					"the feed had an entity with the Content-ID %q before; this one was modified %s", e.ID, e.Modified.Format(time.RFC3339)))
 			}
 		}
-		r.setFormat(sources.Describe(checkpoint.Checkpoint{Cursor: b.Cursor}))
+		described := sources.Describe(checkpoint.Checkpoint{Cursor: b.Cursor})
+		r.setFormat(described.Format, described.Cursor)
 		b.Bytes = b.Size()
 		progress.Processed(b, 0)
 		return nil

@@ -42,22 +42,16 @@ func addOrdersAs(s *admin.Server, name string) *admin.Feed {
 		Name: name, URL: "https://shop.example.com/feed/latest", Format: "auto",
 		Bus: "main", Topic: "orders.v1",
 		Every: 10 * time.Second, Freshness: 5 * time.Minute,
-		Describe: func(cp checkpoint.Checkpoint) (string, any) {
+		Describe: func(cp checkpoint.Checkpoint) (d admin.Description) {
 			if len(cp.Cursor) == 0 {
-				return "", nil
+				return d
 			}
-			return "datareplication", map[string]string{"after": string(cp.Cursor)}
-		},
-		CountLacking: func(cp checkpoint.Checkpoint) (gaps, deletes int, known bool) {
-			_, _ = fmt.Sscanf(string(cp.Cursor), "%d gaps, %d deletes", &gaps, &deletes)
-			return gaps, deletes, len(cp.Cursor) > 0
-		},
-		DescribeSearch: func(cp checkpoint.Checkpoint) string {
-			target, _ := strings.CutPrefix(string(cp.Cursor), "search for ")
-			if target == string(cp.Cursor) {
-				return ""
+			d = admin.Description{Format: "datareplication", Cursor: map[string]string{"after": string(cp.Cursor)}, Lacking: &admin.Lacking{}}
+			_, _ = fmt.Sscanf(string(cp.Cursor), "%d gaps, %d deletes", &d.Lacking.Gaps, &d.Lacking.Deletes)
+			if target, found := strings.CutPrefix(string(cp.Cursor), "search for "); found {
+				d.Search = target
 			}
-			return target
+			return d
 		},
 	})
 }
@@ -157,7 +151,9 @@ func TestPaths(t *testing.T) {
 func TestACursorThatJSONCannotHold(t *testing.T) {
 	t.Parallel()
 	s := newServer()
-	f := s.AddFeed(admin.FeedOptions{Name: "orders", Describe: func(checkpoint.Checkpoint) (string, any) { return "", func() {} }})
+	f := s.AddFeed(admin.FeedOptions{Name: "orders", Describe: func(checkpoint.Checkpoint) admin.Description {
+		return admin.Description{Cursor: func() {}}
+	}})
 	f.Processed(batch("a", 1, false), time.Second)
 	if code, body := get(t, s, "/status/orders"); code != http.StatusInternalServerError || !strings.Contains(body, "unsupported type") {
 		t.Errorf("%d %s", code, body)

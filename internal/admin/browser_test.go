@@ -207,17 +207,16 @@ func addNamed(s *admin.Server, name string) *admin.Feed {
 	return s.AddFeed(admin.FeedOptions{
 		Name: name, URL: "https://shop.example.com/" + name + "/latest", Format: "datareplication", Bus: "main", Topic: name + ".v1",
 		Every: 10 * time.Second, Freshness: time.Minute,
-		Describe: func(cp checkpoint.Checkpoint) (string, any) {
+		Describe: func(cp checkpoint.Checkpoint) (d admin.Description) {
 			if len(cp.Cursor) == 0 {
-				return "", nil
+				return d
 			}
-			return "datareplication", map[string]any{"page": string(cp.Cursor), "index": 7, "last_content_id": "<" + name + "-7@shop>", "last_modified": 1767225600}
-		},
-		DescribeSearch: func(cp checkpoint.Checkpoint) string {
+			d.Format = "datareplication"
+			d.Cursor = map[string]any{"page": string(cp.Cursor), "index": 7, "last_content_id": "<" + name + "-7@shop>", "last_modified": 1767225600}
 			if strings.Contains(string(cp.Cursor), "archive") {
-				return "the first entity since 2020-01-01T00:00:00Z; 4100 pages are searched, back to 2023-06-01T10:00:00Z"
+				d.Search = "the first entity since 2020-01-01T00:00:00Z; 4100 pages are searched, back to 2023-06-01T10:00:00Z"
 			}
-			return ""
+			return d
 		},
 	})
 }
@@ -471,10 +470,9 @@ func TestBrowserWithHostileText(t *testing.T) {
 	for i, attack := range attacks {
 		f := s.AddFeed(admin.FeedOptions{
 			Name: fmt.Sprintf("%d%s", i, safetext.Clean(attack)), URL: attack, Format: attack, Bus: attack, Topic: attack, Every: time.Second,
-			Describe: func(checkpoint.Checkpoint) (string, any) {
-				return attack, map[string]any{"page": attack, "title": attack, attack: attack}
+			Describe: func(checkpoint.Checkpoint) admin.Description {
+				return admin.Description{Format: attack, Cursor: map[string]any{"page": attack, "title": attack, attack: attack}, Search: attack}
 			},
-			DescribeSearch: func(checkpoint.Checkpoint) string { return attack },
 		})
 		page := feed.Batch{
 			Cursor: feed.Cursor("x"), Entities: []feed.Entity{{ID: attack, Op: feed.Operation(attack), Page: attack}},

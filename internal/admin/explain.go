@@ -14,18 +14,18 @@ import (
 // bridge continues without them.
 func (f *Feed) explainState(r *feedRecord, now time.Time) string {
 	sentence := f.describeActivity(r, now)
-	if r.status.State == bridge.Retrying || r.status.State == bridge.Halted {
-		if search := f.describeSearch(r); search != "" {
-			sentence += "; searching for " + search
-		}
+	described := f.describe(r)
+	if described.Search != "" && (r.status.State == bridge.Retrying || r.status.State == bridge.Halted) {
+		sentence += "; searching for " + described.Search
 	}
-	switch gaps, deletes, _ := f.countLacking(r); {
-	case gaps == 1:
+	switch lacking := described.Lacking; {
+	case lacking == nil:
+	case lacking.Gaps == 1:
 		sentence += "; 1 document of the feed is missing, and with it all older ones"
-	case gaps > 1:
-		sentence += fmt.Sprintf("; %d documents of the feed are missing, and with them all older ones", gaps)
-	case deletes > 0:
-		sentence += fmt.Sprintf("; %d deletes are held back because most of the feed has vanished", deletes)
+	case lacking.Gaps > 1:
+		sentence += fmt.Sprintf("; %d documents of the feed are missing, and with them all older ones", lacking.Gaps)
+	case lacking.Deletes > 0:
+		sentence += fmt.Sprintf("; %d deletes are held back because most of the feed has vanished", lacking.Deletes)
 	}
 	for _, remark := range remarks {
 		if slices.Contains(r.remarked, remark.kind) {
@@ -85,7 +85,7 @@ func (f *Feed) describeActivity(r *feedRecord, now time.Time) string {
 
 func (f *Feed) explainReading(r *feedRecord, since, now time.Time) string {
 	published := f.published(r, now)
-	if search := f.describeSearch(r); search != "" {
+	if search := f.describe(r).Search; search != "" {
 		return fmt.Sprintf("searching for %s; %s", search, published)
 	}
 	if r.caughtUp || r.goodPoll.IsZero() {
@@ -95,14 +95,6 @@ func (f *Feed) explainReading(r *feedRecord, since, now time.Time) string {
 		return fmt.Sprintf("catching up: %s, %s behind the newest entity of the feed", published, status.FormatDuration(lag))
 	}
 	return fmt.Sprintf("catching up: %s, and it is not known how much is left", published)
-}
-
-// describeSearch returns the search for the position where reading starts; "" if there is none.
-func (f *Feed) describeSearch(r *feedRecord) string {
-	if f.opts.DescribeSearch == nil {
-		return ""
-	}
-	return f.redact.Clip(f.opts.DescribeSearch(r.status.Checkpoint), longestName)
 }
 
 // published returns the clause about the progress of the topic.

@@ -14,7 +14,7 @@ func (s *Server) Pages() *statuspage.Pages { return s.pages }
 
 // LockFeed holds the lock of the first feed, as a defect might, until unlock is called.
 func (s *Server) LockFeed() (unlock func()) {
-	f := s.allFeeds()[0]
+	f := s.contents().feeds[0]
 	f.mu.Lock()
 	return f.mu.Unlock
 }

@@ -31,21 +31,30 @@ type FeedOptions struct {
 	// Freshness limits the time since the feed was last copied to its end, or made progress
 	// towards it. After that time the process is not ready.
 	Freshness time.Duration
-	// Describe puts a checkpoint into words: the format of the feed, as far as it
-	// is known by then, and the description of the cursor, as a value for JSON. It
-	// may be called at any time.
-	Describe func(checkpoint.Checkpoint) (format string, info any)
-	// CountLacking returns how much of the feed the topic does not have: how many documents
-	// are missing, and how many deletes are held back. known is false for a feed that has
-	// no such thing. It may be called at any time, and may be nil.
-	CountLacking func(checkpoint.Checkpoint) (gaps, deletes int, known bool)
-	// DescribeSearch returns the search for the position where reading starts, and how far it
-	// has come, as a part of a sentence; "" if there is none. It may be called at any time, and
-	// may be nil.
-	DescribeSearch func(checkpoint.Checkpoint) string
+	// Describe puts a checkpoint into words. It may be called at any time, and may be nil.
+	Describe func(checkpoint.Checkpoint) Description
 	// CommitsBy returns how the bus stores the commits, "" if it is not known. It may be called at any
 	// time, and may be nil.
 	CommitsBy func() string
+}
+
+// Description describes how far a feed has come, according to a checkpoint.
+type Description struct {
+	// Format is the format of the feed, "" if it is not known yet.
+	Format string
+	// Cursor describes the cursor, as a value for JSON.
+	Cursor any
+	// Search is the search for the position where reading starts, and how far it has come, as a
+	// part of a sentence; "" if there is none.
+	Search string
+	// Lacking is what the topic does not have of the feed; nil for a feed that has no such thing.
+	Lacking *Lacking
+}
+
+// Lacking counts what a topic does not have of its feed.
+type Lacking struct {
+	Gaps    int // documents that are missing
+	Deletes int // that are held back
 }
 
 // Feed watches the bridge of one feed. It is a [bridge.Observer].
@@ -240,19 +249,15 @@ func classOf(err error) class {
 	return transient
 }
 
-// describeCursor returns the format of the feed and the description of its cursor, as far as
-// they are known.
-func (f *Feed) describeCursor(cp checkpoint.Checkpoint) (format string, info any) {
-	if f.opts.Describe != nil {
-		format, info = f.opts.Describe(cp)
+// describe describes the checkpoint of a copy of the record, once.
+func (f *Feed) describe(r *feedRecord) *Description {
+	if r.described == nil {
+		r.described = &Description{}
+		if f.opts.Describe != nil {
+			*r.described = f.opts.Describe(r.status.Checkpoint)
+		}
+		r.described.Format = cmp.Or(r.described.Format, f.opts.Format)
+		r.described.Search = f.redact.Clip(r.described.Search, longestName)
 	}
-	return cmp.Or(format, f.opts.Format), info
-}
-
-// countLacking returns how much of the feed the topic does not have, if that is known.
-func (f *Feed) countLacking(r *feedRecord) (gaps, deletes int, known bool) {
-	if f.opts.CountLacking == nil {
-		return 0, 0, false
-	}
-	return f.opts.CountLacking(r.status.Checkpoint)
+	return r.described
 }

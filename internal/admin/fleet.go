@@ -144,7 +144,7 @@ func (f *Fleet) status(feeds []*Feed, redact func(string) string) *status.Fleet 
 
 // fleetStatus returns the fleet with the feeds of each member; nil without a fleet.
 func (n *inventory) fleetStatus() *status.Fleet {
-	return n.fleet.status(n.allFeeds(), func(text string) string { return n.redact.Clip(text, longestError) })
+	return n.fleet.status(n.contents().feeds, func(text string) string { return n.redact.Clip(text, longestError) })
 }
 
 // states returns the states that feeds can be in.

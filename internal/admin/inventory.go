@@ -18,32 +18,60 @@ type inventory struct {
 	times  histograms
 	config configHistory
 
-	mu     sync.Mutex  // protects the fields below
-	buses  []*busCheck // sorted by name
-	feeds  []*Feed     // sorted by name
-	served []*Served   // sorted by name
+	mu sync.Mutex // protects held
+	held contents
+}
+
+// contents is what a process has. The slices do not change.
+type contents struct {
+	buses  byName[*busCheck]
+	feeds  byName[*Feed]
+	served byName[*Served]
 	left   []*leftBehind
 }
+
+// byName are sorted by name. They are copied before they change.
+type byName[T interface{ name() string }] []T
+
+// find returns the one of a name, or the index that it would have.
+func (all byName[T]) find(name string) (i int, found bool) {
+	return slices.BinarySearchFunc(all, name, func(each T, name string) int { return cmp.Compare(each.name(), name) })
+}
+
+// with returns all, and added in the place of the one of its name.
+func (all byName[T]) with(added T) byName[T] {
+	all = all.without(added.name())
+	i, _ := all.find(added.name())
+	return slices.Insert(all, i, added)
+}
+
+// without returns all but the one of a name.
+func (all byName[T]) without(name string) byName[T] {
+	return slices.DeleteFunc(slices.Clone(all), func(each T) bool { return each.name() == name })
+}
+
+func (f *Feed) name() string     { return f.opts.Name }
+func (s *Served) name() string   { return s.opts.Name }
+func (c *busCheck) name() string { return c.Name }
 
 // AddFeed returns the observer of the bridge that copies the feed. It takes the place of the
 // feed of that name, if there is one, whose counters start again at zero.
 func (n *inventory) AddFeed(opts FeedOptions) *Feed {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	i, found := slices.BinarySearchFunc(n.feeds, opts.Name, func(f *Feed, name string) int { return cmp.Compare(f.opts.Name, name) })
+	i, found := n.held.feeds.find(opts.Name)
 	if found {
 		n.times.forgetFeed(opts.Name)
 	}
 	f := newFeed(opts, n.writer, n.redact, n.fleet, n.times)
 	if found {
 		// The topic is as fresh as it was.
-		f.record.freshAt = n.feeds[i].copyRecord().freshAt
+		f.record.freshAt = n.held.feeds[i].copyRecord().freshAt
 		if owner, _ := n.fleet.ownerElsewhere(opts.Topic); owner != "" {
 			f.record.freshAt = time.Now() // another member has run it until now
 		}
-		n.feeds = slices.Delete(slices.Clone(n.feeds), i, i+1)
 	}
-	n.feeds = slices.Insert(n.feeds, i, f)
+	n.held.feeds = n.held.feeds.with(f)
 	return f
 }
 
@@ -52,27 +80,17 @@ func (n *inventory) RemoveFeed(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.times.forgetFeed(name)
-	n.feeds = slices.DeleteFunc(slices.Clone(n.feeds), func(f *Feed) bool { return f.opts.Name == name })
-}
-
-func (n *inventory) allFeeds() []*Feed {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Clone(n.feeds)
+	n.held.feeds = n.held.feeds.without(name)
 }
 
 // AddServed returns what watches a topic that is served as a feed. It takes the place of the
 // one of that name, if there is one.
 func (n *inventory) AddServed(opts ServedOptions) *Served {
+	n.RemoveServed(opts.Name)
 	f := &Served{opts: opts, redact: n.redact, times: n.times}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	i, found := slices.BinarySearchFunc(n.served, opts.Name, func(f *Served, name string) int { return cmp.Compare(f.opts.Name, name) })
-	if found {
-		n.served[i].remove()
-		n.served = slices.Delete(slices.Clone(n.served), i, i+1)
-	}
-	n.served = slices.Insert(n.served, i, f)
+	n.held.served = n.held.served.with(f)
 	return f
 }
 
@@ -80,51 +98,42 @@ func (n *inventory) AddServed(opts ServedOptions) *Served {
 func (n *inventory) RemoveServed(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.served = slices.DeleteFunc(slices.Clone(n.served), func(f *Served) bool {
-		if f.opts.Name == name {
-			f.remove()
-		}
-		return f.opts.Name == name
-	})
-}
-
-func (n *inventory) allServed() []*Served {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Clone(n.served)
+	if i, found := n.held.served.find(name); found {
+		n.held.served[i].remove()
+	}
+	n.held.served = n.held.served.without(name)
 }
 
 // AddBus makes /readyz and /status ask a bus. It takes the place of the one of that name, if
 // there is one.
 func (n *inventory) AddBus(bus Bus) {
-	n.RemoveBus(bus.Name)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(n.buses, bus.Name, func(b *busCheck, name string) int { return cmp.Compare(b.Name, name) })
-	n.buses = slices.Insert(slices.Clone(n.buses), i, &busCheck{Bus: bus})
+	n.held.buses = n.held.buses.with(&busCheck{Bus: bus})
 }
 
 // RemoveBus removes a bus and its metrics.
 func (n *inventory) RemoveBus(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.buses = slices.DeleteFunc(slices.Clone(n.buses), func(b *busCheck) bool { return b.Name == name })
+	n.held.buses = n.held.buses.without(name)
+}
+
+// contents returns what the process has at present.
+func (n *inventory) contents() contents {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.held
 }
 
 // ConfigLoaded records an attempt to load the configuration again. If err is not nil the one
 // before stays in use.
 func (n *inventory) ConfigLoaded(err error) { n.config.record(err) }
 
-func (n *inventory) allBuses() []*busCheck {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Clone(n.buses)
-}
-
 // AwaitFeeds returns when the state of every feed could be read once. If a defect keeps a lock
 // that the bridges need too, it does not return.
 func (n *inventory) AwaitFeeds() {
-	for _, f := range n.allFeeds() {
+	for _, f := range n.contents().feeds {
 		f.mu.Lock()
 		f.mu.Unlock() //nolint:staticcheck // SA2001: whether the lock can be taken is the question
 	}

@@ -20,21 +20,18 @@ func (n *inventory) AddLeftBehind(name string, work func() string) (remove func(
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	added := &leftBehind{name, time.Now(), work}
-	n.left = append(n.left, added)
+	n.held.left = append(slices.Clip(n.held.left), added)
 	return func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.left = slices.DeleteFunc(slices.Clone(n.left), func(l *leftBehind) bool { return l == added })
+		n.held.left = slices.DeleteFunc(slices.Clone(n.held.left), func(l *leftBehind) bool { return l == added })
 	}
 }
 
 // leftBehind returns the feeds that were left behind, the oldest first.
 func (n *inventory) leftBehind() []status.LeftBehind {
-	n.mu.Lock()
-	left := n.left
-	n.mu.Unlock()
 	rows := []status.LeftBehind{}
-	for _, l := range left {
+	for _, l := range n.contents().left {
 		rows = append(rows, status.LeftBehind{Feed: l.name, Since: formatTime(l.since), Work: n.redact.Clip(l.work(), longestError)})
 	}
 	return rows

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"slices"
@@ -108,11 +109,11 @@ var servedUp = newDesc("served_up", "1 if the topic of a served feed can be read
 func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
 func (c *collector) Collect(out chan<- prometheus.Metric) {
-	for _, b := range checkBuses(context.Background(), c.allBuses(), c.redact) {
+	for _, b := range checkBuses(context.Background(), c.contents().buses, c.redact) {
 		sendGauge(out, busUp, oneIf(b.OK), b.Bus.Bus, b.Kind)
 	}
 	if c.servedUp != nil {
-		for _, f := range inspectServed(context.Background(), c.allServed()) {
+		for _, f := range inspectServed(context.Background(), c.contents().served) {
 			sendGauge(out, c.servedUp, oneIf(f.OK), f.Feed)
 		}
 	}
@@ -120,7 +121,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	config := c.config.status(c.redact)
 	sendGauge(out, reloadSuccess, oneIf(config.Error == nil))
 	sendGauge(out, reloadedAt, float64(config.LoadedAt.UnixMilli())/1000)
-	feeds := c.allFeeds()
+	feeds := c.contents().feeds
 	c.fleet.collect(feeds, out)
 	now, sums := time.Now(), &totals{map[series]float64{}, map[bridge.State]int{}, 0}
 	for _, f := range feeds {
@@ -232,20 +233,19 @@ func stateGauges() []metric {
 			}),
 		feedGauge("feed_gaps", "Missing documents of an Atom or RSS feed, which hide all older ones; they are requested again. Absent while unknown, and for datareplication feeds.",
 			func(f *Feed, r *feedRecord, _ time.Time) (float64, bool) {
-				gaps, _, known := f.countLacking(r)
-				return float64(gaps), known
+				lacking := f.describe(r).Lacking
+				return float64(cmp.Or(lacking, &Lacking{}).Gaps), lacking != nil
 			}),
 		feedGauge("feed_deletes_held", "Deletes that are held back because most of the feed has vanished at once. Absent like feedbridge_feed_gaps.",
 			func(f *Feed, r *feedRecord, _ time.Time) (float64, bool) {
-				_, deletes, known := f.countLacking(r)
-				return float64(deletes), known
+				lacking := f.describe(r).Lacking
+				return float64(cmp.Or(lacking, &Lacking{}).Deletes), lacking != nil
 			}),
 		{
 			newDesc("feed_info", "Always 1; the labels are the format of the feed, if it is known, and its bus and topic.", "format", "bus", "topic"),
 			prometheus.GaugeValue,
 			func(f *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {
-				format, _ := f.describeCursor(r.status.Checkpoint)
-				emit(1, format, f.opts.Bus, f.opts.Topic)
+				emit(1, f.describe(r).Format, f.opts.Bus, f.opts.Topic)
 			},
 		},
 		{

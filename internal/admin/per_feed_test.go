@@ -28,7 +28,9 @@ func scrapeFeeds(t *testing.T, p admin.PerFeed, n int) []string {
 		name := fmt.Sprintf("feed-%04d", i)
 		f := s.AddFeed(admin.FeedOptions{
 			Name: name, Format: "atom", Bus: "main", Topic: name, Every: time.Second, Freshness: time.Hour,
-			CountLacking: func(checkpoint.Checkpoint) (gaps, deletes int, known bool) { return 1, 2, true },
+			Describe: func(checkpoint.Checkpoint) admin.Description {
+				return admin.Description{Lacking: &admin.Lacking{Gaps: 1, Deletes: 2}}
+			},
 		})
 		b := batch("a", 3, false)
 		b.Violations = []feed.Violation{{Kind: "weak_identity"}}

@@ -48,9 +48,9 @@ func (p *probeHandler) serveHealth(w http.ResponseWriter, _ *http.Request) {
 
 // serveReady answers /readyz: with 200 if the process is ready, and with 503 if it is not.
 func (p *probeHandler) serveReady(w http.ResponseWriter, req *http.Request) {
-	answer := readiness{Reasons: []string{}, Notes: []string{}, Feeds: []feedReadiness{}, Buses: checkBuses(req.Context(), p.allBuses(), p.redact)}
+	answer := readiness{Reasons: []string{}, Notes: []string{}, Feeds: []feedReadiness{}, Buses: checkBuses(req.Context(), p.contents().buses, p.redact)}
 	now := time.Now()
-	for _, f := range p.allFeeds() {
+	for _, f := range p.contents().feeds {
 		r := f.copyRecord()
 		reason := f.staleReason(&r, now)
 		if reason != "" {

@@ -49,6 +49,9 @@ type feedRecord struct {
 	remarked []string
 	inParts  bool
 
+	// described is the description of the checkpoint in a copy of the record, once it is needed.
+	described *Description
+
 	// The lag is computed from these: whether everything up to the end of the feed
 	// was read and published; the newest modification that upstream has; and that
 	// of the last entity published.

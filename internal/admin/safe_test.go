@@ -26,7 +26,9 @@ func TestStatusIsSafe(t *testing.T) {
 	s := admin.New(admin.Options{Redact: safetext.NewRedactor("ticket"), Log: slog.New(slog.DiscardHandler)})
 	f := s.AddFeed(admin.FeedOptions{
 		Name: "orders", URL: "https://me:w0rd@x.example/?token=s3cret", Every: time.Second, Freshness: time.Nanosecond,
-		Describe: func(checkpoint.Checkpoint) (string, any) { return "atom", map[string]any{"gaps": []string{hostile}} },
+		Describe: func(checkpoint.Checkpoint) admin.Description {
+			return admin.Description{Format: "atom", Cursor: map[string]any{"gaps": []string{hostile}}}
+		},
 	})
 	b := feed.Batch{Entities: []feed.Entity{{ID: hostile, Op: feed.Operation(hostile), Page: hostile}}, Violations: []feed.Violation{{Kind: "kind", Page: hostile, Detail: hostile}}}
 	f.Polled(b, nil, 0)

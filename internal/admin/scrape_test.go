@@ -61,7 +61,9 @@ func BenchmarkScrape(b *testing.B) {
 				name := fmt.Sprintf("feed-%04d", i)
 				f := s.AddFeed(admin.FeedOptions{
 					Name: name, Format: "atom", Bus: "main", Topic: name, Every: time.Second, Freshness: time.Hour,
-					CountLacking: func(checkpoint.Checkpoint) (gaps, deletes int, known bool) { return 1, 2, true },
+					Describe: func(checkpoint.Checkpoint) admin.Description {
+						return admin.Description{Lacking: &admin.Lacking{Gaps: 1, Deletes: 2}}
+					},
 				})
 				entities := batch("a", 3, false)
 				enter(f, bridge.Reading, checkpoint.Checkpoint{}, 0, nil)

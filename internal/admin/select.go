@@ -21,7 +21,7 @@ type pageSource struct{ *inventory }
 // Feeds is that of [statuspage.Options].
 func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) statuspage.Feeds {
 	now := time.Now()
-	all := p.allFeeds()
+	all := p.contents().feeds
 	answer := statuspage.Feeds{Config: p.config.status(p.redact), Fleet: p.fleetStatus(), LeftBehind: p.leftBehind(), All: len(all), States: map[string]int{}}
 	var found []sortKey
 	for _, f := range all {
@@ -38,12 +38,11 @@ func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) statuspage.Fe
 	answer.Found = len(found)
 	from, to := q.Slice(len(found))
 	for _, key := range found[from:to] {
-		row := key.feed.feedStatus(now)
+		row := key.feed.feedDetails(now)
 		row.Cursor = p.decodeCursor(row.Cursor)
-		row.PublishedByMinute = key.feed.publishedByMinute(now)
 		answer.Rows = append(answer.Rows, &row)
 	}
-	for _, bus := range p.allBuses() {
+	for _, bus := range p.contents().buses {
 		answer.Buses = append(answer.Buses, bus.lastStatus(ctx, p.redact))
 	}
 	return answer
@@ -51,8 +50,8 @@ func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) statuspage.Fe
 
 // Feed is that of [statuspage.Options].
 func (p pageSource) Feed(name string) (status.Feed, bool) {
-	all := p.allFeeds()
-	i, ok := slices.BinarySearchFunc(all, name, func(f *Feed, name string) int { return cmp.Compare(f.opts.Name, name) })
+	all := p.contents().feeds
+	i, ok := all.find(name)
 	if !ok {
 		return status.Feed{}, false
 	}
@@ -63,9 +62,9 @@ func (p pageSource) Feed(name string) (status.Feed, bool) {
 
 // Served is that of [statuspage.Options].
 func (p pageSource) Served(ctx context.Context, q statuspage.Query) statuspage.Served {
-	all := p.allServed()
+	all := p.contents().served
 	answer := statuspage.Served{All: len(all)}
-	found := slices.DeleteFunc(all, func(f *Served) bool {
+	found := slices.DeleteFunc(slices.Clone(all), func(f *Served) bool {
 		return !anyContains(q.Search, f.opts.Name, f.opts.URL, f.opts.Bus, f.opts.Topic)
 	})
 	answer.Found = len(found)

@@ -237,8 +237,8 @@ func BenchmarkPage(b *testing.B) {
 func TestPagesHideSecretsOfPositions(t *testing.T) {
 	t.Parallel()
 	s := newServer()
-	f := s.AddFeed(admin.FeedOptions{Name: "orders", Describe: func(checkpoint.Checkpoint) (string, any) {
-		return "datareplication", map[string]any{"page": "https://shop.example.com/7?token=geheim"}
+	f := s.AddFeed(admin.FeedOptions{Name: "orders", Describe: func(checkpoint.Checkpoint) admin.Description {
+		return admin.Description{Format: "datareplication", Cursor: map[string]any{"page": "https://shop.example.com/7?token=geheim"}}
 	}})
 	enter(f, bridge.Idle, checkpoint.Checkpoint{Cursor: feed.Cursor("x")}, time.Hour, nil)
 	for _, path := range []string{"/", "/feed/orders"} {

@@ -99,9 +99,9 @@ func TestServeStopsInGoodOrder(t *testing.T) {
 		parallel.RunVirtual(t, c.situation, func(t *testing.T) {
 			release := make(chan struct{})
 			s := newServer()
-			s.AddFeed(admin.FeedOptions{Name: "orders", Describe: func(checkpoint.Checkpoint) (string, any) {
+			s.AddFeed(admin.FeedOptions{Name: "orders", Describe: func(checkpoint.Checkpoint) admin.Description {
 				<-release
-				return "", nil
+				return admin.Description{}
 			}}).Processed(batch("a", 1, false), 0)
 			l := newPipes()
 			client := &http.Client{Transport: &http.Transport{DialContext: l.dial, DisableKeepAlives: true}}

@@ -19,7 +19,7 @@ type statusHandler struct {
 
 func (h *statusHandler) serveStatus(w http.ResponseWriter, req *http.Request) {
 	buses := []status.Bus{}
-	for _, bus := range checkBuses(req.Context(), h.allBuses(), h.redact) {
+	for _, bus := range checkBuses(req.Context(), h.contents().buses, h.redact) {
 		buses = append(buses, bus.Bus)
 	}
 	answer := status.Process{
@@ -30,24 +30,25 @@ func (h *statusHandler) serveStatus(w http.ResponseWriter, req *http.Request) {
 		Fleet:   h.fleetStatus(),
 		Buses:   buses,
 		Feeds:   []status.Feed{},
-		Served:  inspectServed(req.Context(), h.allServed()),
+		Served:  inspectServed(req.Context(), h.contents().served),
 
 		LeftBehind: h.leftBehind(),
 	}
 	now := time.Now()
-	for _, f := range h.allFeeds() {
+	for _, f := range h.contents().feeds {
 		answer.Feeds = append(answer.Feeds, f.feedStatus(now))
 	}
 	h.writeJSON(w, http.StatusOK, answer)
 }
 
 func (h *statusHandler) serveFeed(w http.ResponseWriter, req *http.Request) {
+	all := h.contents().feeds
+	if i, found := all.find(req.PathValue("feed")); found {
+		h.writeJSON(w, http.StatusOK, all[i].feedDetails(time.Now()))
+		return
+	}
 	var names []string
-	for _, f := range h.allFeeds() {
-		if f.opts.Name == req.PathValue("feed") {
-			h.writeJSON(w, http.StatusOK, f.feedDetails(time.Now()))
-			return
-		}
+	for _, f := range all {
 		names = append(names, f.opts.Name)
 	}
 	http.Error(w, fmt.Sprintf("there is no feed %q; there are: %s", req.PathValue("feed"), strings.Join(names, ", ")), http.StatusNotFound)
@@ -60,13 +61,6 @@ func (f *Feed) feedDetails(now time.Time) status.Feed {
 	defer f.mu.Unlock()
 	f.history.addTo(&row, now)
 	return row
-}
-
-// publishedByMinute returns the entities that were published in each of the last minutes.
-func (f *Feed) publishedByMinute(now time.Time) []uint32 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.history.published(now)
 }
 
 // feedStatus returns the row of the feed in /status and on the status page. Its texts have no secrets of
@@ -100,7 +94,8 @@ func (f *Feed) feedStatus(now time.Time) status.Feed {
 	}
 	owner, _ := f.fleet.ownerElsewhere(f.opts.Topic)
 	row.Owner = f.redact.Clip(owner, longestName)
-	row.Format, row.Cursor = f.describeCursor(cp)
+	described := f.describe(&r)
+	row.Format, row.Cursor = described.Format, described.Cursor
 	if lag, known := r.publishLag(); known {
 		seconds := lag.Seconds()
 		row.Lag.Seconds = &seconds
