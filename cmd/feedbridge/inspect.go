@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,7 @@ import (
 // inspectCommand returns the command "inspect", which reads a feed and reports its violations.
 func inspectCommand(a *app) *cobra.Command {
 	var asJSON bool
-	var format formatFlag
+	var format config.Format
 	cmd := a.configurable(&cobra.Command{
 		Use:   "inspect URL|FEED",
 		Short: "Read a whole feed and report its type, its size and its violations",
@@ -42,7 +43,8 @@ and with 1 if it did not.`,
 			if err != nil {
 				return err
 			}
-			r, err := inspectFeed(cmd.Context(), a, format.applyTo(f))
+			f.Format = cmp.Or(format, f.Format)
+			r, err := inspectFeed(cmd.Context(), a, f)
 			if asJSON {
 				return errors.Join(printReport(a.out, a.redact, r), err)
 			}
@@ -50,7 +52,7 @@ and with 1 if it did not.`,
 		},
 	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	format.addTo(cmd)
+	addFormatFlag(cmd, &format)
 	return cmd
 }
 

@@ -19,8 +19,7 @@ import (
 // tailOptions are the options of tail.
 type tailOptions struct {
 	topicTail
-	format formatFlag
-	limit  limitFlag
+	format config.Format
 }
 
 // tailCommand returns the command "tail", which prints the entities of a feed.
@@ -51,18 +50,17 @@ the same form, with their positions and the time at which the bus stored them.`,
 				return err
 			}
 			if o.topic != "" {
-				o.topicTail.limit = int(o.limit)
 				o.every = cmp.Or(o.every, time.Second)
 				return o.printTopic(cmd.Context(), a)
 			}
 			return o.printFeed(cmd.Context(), a, args[0])
 		},
 	})
-	cmd.Flags().Var(&o.from, "from", "where to start: beginning, now, 2026-01-01T00:00:00Z, and of a\nfeed id:<content-id>@<time> or snapshot:<url>; default the\nfeed's own start, and the beginning of a topic")
-	o.format.addTo(cmd)
+	addStartFlag(cmd, &o.from, "the `POSITION` to start at: beginning, now, 2026-01-01T00:00:00Z,\nand of a feed id:<content-id>@<time> or snapshot:<url>; default the\nfeed's own start, and the beginning of a topic")
+	addFormatFlag(cmd, &o.format)
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "continue at the end, and poll for more")
 	cmd.Flags().DurationVar(&o.every, "every", 0, "with --follow, the time between polls; default the feed's own,\nand 1s of a topic")
-	cmd.Flags().VarP(&o.limit, "limit", "n", "print at most that many entities")
+	addCountFlag(cmd, &o.limit, "limit", "n", "print at most `N` entities")
 	cmd.Flags().StringVar(&o.topic, "topic", "", "print the messages of this `TOPIC`")
 	cmd.Flags().StringVar(&o.bus, "bus", "", "the `BUS` of the topic; default the only one that is configured")
 	cmd.Flags().IntVar(&o.partition, "partition", -1, "one `PARTITION` of a Kafka topic; default all, one after the other")
@@ -79,7 +77,7 @@ func (o *tailOptions) checkOptions(given func(name string) bool) error {
 		return &usageError{fmt.Errorf("--every must be at least %s", shortestEvery)}
 	case given("partition") && o.partition < 0:
 		return &usageError{errors.New("--partition must be at least 0")}
-	case o.topic != "" && o.format.format != "":
+	case o.topic != "" && o.format != "":
 		return &usageError{errors.New("--format is the format of a feed; leave it out with --topic")}
 	case o.topic == "" && (o.bus != "" || o.partition != -1):
 		return &usageError{errors.New("--bus and --partition are for --topic")}
@@ -93,11 +91,11 @@ func (o *tailOptions) printFeed(ctx context.Context, a *app, name string) error 
 	if err != nil {
 		return err
 	}
-	if o.from.set {
-		f.Start = o.from.Start
+	if o.from != nil {
+		f.Start = *o.from
 	}
-	f.Every = cmp.Or(o.every, f.Every)
-	return tailFeed(ctx, a, o.format.applyTo(f), o.follow, int(o.limit))
+	f.Every, f.Format = cmp.Or(o.every, f.Every), cmp.Or(o.format, f.Format)
+	return tailFeed(ctx, a, f, o.follow, o.limit)
 }
 
 // shortestEvery is the shortest time between polls, as in the configuration.

@@ -16,13 +16,14 @@ import (
 	"github.com/feedbridge/feedbridge/internal/retry"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/serve"
+	"github.com/feedbridge/feedbridge/source/datareplication"
 )
 
 // topicTail has the arguments of tail --topic.
 type topicTail struct {
 	topic, bus string
 	partition  int
-	from       startFlag
+	from       *datareplication.Start // nil for the beginning
 	follow     bool
 	every      time.Duration
 	limit      int
@@ -30,7 +31,7 @@ type topicTail struct {
 
 // printTopic prints the messages of a topic up to its end, or until ctx ends.
 func (t topicTail) printTopic(ctx context.Context, a *app) error {
-	if t.from.ID != "" || t.from.Snapshot != "" {
+	if t.from != nil && (t.from.ID != "" || t.from.Snapshot != "") {
 		return &usageError{errors.New("--from of a topic is beginning, now or a time")}
 	}
 	log := a.newLog(a.err, config.Log{Level: "warn"})
@@ -84,7 +85,7 @@ func (t topicTail) printPartitions(ctx context.Context, b *daemon.Bus, all bool,
 			return nil
 		case err == nil:
 			causes.End()
-			t.from = startFlag{} // a partition that is added now is read from its beginning
+			t.from = nil // a partition that is added now is read from its beginning
 		default:
 			if isNew, _ := causes.Add(err.Error()); isNew {
 				log.Warn("cannot read the topic; trying again", "topic", t.topic, "error", err, "in", t.every)
@@ -149,7 +150,7 @@ func (w *messageWriter) write(l messageLine) error {
 type topicReader struct {
 	topic     serve.Log
 	partition int
-	from      startFlag
+	from      *datareplication.Start // nil for the beginning
 	out       *messageWriter
 	log       *slog.Logger
 
@@ -201,10 +202,10 @@ func (r *topicReader) locate(ctx context.Context, span feed.Span) (err error) {
 // order of positions, so that a time is found by a binary search.
 func (r *topicReader) start(ctx context.Context, span feed.Span) (uint64, error) {
 	switch {
+	case r.from == nil || !r.from.Now && r.from.At.IsZero():
+		return span.First, nil
 	case r.from.Now:
 		return span.End, nil
-	case r.from.At.IsZero():
-		return span.First, nil
 	}
 	var failed error
 	n := sort.Search(int(span.End-span.First), func(i int) bool {

@@ -14,6 +14,7 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/verify"
+	"github.com/feedbridge/feedbridge/source/datareplication"
 )
 
 // verifyCommand returns the command "verify", which compares two feeds, or a feed and its topic.
@@ -61,9 +62,9 @@ that was reached.`,
 	cmd.Flags().StringVar(&v.topic, "topic", "", "the `TOPIC` to compare it with")
 	cmd.Flags().StringVar(&v.served, "served", "", "the served feed to compare it with, a `NAME` of serve.feeds")
 	cmd.Flags().StringVar(&v.bus, "bus", "", "the `BUS` of the topic; default the only one that is configured")
-	cmd.Flags().Var(&v.from, "from", "where feeds start, as for tail; default the configured start")
-	cmd.Flags().Var(&v.lookahead, "window", "search so many entities ahead for one at another position")
-	cmd.Flags().VarP(&v.limit, "limit", "n", "stop after that many differences")
+	addStartFlag(cmd, &v.from, "the `POSITION` where feeds start, as for tail; default the configured start")
+	addCountFlag(cmd, &v.lookahead, "window", "", fmt.Sprintf("search `N` entities ahead for one at another position (default %d)", v.lookahead))
+	addCountFlag(cmd, &v.limit, "limit", "n", fmt.Sprintf("stop after `N` differences (default %d)", v.limit))
 	cmd.Flags().DurationVar(&v.retryFor, "retry-for", 5*time.Minute, "how long to retry transient errors")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
@@ -74,9 +75,9 @@ type verification struct {
 	feeds      []string
 	topic, bus string
 	served     string
-	from       startFlag
-	lookahead  limitFlag
-	limit      limitFlag
+	from       *datareplication.Start // of the feeds; nil for their own
+	lookahead  int
+	limit      int
 	retryFor   time.Duration
 }
 
@@ -133,20 +134,20 @@ func runVerification(ctx context.Context, a *app, v verification) (*comparison, 
 		return nil, err
 	}
 	defer closeBus()
-	r := &comparison{Streams: [2]string{streams[0].name, streams[1].name}, Lookahead: int(v.lookahead), Differences: []verify.Difference{}}
+	r := &comparison{Streams: [2]string{streams[0].name, streams[1].name}, Lookahead: v.lookahead, Differences: []verify.Difference{}}
 	var progress verifyProgress
 	stop := status.showUntilStopped(progress.statusText)
 	defer stop()
 
 	started := time.Now()
-	r.Summary, err = verify.Compare(progress.first.countEntities(streams[0].entities), progress.second.countEntities(streams[1].entities), int(v.lookahead), func(d verify.Difference) bool {
+	r.Summary, err = verify.Compare(progress.first.countEntities(streams[0].entities), progress.second.countEntities(streams[1].entities), v.lookahead, func(d verify.Difference) bool {
 		if d.Kind == verify.Missing && streams[1].dead[d.ID] {
 			r.DeadLetters++
 			return true
 		}
 		progress.differences.Add(1)
 		r.Differences = append(r.Differences, d)
-		return len(r.Differences) < int(v.limit)
+		return len(r.Differences) < v.limit
 	})
 	r.Missing -= r.DeadLetters
 	r.addRemarks(streams)

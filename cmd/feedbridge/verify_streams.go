@@ -38,8 +38,8 @@ func feedStream(ctx context.Context, a *app, name string, v verification, log *s
 	if err != nil {
 		return entityStream{}, err
 	}
-	if v.from.set {
-		f.Start = v.from.Start
+	if v.from != nil {
+		f.Start = *v.from
 	}
 	sources, err := daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: sink.NewIDs(0), Once: true, Redact: a.redact}, log)
 	if err != nil {
