@@ -19,8 +19,6 @@ const (
 	// joinTime is how long after the first feed others with the same error are counted, before
 	// their number is logged.
 	joinTime = 5 * time.Second
-	// reminder is how often an error is logged again that lasts.
-	reminder = 10 * time.Minute
 	// mostCauses bounds the memory for causes.
 	mostCauses = 10_000
 	// namedFeeds is how many feeds a line names.
@@ -159,7 +157,7 @@ func (l *failureLog) remove(c *failureGroup) {
 	delete(l.causes, c.key)
 }
 
-// remind logs how many feeds have a cause: after joinTime if several do, and then each reminder.
+// remind logs how many feeds have a cause: after joinTime if several do, and then in each [logonce.Reminder].
 func (l *failureLog) remind(c *failureGroup, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,7 +176,7 @@ func (l *failureLog) remind(c *failureGroup, first bool) {
 			l.log.Warn("feeds retrying after the same error", attrs...)
 		}
 	}
-	c.timer = time.AfterFunc(reminder, func() { l.remind(c, false) })
+	c.timer = time.AfterFunc(logonce.Reminder, func() { l.remind(c, false) })
 }
 
 // withBus returns the attributes of a line, with the bus if the error is one of a bus.

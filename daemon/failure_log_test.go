@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/logonce"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
@@ -233,7 +234,7 @@ func TestRepeatedLinesOfLibraries(t *testing.T) {
 				t.Errorf("%s: %d lines, want %d", text, counts[text], want)
 			}
 		}
-		time.Sleep(repeatTime)
+		time.Sleep(logonce.Reminder)
 		main.Warn("kafka client: unable to open connection", "broker", 3, "error", errors.New("refused"))
 		if lines := logged(t, &b); len(lines) != 1 || lines[0]["repeated"] != 299.0 {
 			t.Errorf("got %v", lines)

@@ -31,6 +31,20 @@ type Changed struct {
 	Removed   []string `json:"removed"`
 }
 
+// Changes calls yield with the kind of what has changed, such as feeds, how it has, and the names.
+func (r *Reloaded) Changes(yield func(kind, how string, names []string)) {
+	for _, of := range []struct {
+		kind string
+		Changed
+	}{{"buses", r.Buses}, {"feeds", r.Feeds}, {"served", r.Served}} {
+		for i, names := range [][]string{of.Added, of.Restarted, of.Removed} {
+			if len(names) > 0 {
+				yield(of.kind, []string{"added", "restarted", "removed"}[i], names)
+			}
+		}
+	}
+}
+
 func (c Changed) all() []string { return slices.Concat(c.Added, c.Restarted, c.Removed) }
 
 // stopped returns the names that were there and have to be stopped, and started those that have
@@ -96,16 +110,9 @@ func (d *daemon) reload() (*Reloaded, error) {
 		return nil, err
 	}
 	attrs := []any{"feeds", len(cfg.Feeds)}
-	for _, kind := range []struct {
-		name    string
-		changed Changed
-	}{{"buses", reloaded.Buses}, {"feeds", reloaded.Feeds}, {"served", reloaded.Served}} {
-		for i, names := range [][]string{kind.changed.Added, kind.changed.Restarted, kind.changed.Removed} {
-			if len(names) > 0 {
-				attrs = append(attrs, kind.name+[]string{"_added", "_restarted", "_removed"}[i], strings.Join(names, ", "))
-			}
-		}
-	}
+	reloaded.Changes(func(kind, how string, names []string) {
+		attrs = append(attrs, kind+"_"+how, strings.Join(names, ", "))
+	})
 	d.log.Info("the configuration was reloaded", attrs...)
 	return reloaded, nil
 }

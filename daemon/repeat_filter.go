@@ -5,17 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"time"
 
 	"github.com/feedbridge/feedbridge/internal/logonce"
 )
 
-// repeatTime is how long a line of a library is not logged again.
-const repeatTime = 10 * time.Minute
-
 // repeatFilter is a handler for the log of a bus, to which client libraries write: with hundreds
 // of feeds, the same line hundreds of times. Of warnings and errors that differ only in numbers
-// it passes one on in repeatTime. The next one has the number of those that were left out.
+// it passes one on in [logonce.Reminder]. The next one has the number of those that were left out.
 type repeatFilter struct {
 	slog.Handler
 	attrs string // of the logger
@@ -23,7 +19,7 @@ type repeatFilter struct {
 }
 
 func newRepeatFilter(next slog.Handler) *repeatFilter {
-	return &repeatFilter{Handler: next, lines: &logonce.Causes{Again: repeatTime}}
+	return &repeatFilter{Handler: next, lines: &logonce.Causes{}}
 }
 
 // Handle implements [slog.Handler].

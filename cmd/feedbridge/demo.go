@@ -41,7 +41,6 @@ func runDemo(ctx context.Context, a *app, dir string) error {
 		return err
 	}
 	defer listener.Close()
-	bus, admin, served := d.addresses(ctx)
 	feedURL := "http://" + d.Listen + "/feed/latest"
 	status, progress := newStatusLine(a.err), &progress{feeds: 1}
 	level := "info"
@@ -53,9 +52,9 @@ func runDemo(ctx context.Context, a *app, dir string) error {
 		"FEEDBRIDGE_FEEDS_ORDERS_URL=" + feedURL,
 		"FEEDBRIDGE_FEEDS_ORDERS_EVERY=1s",
 		"FEEDBRIDGE_LOG_LEVEL=" + level,
-		"FEEDBRIDGE_BUSES_DEMO_EMBEDDED_LISTEN=" + bus,
-		"FEEDBRIDGE_ADMIN_LISTEN=" + admin,
-		"FEEDBRIDGE_SERVE_LISTEN=" + served,
+		"FEEDBRIDGE_BUSES_DEMO_EMBEDDED_LISTEN=" + addressOrFree(ctx, demoBusPort),
+		"FEEDBRIDGE_ADMIN_LISTEN=" + addressOrFree(ctx, demoStatusPort),
+		"FEEDBRIDGE_SERVE_LISTEN=" + addressOrFree(ctx, demoServePort),
 		"FEEDBRIDGE_SERVE_FEEDS_ORDERS_FROM_TOPIC=orders",
 	}})
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -23,14 +22,11 @@ const (
 	// demoInterval is the time from one entity to the next.
 	demoInterval = 400 * time.Millisecond
 
-	// The ports of the first demo on a machine. The demo n on the same machine adds n to
-	// each of them, so that demos do not race for ports.
+	// The ports of a demo. It has others where these are in use.
 	demoFeedPort   = 8055
 	demoBusPort    = 4222
 	demoStatusPort = 9321
 	demoServePort  = 8080
-	// maxDemos is the number of demos that have ports of their own.
-	maxDemos = 20
 
 	demoFile = "demo.json"
 )
@@ -71,7 +67,7 @@ func openDemo(ctx context.Context, dir string) (*demoState, net.Listener, error)
 }
 
 func newDemo(ctx context.Context, dir string) (*demoState, net.Listener, error) {
-	listener, err := listenDemo(ctx)
+	listener, err := listenTCP(ctx, addressOrFree(ctx, demoFeedPort))
 	if err != nil {
 		return nil, nil, fmt.Errorf("serve the sample feed: %w", err)
 	}
@@ -81,16 +77,6 @@ func newDemo(ctx context.Context, dir string) (*demoState, net.Listener, error) 
 		return nil, nil, fmt.Errorf("store the data of the demo in %q: %w; name another directory with --data-dir", dir, err)
 	}
 	return d, listener, nil
-}
-
-// listenDemo listens at the first port that no other demo has.
-func listenDemo(ctx context.Context) (net.Listener, error) {
-	for n := range maxDemos {
-		if l, err := listenTCP(ctx, localhost(demoFeedPort+n)); err == nil {
-			return l, nil
-		}
-	}
-	return listenTCP(ctx, localhost(0))
 }
 
 // saveState fails if another demo has started there meanwhile.
@@ -108,21 +94,6 @@ func (d *demoState) saveState(dir string) error {
 	}
 	_, err = f.Write(append(data, '\n'))
 	return errors.Join(err, f.Close())
-}
-
-// addresses returns where the bus, the status and the feed that is made of the
-// topic listen: at the ports that belong to the sample feed's if they are free.
-func (d *demoState) addresses(ctx context.Context) (bus, status, served string) {
-	n := maxDemos
-	if _, port, err := net.SplitHostPort(d.Listen); err == nil {
-		if number, err := strconv.Atoi(port); err == nil {
-			n = number - demoFeedPort
-		}
-	}
-	if n < 0 || n >= maxDemos {
-		return localhost(0), localhost(0), localhost(0)
-	}
-	return addressOrFree(ctx, localhost(demoBusPort+n)), addressOrFree(ctx, localhost(demoStatusPort+n)), addressOrFree(ctx, localhost(demoServePort+n))
 }
 
 // entityCount is the number of entities that the feed has at that time.

@@ -16,8 +16,9 @@ func listenTCP(ctx context.Context, addr string) (net.Listener, error) {
 	return new(net.ListenConfig).Listen(ctx, "tcp", addr)
 }
 
-// addressOrFree returns the address if it is not in use, and otherwise one with a free port.
-func addressOrFree(ctx context.Context, addr string) string {
+// addressOrFree returns the local address of a port if it is not in use, and otherwise one with a free port.
+func addressOrFree(ctx context.Context, port int) string {
+	addr := localhost(port)
 	listener, err := listenTCP(ctx, addr)
 	if err != nil || listener.Close() != nil {
 		return localhost(0)

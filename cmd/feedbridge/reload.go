@@ -51,18 +51,13 @@ the exit code is 1.`,
 // printReloaded prints a line for each kind of change.
 func printReloaded(p *printer, done daemon.Reloaded) error {
 	lines := 0
-	for _, kind := range []struct {
-		name    string
-		changed daemon.Changed
-	}{{"buses", done.Buses}, {"feeds", done.Feeds}, {"served feeds", done.Served}} {
-		for i, names := range [][]string{kind.changed.Added, kind.changed.Restarted, kind.changed.Removed} {
-			if len(names) > 0 {
-				how := []string{"added", "restarted", "removed"}[i]
-				p.printLine("%s", fmt.Sprintf("%s %s: %d (%s)", kind.name, how, len(names), strings.Join(names, ", ")))
-				lines++
-			}
+	done.Changes(func(kind, how string, names []string) {
+		if kind == "served" {
+			kind = "served feeds"
 		}
-	}
+		p.printLine("%s", fmt.Sprintf("%s %s: %d (%s)", kind, how, len(names), strings.Join(names, ", ")))
+		lines++
+	})
 	for _, l := range done.LeftBehind {
 		p.printLine("the feed %s was stopped and does not end; it is left behind: %s", l.Feed, l.Work)
 	}

@@ -18,7 +18,7 @@ type inventory struct {
 	times  histograms
 	config configHistory
 
-	mu sync.Mutex // protects held
+	mu   sync.Mutex // protects held
 	held contents
 }
 

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
+// Reminder is the time after which a cause that lasts is logged again.
+const Reminder = 10 * time.Minute
+
 // mostCauses bounds the memory, and the lines that are logged, for causes whose texts differ each time.
 const mostCauses = 1000
 
 // Causes remembers the causes of failures that were logged. It promises:
-//   - a cause is logged when it occurs first, and again only after [Causes.Again] or [Causes.End];
+//   - a cause is logged when it occurs first, and again only after [Reminder] or [Causes.End];
 //   - failures whose texts differ only in numbers, such as ports, sizes and times, have one cause;
 //   - no more than 1000 causes are remembered, and others are not logged meanwhile.
 //
 // The zero Causes is ready. It is safe for concurrent use.
 type Causes struct {
-	// Again is the time after which a cause that lasts is logged again; 0 for never.
-	Again time.Duration
-
 	mu     sync.Mutex // guards logged
 	logged map[string]*cause
 }
@@ -35,14 +35,14 @@ func (c *Causes) Add(text string) (isNew bool, repeats int) {
 	defer c.mu.Unlock()
 	key, now := WithoutNumbers(text), time.Now()
 	if was := c.logged[key]; was != nil {
-		if was.repeats++; !c.isOver(was, now) {
+		if was.repeats++; !was.isOver(now) {
 			return false, 0
 		}
 		repeats = was.repeats - 1
 	}
 	if len(c.logged) >= mostCauses {
 		for key, was := range c.logged {
-			if c.isOver(was, now) {
+			if was.isOver(now) {
 				delete(c.logged, key)
 			}
 		}
@@ -57,9 +57,7 @@ func (c *Causes) Add(text string) (isNew bool, repeats int) {
 	return true, repeats
 }
 
-func (c *Causes) isOver(was *cause, now time.Time) bool {
-	return c.Again > 0 && now.Sub(was.at) >= c.Again
-}
+func (c *cause) isOver(now time.Time) bool { return now.Sub(c.at) >= Reminder }
 
 // End forgets all causes after a success, and reports whether there was one.
 func (c *Causes) End() (had bool) {
