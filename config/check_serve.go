@@ -14,7 +14,7 @@ import (
 // checkServe checks the part "serve": the server and each served feed.
 func (v *validator) checkServe(cfg *Serve) {
 	v.checkListen("serve.listen", cfg.Listen, "")
-	v.require(cfg.Listen != v.cfg.Admin.Listen, "serve.listen", "is the same as admin.listen; use different addresses")
+	v.require(cfg.Listen != v.cfg.Admin.Listen || strings.HasSuffix(cfg.Listen, ":0"), "serve.listen", "is the same as admin.listen; use different addresses")
 	v.require((cfg.TLS.CertFile == "") == (cfg.TLS.KeyFile == ""), "serve.tls", "want both cert_file and key_file, or neither")
 	names := v.locations.namesBelow("serve.feeds")
 	v.require(len(names) > 0, "serve.feeds", "there are no feeds to serve; add one, or leave serve out")
