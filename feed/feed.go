@@ -138,7 +138,8 @@ type Cursor []byte
 type Batch struct {
 	// Entities are in the feed's order.
 	Entities []Entity
-	// Bytes is the sum of [Entity.Size] of Entities. The bridge sets it, once for each batch that it has read.
+	// Bytes is the sum of [Entity.Size] of Entities, once someone has computed it; 0 before. Whoever changes
+	// Entities sets it to 0 again. The bridge sets it for each batch that it has read.
 	Bytes int
 	// Cursor is the position after Entities. It may move without entities, as while a source
 	// searches for its start.
@@ -193,6 +194,9 @@ func (l Limits) AreReached(entities, bytes int) bool {
 
 // Size returns the sum of the sizes of the batch's entities, in bytes.
 func (b Batch) Size() int {
+	if b.Bytes > 0 {
+		return b.Bytes
+	}
 	n := 0
 	for i := range b.Entities {
 		n += b.Entities[i].Size()

@@ -92,7 +92,7 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor, limits feed.Limits) 
 	if err != nil {
 		return b, err
 	}
-	b.Entities = g.redactPages(b.Entities)
+	g.redactPages(&b)
 	refused, fit, unfit := g.checkEntities(b.Entities)
 	for unfit != nil {
 		if fit == 0 {
@@ -102,7 +102,7 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor, limits feed.Limits) 
 		if b, err = g.Source.Next(ctx, after, limits); err != nil {
 			return b, err
 		}
-		b.Entities = g.redactPages(b.Entities)
+		g.redactPages(&b)
 		// Upstream may have other entities there now. A source that returns more than
 		// it was asked for must not be asked without end.
 		if refused, fit, unfit = g.checkEntities(b.Entities); fit >= limits.Entities && unfit != nil {
@@ -137,7 +137,7 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor, limits feed.Limits) 
 		}
 	}
 	if kept != nil {
-		b.Entities = kept
+		b.Entities, b.Bytes = kept, 0
 	}
 	return b, nil
 }
@@ -145,25 +145,24 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor, limits feed.Limits) 
 // Release releases the source.
 func (g *Gate) Release() { g.Source.Release() }
 
-// redactPages returns the entities with the secrets of their pages hidden. It is called
+// redactPages hides the secrets of the pages of the entities. It is called
 // before the sizes are checked, because a page is part of the message. The slice belongs
 // to the source, so it is copied if anything changes.
-func (g *Gate) redactPages(entities []feed.Entity) []feed.Entity {
-	redacted := entities
+func (g *Gate) redactPages(b *feed.Batch) {
+	copied := false
 	page, shown := "", ""
-	for i := range entities {
-		if e := &entities[i]; e.Page != page {
+	for i := range b.Entities {
+		if e := &b.Entities[i]; e.Page != page {
 			page, shown = e.Page, g.Redact.URL(e.Page)
 		}
 		if shown == page {
 			continue
 		}
-		if &redacted[0] == &entities[0] {
-			redacted = slices.Clone(entities)
+		if !copied {
+			b.Entities, b.Bytes, copied = slices.Clone(b.Entities), 0, true
 		}
-		redacted[i].Page = shown
+		b.Entities[i].Page = shown
 	}
-	return redacted
 }
 
 // checkEntities finds the first entity that the bus does not take and that the configuration

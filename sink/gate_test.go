@@ -82,13 +82,23 @@ func idsOf(b feed.Batch) []string {
 	return ids
 }
 
+// checkSize fails the test unless the size that a batch has is that of its entities.
+func checkSize(t *testing.T, b feed.Batch) {
+	t.Helper()
+	if want := (feed.Batch{Entities: b.Entities}).Size(); b.Size() != want {
+		t.Errorf("the size of the batch is %d, want %d", b.Size(), want)
+	}
+}
+
 func TestGateLeavesOutWhatTheTopicHolds(t *testing.T) {
 	t.Parallel()
 	in := batchOf("a", "old", "b", "a")
 	in.Violations = make([]feed.Violation, 1, 8)
+	in.Bytes = in.Size()
 	g, _ := gate(in)
 	got, err := g.Next(t.Context(), nil, feed.Limits{})
 	must.Succeed(t, err)
+	checkSize(t, got)
 	must.Match(t, "entities", []string{"a", "b"}, idsOf(got))
 	if got.Duplicates != 2 || len(got.Violations) != 3 || !got.More || string(got.Cursor) != "c" {
 		t.Errorf("batch %+v", got)
@@ -211,10 +221,13 @@ func TestGateHidesTheSecretsOfPages(t *testing.T) {
 	in := batchOf("1", "2", "3", "old")
 	in.Entities[1].Page = "https://me:word@x/2?token=abc&page=2"
 	in.Entities[2].Page = "https://x/3?ticket=abc&page=3"
+	in.Entities = in.Entities[:3]
+	in.Bytes = in.Size()
 	g, _ := gate(in)
 	g.Redact = safetext.NewRedactor("ticket")
 	b, err := g.Next(t.Context(), nil, feed.Limits{})
 	must.Succeed(t, err)
+	checkSize(t, b)
 	var pages []string
 	for _, e := range b.Entities {
 		pages = append(pages, e.Page)

@@ -93,7 +93,6 @@ func inspectFeed(ctx context.Context, a *app, f config.Feed) (*feedReport, error
 		}
 		described := sources.Describe(checkpoint.Checkpoint{Cursor: b.Cursor})
 		r.setFormat(described.Format, described.Cursor)
-		b.Bytes = b.Size()
 		progress.Processed(b, 0)
 		return nil
 	}

@@ -49,7 +49,7 @@ func (p *progress) Processed(b feed.Batch, _ time.Duration) {
 	published := len(b.Entities) - feed.CountDead(b.Entities)
 	p.entities += published
 	p.total += uint64(published)
-	p.bytes += int64(b.Bytes)
+	p.bytes += int64(b.Size())
 	p.left += b.Duplicates
 	p.recent.addSample(time.Now(), published)
 	p.newest = b.Newest

@@ -101,7 +101,7 @@ func (f *Feed) tracePoll(ctx context.Context, next func(context.Context) (feed.B
 		span.SetAttributes(entitiesKey.Int(len(b.Entities)), bytesKey.Int(b.Size()), moreKey.Bool(b.More), violationsKey.Int(len(b.Violations)))
 	}
 	if f.opts.Header && len(b.Entities) > 0 {
-		b.Entities = withTrace(b.Entities, traceparent(polling))
+		b.Entities, b.Bytes = withTrace(b.Entities, traceparent(polling)), 0
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -31,7 +31,7 @@ func (b *batchBuilder) addEntity(e feed.Entity, violations []feed.Violation) {
 
 // build returns the batch, whose Free frees the memory.
 func (b *batchBuilder) build(after feed.Cursor, more bool) feed.Batch {
-	batch := feed.Batch{Entities: b.entities, Cursor: after, More: more, Violations: b.seen}
+	batch := feed.Batch{Entities: b.entities, Bytes: b.size, Cursor: after, More: more, Violations: b.seen}
 	if len(b.entities) == 0 {
 		// Entities that were left out have parts of the memory, and no one uses them any more.
 		b.parts.Free()
