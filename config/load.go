@@ -41,7 +41,6 @@ func LoadAdmin(opts Options) (Admin, error) {
 // takes precedence.
 type loader struct {
 	environ map[string]string
-	names   badNames
 	// values has the scalars and lists that are set, by path.
 	values map[string]reflect.Value
 	diagnostics
@@ -50,7 +49,6 @@ type loader struct {
 func newLoader(environ []string) *loader {
 	l := &loader{
 		environ:     map[string]string{},
-		names:       badNames{shown: map[string]string{}, generated: map[string]string{}},
 		values:      map[string]reflect.Value{},
 		diagnostics: diagnostics{locations: locations{}, suppressed: map[string]bool{}},
 	}
@@ -118,7 +116,6 @@ func (l *loader) loadConfig(opts Options) (*Config, error) {
 	completeDefaults(cfg, buses)
 	(&validator{cfg, buses, opts.Feedless, &l.diagnostics}).checkConfig()
 	if len(l.errs) > 0 {
-		l.names.restore(l.errs)
 		l.errs.sortByLocation()
 		return nil, l.errs
 	}

@@ -74,11 +74,11 @@ func (l *loader) readMapping(s *spec, path string, n *yaml.Node) {
 
 		k := s.findKey(key.Value)
 		if name := key.Value; s.isNameMapping() && !nameForm.MatchString(name) {
-			l.reportAt(at, below, badNameText(name))
-			if name == "<<" {
-				continue // the merged keys are neither feeds nor buses
+			if name == "<<" || !plainKey.MatchString(name) {
+				l.reportAt(at, below, badNameText(name))
+				continue // merged keys are neither feeds nor buses, and the name would break the paths below it
 			}
-			below = joinPath(path, l.names.replaceName(path, name, n))
+			l.errs = append(l.errs, &Error{Source: at.source, Line: at.line, Key: below, Text: badNameText(name)})
 		}
 		if k == nil {
 			l.reportUnknownKey(s, path, below, key.Value, at)
@@ -95,8 +95,8 @@ func (l *loader) readMapping(s *spec, path string, n *yaml.Node) {
 // the key that was probably meant.
 func (l *loader) reportUnknownKey(s *spec, path, below, key string, at location) {
 	pattern := joinPath(s.path, key)
-	text := "unknown key; want one of: " + strings.Join(s.keyNames(), ", ")
-	switch meant := s.nearestKey(key); {
+	text, meant := s.unknownKey(key)
+	switch {
 	case reserved[pattern] != "":
 		text = notInThisVersion(pattern)
 	case key == "<<":
@@ -104,7 +104,14 @@ func (l *loader) reportUnknownKey(s *spec, path, below, key string, at location)
 		text = "YAML merge keys are not supported; use an anchor for each value, or repeat the values"
 	case meant != "":
 		l.suppress(joinPath(path, meant)) // do not report it as missing
-		text = "unknown key" + didYouMean(meant)
 	}
 	l.reportAt(at, below, text)
+}
+
+// unknownKey returns the error about a key that s does not have, and the key that was probably meant.
+func (s *spec) unknownKey(key string) (text, meant string) {
+	if meant = s.nearestKey(key); meant != "" {
+		return "unknown key" + didYouMean(meant), meant
+	}
+	return "unknown key; want one of: " + strings.Join(s.keyNames(), ", "), ""
 }

@@ -65,10 +65,8 @@ func findSetting(path string) (*spec, error) {
 		case k == nil && s.keys == nil:
 			return nil, fmt.Errorf("%s has no keys", s.name)
 		case k == nil:
-			if meant := s.nearestKey(part); meant != "" {
-				return nil, errors.New("unknown key" + didYouMean(meant))
-			}
-			return nil, errors.New("unknown key; known here: " + strings.Join(s.keyNames(), ", "))
+			text, _ := s.unknownKey(part)
+			return nil, errors.New(text)
 		}
 		s = k
 	}

@@ -49,7 +49,7 @@ func TestSetErrors(t *testing.T) {
 	for setting, want := range map[string]string{
 		"feeds":                          `want KEY=VALUE, such as feeds.orders.every=30s, not "feeds"`,
 		"admin.token: geheim":            `want KEY=VALUE, such as feeds.orders.every=30s, not "admin.token…"`,
-		"evry=3":                         "evry: unknown key; known here: ",
+		"evry=3":                         "evry: unknown key; want one of: ",
 		"feeds.orders.evry=3s":           `feeds.orders.evry: unknown key; did you mean "every"?`,
 		"feeds.orders.every=3":           "feeds.orders.every: want a duration with a unit, such as 30s",
 		"feeds.Orders.every=3s":          `feeds.Orders.every: a name has only lower-case letters, digits and -, and starts with a letter; try "orders"`,
