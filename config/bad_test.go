@@ -21,7 +21,6 @@ var badFileErrors = map[string]string{
 	"tail_without_relation":       `:4: feeds.orders.mode: ...`,
 	"full_every_zero":             `:4: feeds.orders.full_every: must be more than zero`,
 	"delete_ratio_in_percent":     `:4: feeds.orders.max_delete_ratio: ...`,
-	"compact_backfill":            `:4: feeds.orders.compact_backfill: publishing only the last version of each entry of a history is not in this version of feedbridge`,
 	"admin_token_short":           `:4: admin.token: it must have 16 characters or more, such as those of 'openssl rand -hex 32'`,
 	"admin_token_with_space":      `:4: admin.token: it must have only printable ASCII characters without spaces`,
 	"admin_hosts_with_port":       `:4: admin.hosts[1]: want a host name without a port, such as feedbridge.example.com`,

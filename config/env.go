@@ -65,14 +65,6 @@ func splitList(text string, commasInItems bool) ([]string, error) {
 // setting that was probably meant.
 func (l *loader) reportUnknown(variable string, inFile locations) {
 	at := location{source: variable}
-	for pattern := range reserved {
-		for prefix := variable; prefix != ""; prefix = prefix[:max(0, strings.LastIndex(prefix, "_"))] {
-			if _, ok := matchVariable(prefix, pattern); ok {
-				l.reportAt(at, "", notInThisVersion(pattern))
-				return
-			}
-		}
-	}
 	meant := nearestVariable(variable, inFile)
 	for _, t := range findTargets(meant, inFile) {
 		l.suppressMissing(t, at)

@@ -94,11 +94,8 @@ func (l *loader) readMapping(s *spec, path string, n *yaml.Node) {
 // reportUnknownKey reports a key below s, which is at path, and suppresses errors about
 // the key that was probably meant.
 func (l *loader) reportUnknownKey(s *spec, path, below, key string, at location) {
-	pattern := joinPath(s.path, key)
 	text, meant := s.unknownKey(key)
 	switch {
-	case reserved[pattern] != "":
-		text = notInThisVersion(pattern)
 	case key == "<<":
 		l.suppress(path) // do not report the merged keys as missing
 		text = "YAML merge keys are not supported; use an anchor for each value, or repeat the values"

@@ -55,13 +55,10 @@ func keyOnly(setting string) string {
 func findSetting(path string) (*spec, error) {
 	s := schemaRoot
 	for part := range strings.SplitSeq(path, ".") {
-		pattern := joinPath(s.path, part)
 		k := s.findKey(part)
 		switch {
 		case s.isNameMapping() && !nameForm.MatchString(part):
 			return nil, errors.New(badNameText(part))
-		case k == nil && reserved[pattern] != "":
-			return nil, errors.New(notInThisVersion(pattern))
 		case k == nil && s.keys == nil:
 			return nil, fmt.Errorf("%s has no keys", s.name)
 		case k == nil:

@@ -47,16 +47,15 @@ func TestTopicOfURL(t *testing.T) {
 func TestSetErrors(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]string{
-		"feeds":                          `want KEY=VALUE, such as feeds.orders.every=30s, not "feeds"`,
-		"admin.token: geheim":            `want KEY=VALUE, such as feeds.orders.every=30s, not "admin.token…"`,
-		"evry=3":                         "evry: unknown key; want one of: ",
-		"feeds.orders.evry=3s":           `feeds.orders.evry: unknown key; did you mean "every"?`,
-		"feeds.orders.every=3":           "feeds.orders.every: want a duration with a unit, such as 30s",
-		"feeds.Orders.every=3s":          `feeds.Orders.every: a name has only lower-case letters, digits and -, and starts with a letter; try "orders"`,
-		"feeds.orders.every.x=3s":        "feeds.orders.every.x: every has no keys",
-		"feeds.orders.limits=3":          "feeds.orders.limits: this is a mapping; set one of its keys: ",
-		"feeds=orders":                   "feeds: this is a mapping of names; set a key below a name in it",
-		"feeds.orders.compact_backfill=": "feeds.orders.compact_backfill: " + notInThisVersion("feeds.*.compact_backfill"),
+		"feeds":                   `want KEY=VALUE, such as feeds.orders.every=30s, not "feeds"`,
+		"admin.token: geheim":     `want KEY=VALUE, such as feeds.orders.every=30s, not "admin.token…"`,
+		"evry=3":                  "evry: unknown key; want one of: ",
+		"feeds.orders.evry=3s":    `feeds.orders.evry: unknown key; did you mean "every"?`,
+		"feeds.orders.every=3":    "feeds.orders.every: want a duration with a unit, such as 30s",
+		"feeds.Orders.every=3s":   `feeds.Orders.every: a name has only lower-case letters, digits and -, and starts with a letter; try "orders"`,
+		"feeds.orders.every.x=3s": "feeds.orders.every.x: every has no keys",
+		"feeds.orders.limits=3":   "feeds.orders.limits: this is a mapping; set one of its keys: ",
+		"feeds=orders":            "feeds: this is a mapping of names; set a key below a name in it",
 		"feeds.orders.auth.basic.password=geheim": "feeds.orders.auth.basic.password: a command line can be read by everyone on the machine; " +
 			"set secrets as file:PATH, in the file, by ${NAME} in it, or by the variable FEEDBRIDGE_FEEDS_<NAME>_AUTH_BASIC_PASSWORD",
 		"feeds.orders.headers=Authorization: geheim": "feeds.orders.headers: a command line can be read by everyone",

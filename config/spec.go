@@ -44,15 +44,6 @@ type spec struct {
 // schemaRoot is the spec of the whole configuration.
 var schemaRoot = specOf("", reflect.TypeFor[Config](), "")
 
-// reserved has keys of later versions, with the feature that they configure.
-var reserved = map[string]string{
-	"feeds.*.compact_backfill": "publishing only the last version of each entry of a history",
-}
-
-func notInThisVersion(path string) string {
-	return reserved[path] + " is not in this version of feedbridge"
-}
-
 // specOf returns the spec of path, whose type is t. tag is that of its field.
 func specOf(path string, t reflect.Type, tag reflect.StructTag) *spec {
 	if t.Kind() == reflect.Pointer {

@@ -68,7 +68,6 @@ func TestArchived(t *testing.T) {
 	two := func(a, s string) *upstream { return newUpstream("/a1", a, "/feed", s) }
 	run("case 26: two versions in the history", func(t *testing.T) {
 		two(atom(archive, "e@1:a"), atom(prev("/a1"), "e@3:b")).read(t).want("e:a e:b")
-		// compact_backfill is not in this version, and config refuses it.
 	})
 	run("case 27: the archive has the newer version", func(t *testing.T) {
 		two(atom(archive, "e@5:a"), atom(prev("/a1"), "e@3:b")).read(t).want("e:a", "stale_dropped")
