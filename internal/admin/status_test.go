@@ -47,7 +47,7 @@ func busy(f *admin.Feed) {
 	large := batch("", 1, false).Entities[0]
 	large.Dead = &feed.DeadReason{Kind: feed.DeadTooLarge}
 	second.Entities = append(second.Entities[:1:1], large, second.Entities[1])
-	second.Bytes = second.Size()
+	second.Bytes = feed.Batch{Entities: second.Entities}.Size()
 	second.Violations = []feed.Violation{
 		{Kind: "time_runs_back", Page: "https://shop.example.com/feed/1?a=1&b=2", Detail: "the entity is older than the one before it"},
 		{Kind: "time_runs_back", Page: "https://shop.example.com/feed/2", Detail: strings.Repeat("é", 400)},
