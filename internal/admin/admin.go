@@ -35,8 +35,7 @@ type Server struct {
 	*inventory
 	opts     Options
 	registry *prometheus.Registry
-	metrics  http.Handler // one for all clients; see shareGather
-	answers  answerWriter
+	metrics  http.Handler      // one for all clients; see shareGather
 	changes  map[string]Change // by pattern; set before the first request
 	pages    *statuspage.Pages
 }
@@ -61,7 +60,6 @@ func New(opts Options) *Server {
 			ErrorLog:      slog.NewLogLogger(opts.Log.Handler(), slog.LevelError),
 			ErrorHandling: promhttp.ContinueOnError,
 		}),
-		answers: answerWriter{opts.Log, opts.Redact},
 		changes: map[string]Change{},
 		pages: statuspage.New(statuspage.Options{
 			Feeds: rows.Feeds, Feed: rows.Feed, Served: rows.Served,
@@ -89,19 +87,17 @@ func (s *Server) Handler() http.Handler { return hosts(s.opts.Hosts).checkHost(s
 func (s *Server) newHandler(socket bool) http.Handler {
 	mux := http.NewServeMux()
 	s.pages.Register(mux)
-	probes := &probeHandler{s.inventory, s.answers}
-	mux.HandleFunc("GET /healthz", probes.serveHealth)
-	mux.HandleFunc("GET /readyz", probes.serveReady)
-	reports := &statusHandler{s.inventory, s.answers, s.opts}
-	mux.Handle("GET /status", compress(http.HandlerFunc(reports.serveStatus)))
-	mux.Handle("GET /status/{feed}", compress(http.HandlerFunc(reports.serveFeed)))
-	mux.Handle("GET /metrics", s.metrics)
-	changes := &changeHandler{s.answers, &tokenCheck{s.opts.Token, s.opts.Log}}
+	h := &handler{s.inventory, s.opts, &tokenCheck{s.opts.Token, s.opts.Log}}
 	if socket {
-		changes.token = nil
+		h.token = nil
 	}
+	mux.HandleFunc("GET /healthz", h.serveHealth)
+	mux.HandleFunc("GET /readyz", h.serveReady)
+	mux.Handle("GET /status", compress(http.HandlerFunc(h.serveStatus)))
+	mux.Handle("GET /status/{feed}", compress(http.HandlerFunc(h.serveFeed)))
+	mux.Handle("GET /metrics", s.metrics)
 	for pattern, change := range s.changes {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { changes.serveChange(w, r, change) })
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { h.serveChange(w, r, change) })
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")

@@ -3,30 +3,28 @@ package admin
 import (
 	"bytes"
 	"encoding/json"
-	"log/slog"
 	"net/http"
-
-	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
-// answerWriter writes the answers to requests.
-type answerWriter struct {
-	log      *slog.Logger
-	redactor *safetext.Redactor
+// handler answers the requests of the clients that come by TCP, or of those by the Unix socket.
+type handler struct {
+	*inventory
+	opts  Options
+	token *tokenCheck // of changes; nil if none is needed
 }
 
 // writeJSON answers with v, indented: people read it with curl.
-func (a answerWriter) writeJSON(w http.ResponseWriter, status int, v any) {
+func (h *handler) writeJSON(w http.ResponseWriter, status int, v any) {
 	var body bytes.Buffer
 	enc := json.NewEncoder(&body)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(v); err != nil {
-		a.log.Error("cannot encode the status as JSON", "error", err)
+		h.opts.Log.Error("cannot encode the status as JSON", "error", err)
 		http.Error(w, "cannot encode the status as JSON: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(a.redactor.JSON(body.Bytes(), longestText))
+	_, _ = w.Write(h.redact.JSON(body.Bytes(), longestText))
 }

@@ -43,15 +43,9 @@ type changeErrors struct {
 	Errors []string `json:"errors"`
 }
 
-// changeHandler answers the requests for changes.
-type changeHandler struct {
-	answerWriter
-	token *tokenCheck // nil if no token is needed
-}
-
 // serveChange answers a request for a change.
-func (c *changeHandler) serveChange(w http.ResponseWriter, r *http.Request, change Change) {
-	if c.token != nil && !c.token.authorize(w, r) {
+func (h *handler) serveChange(w http.ResponseWriter, r *http.Request, change Change) {
+	if h.token != nil && !h.token.authorize(w, r) {
 		return
 	}
 	// The server's timeouts are for requests that are answered at once.
@@ -63,7 +57,7 @@ func (c *changeHandler) serveChange(w http.ResponseWriter, r *http.Request, chan
 	defer cancel()
 	answer, err := change(ctx, r)
 	if err == nil {
-		c.writeJSON(w, http.StatusOK, answer)
+		h.writeJSON(w, http.StatusOK, answer)
 		return
 	}
 	failed, ok := errors.AsType[*ChangeError](err)
@@ -74,7 +68,7 @@ func (c *changeHandler) serveChange(w http.ResponseWriter, r *http.Request, chan
 	for i, err := range failed.Errs {
 		texts[i] = err.Error()
 	}
-	c.writeJSON(w, failed.Status, changeErrors{texts})
+	h.writeJSON(w, failed.Status, changeErrors{texts})
 }
 
 // tokenCheck checks the token of changes.

@@ -32,25 +32,19 @@ type feedReadiness struct {
 	Limit   string     `json:"limit"`
 }
 
-// probeHandler answers /healthz and /readyz.
-type probeHandler struct {
-	*inventory
-	answerWriter
-}
-
 // serveHealth answers for probes whose failure restarts the process. A feed that fails needs no
 // restart, so it makes no difference here; /readyz reports it.
-func (p *probeHandler) serveHealth(w http.ResponseWriter, _ *http.Request) {
-	p.AwaitFeeds()
+func (h *handler) serveHealth(w http.ResponseWriter, _ *http.Request) {
+	h.AwaitFeeds()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, "ok\n")
 }
 
 // serveReady answers /readyz: with 200 if the process is ready, and with 503 if it is not.
-func (p *probeHandler) serveReady(w http.ResponseWriter, req *http.Request) {
-	answer := readiness{Reasons: []string{}, Notes: []string{}, Feeds: []feedReadiness{}, Buses: checkBuses(req.Context(), p.contents().buses, p.redact)}
+func (h *handler) serveReady(w http.ResponseWriter, req *http.Request) {
+	answer := readiness{Reasons: []string{}, Notes: []string{}, Feeds: []feedReadiness{}, Buses: checkBuses(req.Context(), h.contents().buses, h.redact)}
 	now := time.Now()
-	for _, f := range p.contents().feeds {
+	for _, f := range h.contents().feeds {
 		r := f.copyRecord()
 		reason := f.staleReason(&r, now)
 		if reason != "" {
@@ -64,10 +58,10 @@ func (p *probeHandler) serveReady(w http.ResponseWriter, req *http.Request) {
 			answer.Reasons = append(answer.Reasons, fmt.Sprintf("bus %s: %s", bus.Bus.Bus, bus.Error))
 		}
 	}
-	if reason := p.fleet.notMember(); reason != "" {
+	if reason := h.fleet.notMember(); reason != "" {
 		answer.Reasons = append(answer.Reasons, reason)
 	}
-	if note := p.fleet.differs(now); note != "" {
+	if note := h.fleet.differs(now); note != "" {
 		answer.Notes = append(answer.Notes, note)
 	}
 	answer.Ready = len(answer.Reasons) == 0
@@ -75,7 +69,7 @@ func (p *probeHandler) serveReady(w http.ResponseWriter, req *http.Request) {
 	if !answer.Ready {
 		status = http.StatusServiceUnavailable
 	}
-	p.writeJSON(w, status, answer)
+	h.writeJSON(w, status, answer)
 }
 
 // staleReason returns why the feed makes the process not ready, "" if it does not. A halted

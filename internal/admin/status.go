@@ -10,22 +10,15 @@ import (
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 )
 
-// statusHandler answers /status and /status/NAME.
-type statusHandler struct {
-	*inventory
-	answerWriter
-	process Options
-}
-
-func (h *statusHandler) serveStatus(w http.ResponseWriter, req *http.Request) {
+func (h *handler) serveStatus(w http.ResponseWriter, req *http.Request) {
 	buses := []status.Bus{}
 	for _, bus := range checkBuses(req.Context(), h.contents().buses, h.redact) {
 		buses = append(buses, bus.Bus)
 	}
 	answer := status.Process{
-		Version: h.process.Version,
-		Started: formatTime(h.process.Started),
-		Writer:  h.process.Writer,
+		Version: h.opts.Version,
+		Started: formatTime(h.opts.Started),
+		Writer:  h.opts.Writer,
 		Config:  h.config.status(h.redact),
 		Fleet:   h.fleetStatus(),
 		Buses:   buses,
@@ -41,7 +34,7 @@ func (h *statusHandler) serveStatus(w http.ResponseWriter, req *http.Request) {
 	h.writeJSON(w, http.StatusOK, answer)
 }
 
-func (h *statusHandler) serveFeed(w http.ResponseWriter, req *http.Request) {
+func (h *handler) serveFeed(w http.ResponseWriter, req *http.Request) {
 	all := h.contents().feeds
 	if i, found := all.find(req.PathValue("feed")); found {
 		h.writeJSON(w, http.StatusOK, all[i].feedDetails(time.Now()))
