@@ -266,7 +266,7 @@ func TestSnapshotsFailForAnotherReason(t *testing.T) {
 		go func() { defer close(done); s.Run(ctx) }()
 		time.Sleep(10 * time.Minute)
 		topic.set(func() { topic.gone = false })
-		time.Sleep(10 * time.Hour)
+		time.Sleep(9 * time.Minute)
 		cancel()
 		<-done
 		if log := s.log.String(); strings.Count(log, "could not be built") != 2 || !strings.Contains(log, dir) {
