@@ -17,6 +17,11 @@ var Configuration string
 //go:embed consuming.md
 var Consuming string
 
+// CloudEvents is the page consuming-cloudevents.md, whose table describes the attributes of events.
+//
+//go:embed consuming-cloudevents.md
+var CloudEvents string
+
 // EntrySchema is the JSON Schema of the messages of Atom and RSS feeds. Its $id has the version.
 //
 //go:embed entry.schema.json

@@ -33,6 +33,7 @@ func TestTypesOfTheContractReadTheDemo(t *testing.T) {
 	environ := []string{
 		"FEEDBRIDGE_BUSES_DEMO_NATS_URL=" + bus, "FEEDBRIDGE_ADMIN_LISTEN=off",
 		"FEEDBRIDGE_FEEDS_NEWS_URL=" + feed.url, "FEEDBRIDGE_FEEDS_NEWS_FORMAT=atom", "FEEDBRIDGE_FEEDS_NEWS_EVERY=100ms",
+		"FEEDBRIDGE_FEEDS_NEWS_TO_CLOUDEVENTS=true",
 	}
 	daemon := runProgram(t, program, environ, "run")
 	daemon.await(`"msg":"published","feed":"news","entities":2,(.)`)
@@ -69,8 +70,8 @@ admin: {listen: off}
 buses: {lake: {kafka: {brokers: ["BROKER"]}}}
 feeds:
   news: {url: "URL", format: atom, every: 100ms, key: "header:Content-ID", to: {kafka: {delete: tombstone}}}
-  strict: {url: "URL", format: atom, every: 100ms, key: "header:Feed-Title", to: {kafka: {missing_key: dead-letter}}}
-  xml: {url: "URL", format: atom, every: 100ms, body: xml, to: {topic: many, kafka: {shared: true}}}
+  strict: {url: "URL", format: atom, every: 100ms, key: "header:Feed-Title", to: {cloudevents: true, kafka: {missing_key: dead-letter}}}
+  xml: {url: "URL", format: atom, every: 100ms, body: xml, to: {topic: many, cloudevents: true, kafka: {shared: true}}}
   auto: {url: "URL", every: 100ms, to: {topic: many, kafka: {shared: true}}}
 `)))
 	environ := []string{"FEEDBRIDGE_CONFIG=" + file}

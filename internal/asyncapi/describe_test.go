@@ -178,8 +178,8 @@ func TestHeadersAreThoseOfTheDocument(t *testing.T) {
 	for _, set := range headerSets {
 		for _, h := range set.headers {
 			described = append(described, h.name)
-			if text := describeHeader(h.name); !strings.HasSuffix(text, ".") || strings.ContainsAny(text, "`[") {
-				t.Errorf("%s is described as %q, want a sentence in docs/consuming.md", h.name, text)
+			if text := headerDescriptions()[h.name]; text == "" || strings.ContainsAny(text, "`[") {
+				t.Errorf("%s is described as %q, want text in docs/consuming.md or docs/consuming-cloudevents.md", h.name, text)
 			}
 		}
 	}

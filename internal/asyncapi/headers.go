@@ -84,28 +84,25 @@ func (s headerSet) schema() object {
 	properties := map[string]object{}
 	for _, h := range s.headers {
 		properties[h.name] = maps.Clone(h.schema)
-		properties[h.name]["description"] = describeHeader(h.name)
+		properties[h.name]["description"] = headerDescriptions()[h.name]
 	}
 	return object{"type": "object", "properties": properties}
 }
 
 var (
-	// headerRow matches the row of one or several headers in docs/consuming.md: their names and their content.
+	// headerRow matches the row of one or several headers, or of an attribute of events: their names and their content.
 	headerRow  = regexp.MustCompile("(?m)^\\| (`.*?) \\| (.*) \\|$")
 	headerName = regexp.MustCompile("`([A-Za-z-]+)`")
 )
 
-// describeHeader returns the content of a header, as docs/consuming.md has it. Attributes of CloudEvents share a row.
-func describeHeader(name string) string {
-	if strings.HasPrefix(name, "ce-") || strings.HasPrefix(name, "ce_") {
-		name = "ce-X"
-	}
-	return headerDescriptions()[name]
-}
-
-// headerDescriptions returns the contents of headers by their names, as docs/consuming.md has them.
+// headerDescriptions returns the contents of headers by their names, as docs/consuming.md has them, and those of
+// attributes of events, as docs/consuming-cloudevents.md does.
 var headerDescriptions = sync.OnceValue(func() map[string]string {
 	found := map[string]string{}
+	for _, row := range headerRow.FindAllStringSubmatch(docs.CloudEvents, -1) {
+		name, description := docs.Plain(row[1]), docs.Plain(row[2])
+		found["ce-"+name], found["ce_"+name] = description, description
+	}
 	for _, row := range headerRow.FindAllStringSubmatch(docs.Consuming, -1) {
 		for _, name := range headerName.FindAllStringSubmatch(row[1], -1) {
 			found[name[1]] = strings.TrimSpace(docs.Plain(row[2]))
