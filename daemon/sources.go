@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -165,13 +166,13 @@ func (s *Sources) datareplication() *datareplication.Source {
 // DetectFormat requests the feed's URL and returns the format that it serves. It logs the
 // format when that is new. The error is permanent if the URL does not serve a feed.
 func (s *Sources) DetectFormat(ctx context.Context) (config.Format, error) {
-	return s.detectFormat(ctx, func(_ source.Request, resp *source.Response, _ []byte) { resp.Body.Close() })
+	return s.detectFormat(ctx, closeResponse)
 }
 
 // detectFormat is DetectFormat, and calls keep with a response that the source of that format
 // can go on with.
 func (s *Sources) detectFormat(ctx context.Context, keep keepResponse) (config.Format, error) {
-	format, err := detectFormat(ctx, s.client, s.feed.Source.URL, keep)
+	format, err := detectFormat(ctx, s.client, s.feed.Source.URL, s.opts.Redact, keep)
 	if err != nil {
 		return "", err
 	}
@@ -221,18 +222,16 @@ func (s *Sources) ReadSnapshot(ctx context.Context, take func(feed.Batch) error)
 	return s.datareplication().ReadSnapshot(ctx, s.feed.Source.URL, take)
 }
 
-// ErrMaybeIndex is part of the error for a URL that serves JSON, which may be the index of
-// a snapshot.
-var ErrMaybeIndex = errors.New("if it is the index of a snapshot, set start to snapshot: and this url, and url to that of the feed")
-
 // keepResponse takes a response to a request, and the part of its body that was read. It closes
 // the response.
 type keepResponse func(r source.Request, resp *source.Response, read []byte)
 
+func closeResponse(_ source.Request, resp *source.Response, _ []byte) { resp.Body.Close() }
+
 // detectFormat returns the format of the document at a URL: by its media type if that is multipart,
 // and by its root element if not. An answer of 204 is a datareplication feed
 // without entities. The body is read as far as needed, and keep gets the rest.
-func detectFormat(ctx context.Context, client *source.Client, url string, keep keepResponse) (config.Format, error) {
+func detectFormat(ctx context.Context, client *source.Client, url string, redact *safetext.Redactor, keep keepResponse) (config.Format, error) {
 	get := source.Request{Method: http.MethodGet, URL: url}
 	resp, err := client.Do(ctx, get)
 	if err != nil {
@@ -243,18 +242,15 @@ func detectFormat(ctx context.Context, client *source.Client, url string, keep k
 		return datareplication.Kind, nil
 	}
 	var read bytes.Buffer
+	if mediaType(resp) == "text/event-stream" { // which does not end
+		resp.Body.Close()
+		return "", feed.Permanent(newNotFeedError(resp, []byte("event"), redact))
+	}
 	contentType := resp.Header.Get("Content-Type")
 	format, err := feedxml.Detect(io.TeeReader(resp.Body, &read), feedxml.Options{URL: resp.URL.String(), ContentType: contentType})
-	if errors.Is(err, feedxml.ErrNotFeed) {
-		err = fmt.Errorf("the url serves neither a datareplication feed (multipart pages) nor Atom or RSS: %w", err)
-		if media, _, _ := mime.ParseMediaType(contentType); media == "application/json" || strings.HasSuffix(media, "+json") {
-			err = fmt.Errorf("%w; %w", err, ErrMaybeIndex)
-		}
-		err = feed.Permanent(err)
-	}
 	if err != nil {
-		resp.Body.Close()
-		return "", err
+		defer resp.Body.Close()
+		return "", explainNotFeed(err, resp, &read, redact)
 	}
 	keep(get, resp, read.Bytes())
 	if format == feedxml.RDF {
@@ -263,9 +259,35 @@ func detectFormat(ctx context.Context, client *source.Client, url string, keep k
 	return config.Format(format), nil
 }
 
+// explainNotFeed returns the error for a document whose format was not detected, of which read was read. Text and
+// XML that break off, and what is malformed where a feed may begin, may be a feed at the next request.
+func explainNotFeed(err error, resp *source.Response, read *bytes.Buffer, redact *safetext.Redactor) error {
+	kinds := []error{feedxml.ErrNotFeed, feedxml.ErrTruncated, feedxml.ErrMalformed, feedxml.ErrCharset, feedxml.ErrTooLarge}
+	if !slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {
+		return err // of the connection
+	}
+	if _, readErr := io.CopyN(read, resp.Body, max(0, mostOfPage-int64(read.Len()))); readErr != nil && !errors.Is(readErr, io.EOF) {
+		return readErr
+	}
+	notFeed := newNotFeedError(resp, read.Bytes(), redact)
+	switch {
+	case errors.Is(err, feedxml.ErrNotFeed), notFeed.binary:
+		return feed.Permanent(notFeed)
+	case len(bytes.TrimSpace(read.Bytes())) == 0:
+		return notFeed
+	}
+	return err
+}
+
 // isMultipart reports whether a response is a page of a datareplication feed, or 204 of one that has
 // no entities yet.
 func isMultipart(resp *source.Response) bool {
 	main, _, _ := strings.Cut(resp.Header.Get("Content-Type"), "/")
 	return resp.Status == http.StatusNoContent || strings.EqualFold(strings.TrimSpace(main), "multipart")
+}
+
+// mediaType returns the media type of a response, in lower case and without parameters.
+func mediaType(resp *source.Response) string {
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return media
 }

@@ -97,7 +97,7 @@ func inspectFeed(ctx context.Context, a *app, f config.Feed) (*feedReport, error
 		return nil
 	}
 	err = readFeed(ctx, sources, false, 0, nil, log, take)
-	if errors.Is(err, daemon.ErrMaybeIndex) {
+	if no, ok := errors.AsType[*daemon.NotFeedError](err); ok && no.Index {
 		err = r.readSnapshot(ctx, sources, take, err)
 	}
 	if u, ok := errors.AsType[*datareplication.UnconfirmedError](err); ok {

@@ -1,9 +1,11 @@
 package datareplication
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -112,7 +114,11 @@ func decodeIndex(data []byte, resp *source.Response, seen *sightings) (*index, e
 		Created *string   `json:"createdAt"`
 		Pages   []*string `json:"pages"`
 	}
-	if err := json.Unmarshal(data, &doc); err != nil {
+	err := json.Unmarshal(data, &doc)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return nil, newBreach(kindBadIndex, name, "the answer is not the index of a snapshot: a JSON %s has the place of %s", wrong.Value, cmp.Or(wrong.Field, "the index"))
+	}
+	if err != nil {
 		return nil, newBreach(kindBadIndex, name, "the answer, %q, is not the index of a snapshot: %v", safetext.Excerpt(resp.Header.Get("Content-Type")), err)
 	}
 	switch {

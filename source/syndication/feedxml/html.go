@@ -3,6 +3,7 @@ package feedxml
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/html"
@@ -17,31 +18,50 @@ func htmlError(r *tokenizer) error {
 	for r.moreJunk() {
 	}
 	b := r.in.unreadBytes()
-	if url := announcedFeed(b[:min(len(b), mostJunk)], r.opts.URL); url != "" {
-		return r.errorAt(ErrNotFeed, 0, "the document is an HTML page, which announces the feed %s; set url to that", r.opts.Redact.Excerpt(r.opts.Redact.URL(url), longestDate))
+	if urls := PageFeeds(b[:min(len(b), mostJunk)], r.opts.URL, 1); len(urls) > 0 {
+		return r.errorAt(ErrNotFeed, 0, "the document is an HTML page, which announces the feed %s; set url to that", r.opts.Redact.Excerpt(r.opts.Redact.URL(urls[0]), longestDate))
 	}
 	return r.errorAt(ErrNotFeed, 0, "the document is an HTML page")
 }
 
-// announcedFeed returns the URL of the first feed that an HTML page links to as its alternate; "" if
-// there is none.
-func announcedFeed(page []byte, base string) string {
-	for z := html.NewTokenizer(bytes.NewReader(page)); z.Next() != html.ErrorToken; {
+// PageFeeds returns the URLs of the feeds that an HTML page links to as its alternates, as browsers find
+// them; at most that many. base is the URL of the page.
+func PageFeeds(page []byte, base string, most int) []string {
+	var urls []string
+	hasBase := false
+	for z := html.NewTokenizer(bytes.NewReader(page)); len(urls) < most && z.Next() != html.ErrorToken; {
 		t := z.Token()
-		if t.Data != "link" {
+		if t.Type != html.StartTagToken && t.Type != html.SelfClosingTagToken || t.Data != "link" && t.Data != "base" {
 			continue
 		}
 		attrs := map[string]string{}
 		for _, a := range t.Attr {
 			attrs[a.Key] = a.Val
 		}
-		isFeed := strings.Contains(attrs["type"], "atom+xml") || strings.Contains(attrs["type"], "rss+xml")
-		if !isFeed || attrs["href"] == "" || !strings.Contains(" "+strings.ToLower(attrs["rel"])+" ", " alternate ") {
-			continue
-		}
-		if url, ok := resolveLink(base, attrs["href"]); ok {
-			return url
+		url, ok := resolveLink(base, attrs["href"])
+		switch {
+		case attrs["href"] == "" || !ok:
+		case t.Data == "base" && !hasBase:
+			base, hasBase = url, true
+		case t.Data == "link" && AnnouncesFeed(attrs["rel"], attrs["type"], url) && !slices.Contains(urls, url):
+			urls = append(urls, url)
 		}
 	}
-	return ""
+	return urls
+}
+
+// AnnouncesFeed reports whether a link of a page, or of the header of its answer, leads to a feed. JSON may also
+// be an API's: version 1 of JSON Feed has that type for feeds.
+func AnnouncesFeed(rel, mediaType, url string) bool {
+	name, _, _ := strings.Cut(strings.ToLower(mediaType), ";")
+	switch strings.TrimSpace(name) {
+	case "application/atom+xml", "application/rss+xml", "application/feed+json", "application/cloudevents-batch+json":
+	case "application/json":
+		if !strings.Contains(url, "feed") {
+			return false
+		}
+	default:
+		return false
+	}
+	return slices.Contains(strings.Fields(strings.ToLower(rel)), "alternate")
 }
