@@ -113,7 +113,7 @@ func explainTransport(err error) error {
 		return fmt.Errorf("the host's name cannot be resolved; check the url, and DNS on this machine: %w", err)
 	}
 	if errors.Is(err, ssrf.ErrProhibitedIP) {
-		return feed.Permanent(fmt.Errorf("a redirect led to a host whose address is private; name the host in allow_hosts if the feed may lead there: %w", err))
+		return feed.Permanent(fmt.Errorf("a redirect or link led to a host whose address is private; name the host in allow_hosts if the feed may lead there: %w", err))
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return feed.Permanent(fmt.Errorf("the server's certificate is not signed by a trusted authority; name its authority in auth.tls.ca_file: %w", err))

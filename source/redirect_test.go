@@ -104,7 +104,7 @@ func TestRedirects(t *testing.T) {
 	}{
 		"case 90: exhausted redirects":                {"/loop", []string{"GET " + url + "/loop: 302 Found (after 5 redirects in a row; check where the url leads"}},
 		"case 92: a redirect to a host not allowed":   {"/unlisted", []string{"GET " + url + "/unlisted: redirect to http://unlisted.example.com/feed: unlisted.example.com is not the host of the feed", "allow_hosts"}},
-		"a move to https of a private host":           {"/https", []string{"redirect to https://127.0.0.1/feed: a redirect led to a host whose address is private; name the host in allow_hosts"}},
+		"a move to https of a private host":           {"/https", []string{"redirect to https://127.0.0.1/feed: a redirect or link led to a host whose address is private; name the host in allow_hosts"}},
 		"case 87: a redirect to ftp":                  {"/ftp", []string{"only http and https"}},
 		"a redirect with credentials":                 {"/login", []string{"must not contain credentials"}},
 		"a redirect to nonsense":                      {"/nonsense", []string{`redirect to "http://a b/": this is not a URL`}},
@@ -256,7 +256,7 @@ func TestRedirectToAnotherHost(t *testing.T) {
 		url := serve(t, http.RedirectHandler(to, http.StatusFound).ServeHTTP)
 		asked = nil
 		_, _, err := get(t, newClient(t, url), url)
-		wantError(t, err, true, "GET "+to+": a redirect led to a host whose address is private", "allow_hosts")
+		wantError(t, err, true, "GET "+to+": a redirect or link led to a host whose address is private", "allow_hosts")
 		if len(asked) > 0 {
 			t.Errorf("requests: %q", asked)
 		}

@@ -103,15 +103,20 @@ func (a *app) feedOrURL(arg string) (config.Feed, error) {
 	if len(a.set) > 0 {
 		return config.Feed{}, &usageError{errors.New("a URL and --set exclude each other: name a configured feed, or leave out --set")}
 	}
+	return feedOfURL(arg)
+}
+
+// feedOfURL returns the feed of a URL with the defaults of the configuration.
+func feedOfURL(url string) (config.Feed, error) {
 	bare := &app{}
-	cfg, err := bare.loadConfig(arg, "")
+	cfg, err := bare.loadConfig(url, "")
 	if err != nil {
 		return config.Feed{}, err
 	}
 	for _, f := range cfg.Feeds {
 		return f, nil
 	}
-	return config.Feed{}, fmt.Errorf("no feed was made of %q", arg)
+	return config.Feed{}, fmt.Errorf("no feed was made of %q", url)
 }
 
 // completeFeeds returns the names of the configured feeds, for completion in a shell.

@@ -23,7 +23,8 @@ SIGHUP, or 'feedbridge reload', reads the configuration again.
 
 With only a URL, that feed is copied to a NATS server inside feedbridge, which
 stores its data in ./feedbridge-data and listens on 127.0.0.1:4222. Its topic has
-a name made from the URL, or the name that --topic gives.`,
+a name made from the URL, or the name that --topic gives. If the URL is a web page
+that names one feed, that is copied; of several, run lists them.`,
 		Example: `  feedbridge run https://shop.example.com/feed/latest
   feedbridge run --topic orders https://shop.example.com/feed/latest
   feedbridge run -c feedbridge.yaml
@@ -45,6 +46,15 @@ a name made from the URL, or the name that --topic gives.`,
 			if err != nil {
 				return err
 			}
+			typed := url
+			if url != "" {
+				if url, err = a.followPage(cmd.Context(), typed, topic); err == nil && url != typed {
+					cfg, err = a.loadConfig(url, topic)
+				}
+				if err != nil {
+					return err
+				}
+			}
 			status, progress := newStatusLine(a.err), &progress{feeds: len(cfg.Feeds)}
 			defer status.showUntilStopped(progress.statusText)()
 			log, level := a.newLeveledLog(status, cfg.Log)
@@ -52,6 +62,9 @@ a name made from the URL, or the name that --topic gives.`,
 				a.log.Store(log)
 			}
 			daemon.CaptureStandardLog(log)
+			if url != typed {
+				log.Info("the url is a page with one feed, which is copied", "page", typed, "url", url)
+			}
 			reload, stopReload := reloadSignal()
 			defer stopReload()
 			opts := daemon.Options{

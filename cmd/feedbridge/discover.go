@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/daemon"
+	"github.com/feedbridge/feedbridge/internal/safetext"
+	"github.com/feedbridge/feedbridge/sink"
+)
+
+// discoverCommand returns the command "discover", which prints the feeds of a page.
+func discoverCommand(a *app) *cobra.Command {
+	var asJSON, guess bool
+	cmd := &cobra.Command{
+		Use:   "discover URL",
+		Short: "Print the feeds of a web page, with their newest entries",
+		Long: `Discover prints the feeds that a page names in its link elements or in the header
+Link: the format and the dialect of each, its title, its newest three entries and
+the mean time between them. If URL is that of a feed, it prints that feed. It
+publishes nothing. Feeds on other hosts must have public addresses.
+
+It exits with 1 if it finds no feed.`,
+		Example: `  feedbridge discover https://shop.example.com
+  feedbridge discover --guess --json https://shop.example.com | jq -r '.feeds[].url'`,
+		Args: exactArgs("URL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sources, err := a.sourcesOfURL(args[0])
+			if err != nil {
+				return err
+			}
+			feeds, err := sources.Discover(cmd.Context(), guess)
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printReport(a.out, a.redact, struct {
+					Feeds []daemon.FoundFeed `json:"feeds"`
+				}{feeds})
+			}
+			return printFound(a.out, a.redact, feeds)
+		},
+	}
+	cmd.Flags().BoolVar(&guess, "guess", false, "request the usual paths, too: /feed, /rss.xml, /atom.xml,\n/feed.json and /index.xml")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// sourcesOfURL returns the sources of a URL, with the defaults of the configuration.
+func (a *app) sourcesOfURL(url string) (*daemon.Sources, error) {
+	f, err := feedOfURL(url)
+	if err != nil {
+		return nil, err
+	}
+	log := a.newLog(a.err, config.Log{Level: "warn"})
+	return daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: sink.NewIDs(0), Once: true, Redact: a.redact}, log)
+}
+
+// printFound prints feeds that were found.
+func printFound(w io.Writer, redact *safetext.Redactor, feeds []daemon.FoundFeed) error {
+	p := &printer{w: w, redact: redact}
+	for i, f := range feeds {
+		if i > 0 {
+			p.printLine("")
+		}
+		p.printLine("%s", f.URL)
+		show := func(name, value string) {
+			if value != "" {
+				p.printLine("  %-9s %s", ownText(name), value)
+			}
+		}
+		show("format", string(f.Format))
+		show("dialect", string(f.Dialect))
+		show("title", f.Title)
+		for _, e := range f.Newest {
+			at := "no date             "
+			if !e.Time.IsZero() {
+				at = e.Time.Format(time.RFC3339)
+			}
+			p.printLine("  entry     %s  %s", ownText(at), e.Title)
+		}
+		show("interval", f.Interval)
+		show("error", f.Error)
+	}
+	return p.err
+}
+
+// longestLook is how long run looks for the feeds of a page before it starts.
+const longestLook = 10 * time.Second
+
+// followPage returns the URL of the only feed of the page at a URL, or the URL itself if there is no such page. It
+// returns an error that lists the feeds if there are several, and for a topic that is given: a provider's page for an
+// outage may name another feed than the one in the topic.
+func (a *app) followPage(ctx context.Context, url, topic string) (string, error) {
+	sources, err := a.sourcesOfURL(url)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, longestLook)
+	defer cancel()
+	feeds := sources.FindFeeds(ctx)
+	switch {
+	case len(feeds) == 0:
+		return url, nil
+	case len(feeds) == 1 && topic == "":
+		return feeds[0].URL, nil
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s is a page that names %s; run one of them, by its URL:", a.redact.URL(url), withNoun(len(feeds), "feed", "feeds"))
+	for _, f := range feeds {
+		fmt.Fprintf(&b, "\n  %s  %s %q", f.URL, f.Format, f.Title)
+	}
+	return "", errors.New(b.String())
+}
