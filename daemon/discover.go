@@ -63,7 +63,7 @@ func (s *Sources) Discover(ctx context.Context, guess bool) ([]FoundFeed, error)
 		return []FoundFeed{own}, nil
 	}
 	page, ok := errors.AsType[*NotFeedError](err)
-	if !ok && !(guess && errors.Is(err, feed.ErrPermanent)) {
+	if !ok && (!guess || !errors.Is(err, feed.ErrPermanent)) {
 		return nil, err
 	}
 	var found []FoundFeed

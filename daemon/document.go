@@ -93,15 +93,25 @@ type document struct {
 
 // binaries are the descriptions of media types that the first bytes show.
 var binaries = []struct{ prefix, what string }{
-	{"application/pdf", "a PDF document"}, {"image/", "an image"}, {"audio/", "a sound file"}, {"video/", "a video"}, {"font/", "a font"},
-	{"application/zip", "a ZIP archive"}, {"application/x-gzip", "a gzip file"}, {"application/ogg", "a sound file"},
+	{"application/pdf", "a PDF document"},
+	{"image/", "an image"},
+	{"audio/", "a sound file"},
+	{"video/", "a video"},
+	{"font/", "a font"},
+	{"application/zip", "a ZIP archive"},
+	{"application/x-gzip", "a gzip file"},
+	{"application/ogg", "a sound file"},
 	{"application/", "binary data"},
 }
 
 // texts are the descriptions of texts by their beginnings.
 var texts = []struct{ prefix, what string }{
-	{"BEGIN:VCALENDAR", "a calendar (iCalendar)"}, {"BEGIN:VCARD", "an address (vCard)"}, {"#EXTM3U", "a playlist (M3U)"},
-	{"#!", "a script"}, {"User-agent:", "a robots.txt"}, {"---\n", "YAML"},
+	{"BEGIN:VCALENDAR", "a calendar (iCalendar)"},
+	{"BEGIN:VCARD", "an address (vCard)"},
+	{"#EXTM3U", "a playlist (M3U)"},
+	{"#!", "a script"},
+	{"User-agent:", "a robots.txt"},
+	{"---\n", "YAML"},
 }
 
 const checkURL = "check the url, or ask the provider for that of the feed"
