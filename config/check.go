@@ -18,6 +18,8 @@ type validator struct {
 	buses []string
 	// feedless accepts a configuration without feeds.
 	feedless bool
+	// topics has the names of the feeds of each topic, by bus and topic.
+	topics map[[2]string][]string
 	*diagnostics
 }
 

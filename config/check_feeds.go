@@ -20,6 +20,11 @@ func (v *validator) checkFeeds() {
 	}
 	owners := map[[2]string]string{} // the last feed of each topic, by bus and topic
 	for _, name := range names {
+		to := v.cfg.Feeds[name].To
+		topic := [2]string{to.Bus, to.Topic}
+		v.topics[topic] = append(v.topics[topic], name)
+	}
+	for _, name := range names {
 		f, path := v.cfg.Feeds[name], joinPath("feeds", name)
 		v.reportAll(path, f.Source.Validate())
 		v.reportAll(path, f.Syndication.Validate())
@@ -38,6 +43,9 @@ func (v *validator) checkFeeds() {
 			}
 			if v.isFromURL(strings.TrimPrefix(mine, "feeds.")) {
 				cure = "give this one another with --topic"
+			}
+			if topic := joinPath(mine, "to.topic"); v.layer(topic) != topic {
+				cure += ", as with a topic of {feed}"
 			}
 			if f.To.Kafka != nil {
 				cure += ", or all of them to.kafka.shared"
@@ -59,10 +67,8 @@ func (v *validator) checkDeadLetters(path string, f Feed) {
 	if f.Oversize != sink.DeadLetter {
 		key = joinPath(path, "to.kafka.missing_key")
 	}
-	for _, other := range v.locations.namesBelow("feeds") {
-		if to := v.cfg.Feeds[other].To; to.Bus == f.To.Bus && to.Topic == dead {
-			v.addError(key, fmt.Sprintf("the dead letters of this feed would go to %s on bus %s, which is the topic of the feed %s; give one of the two another topic", dead, to.Bus, other))
-		}
+	for _, other := range v.topics[[2]string{f.To.Bus, dead}] {
+		v.addError(key, fmt.Sprintf("the dead letters of this feed would go to %s on bus %s, which is the topic of the feed %s; give one of the two another topic", dead, f.To.Bus, other))
 	}
 	if bus := v.cfg.Buses[f.To.Bus].Kafka; bus != nil && bus.Checkpoints == dead {
 		v.addError(key, fmt.Sprintf("the dead letters of this feed would go to %s on bus %s, which is its topic for checkpoints; give one of the two another name", dead, f.To.Bus))
@@ -93,6 +99,9 @@ func (v *validator) checkTo(feed string, f Feed) {
 	path, to := joinPath(feed, "to"), f.To
 	v.checkBusName(joinPath(path, "bus"), to.Bus)
 	v.checkCloudEvents(path, to)
+	if !v.checkTemplate(joinPath(path, "topic"), to.Topic) || to.Stream != nil && !v.checkTemplate(joinPath(path, "stream.name"), to.Stream.Name) {
+		return
+	}
 	bus, isKnown := v.cfg.Buses[to.Bus]
 	switch {
 	case bus.Kafka != nil:
@@ -103,7 +112,7 @@ func (v *validator) checkTo(feed string, f Feed) {
 	case f.Key != "" && isKnown:
 		v.addError(joinPath(feed, "key"), fmt.Sprintf("is for Kafka, and the bus %s is NATS, where a feed is one ordered topic; leave it out", to.Bus))
 	case to.Stream != nil:
-		v.reportAll(path, nats.Topic{Subject: to.Topic, Stream: *to.Stream}.Validate())
+		v.reportAll(path, nats.Topic{Subject: to.Topic, Stream: *to.Stream, DeadLetters: f.DeadLetters()}.Validate())
 	}
 }
 
@@ -113,7 +122,7 @@ func (v *validator) checkCloudEvents(path string, to To) {
 	typ, source := joinPath(path, "cloudevents_type"), joinPath(path, "cloudevents_source")
 	if to.CloudEvents {
 		v.require(message.IsEventType(to.CloudEventsType), typ, "want text without control characters, such as com.example.order")
-		v.require(!v.locations.isSet(source) || message.IsEventSource(to.CloudEventsSource), source,
+		v.require(!v.locations.isSet(v.layer(source)) || message.IsEventSource(to.CloudEventsSource), source,
 			"want a URI or a relative one, such as https://shop.example.com/orders; percent-encode what it cannot have")
 		return
 	}

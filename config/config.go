@@ -10,7 +10,8 @@
 //  1. A loader decodes each value of the file, then of FEEDBRIDGE_ variables, and then of
 //     --set, whose values replace those before. ${VAR} in the file is replaced after the YAML
 //     has been parsed, so that a variable is never read as YAML. In variables nothing is.
-//  2. The loader builds the structs of the values and the defaults.
+//  2. The loader builds the structs of the values and the defaults. A feed has the values of
+//     feed_defaults for the keys that it does not set.
 //  3. completeDefaults fills in the defaults that depend on other values.
 //  4. A validator checks the structs. Errors refer to the line or variable of a value.
 //
@@ -57,6 +58,8 @@ type Config struct {
 	Buses map[string]Bus `yaml:"buses" doc:"Buses by name. Without any, an embedded NATS server is used." each:"A bus: exactly one of nats, kafka and embedded."`
 	// Feeds are by name; there is at least one, or one to serve.
 	Feeds map[string]Feed `yaml:"feeds" doc:"Feeds to copy, by name." each:"A feed and the topic that it is copied to."`
+	// FeedDefaults are the values of the keys that a feed does not set. Feeds has them already.
+	FeedDefaults Defaults `yaml:"feed_defaults" doc:"Values of the keys that a feed does not set."`
 	// Fleet is nil unless this copy shares the feeds with others.
 	Fleet *Fleet `yaml:"fleet" doc:"Copies that share the feeds. Without it every copy runs every feed."`
 	// Serve is nil unless topics are served.

@@ -13,8 +13,8 @@ import (
 )
 
 // completeDefaults fills in the defaults that depend on other values. buses are the names
-// of the buses.
-func completeDefaults(cfg *Config, buses []string) {
+// of the buses. Values of feed_defaults that are for another kind of bus are dropped.
+func completeDefaults(cfg *Config, buses []string, set locations) {
 	onlyBus := ""
 	if len(buses) == 1 {
 		onlyBus = buses[0]
@@ -28,13 +28,37 @@ func completeDefaults(cfg *Config, buses []string) {
 	redact := safetext.NewRedactor(cfg.SecretParameters...)
 	for name, f := range cfg.Feeds {
 		f.Freshness = cmp.Or(f.Freshness, max(5*time.Minute, 3*f.Every))
-		f.To.Topic = cmp.Or(f.To.Topic, name)
+		topic := cmp.Or(f.To.Topic, name)
+		f.To.Topic = expandTemplate(topic, name, f.Source.URL)
 		f.To.Bus = cmp.Or(f.To.Bus, onlyBus)
+		bus, isKnown := cfg.Buses[f.To.Bus]
+		onKafka, isSet := bus.Kafka != nil, func(key string) bool { return set.isSet(joinPath(joinPath("feeds", name), key)) }
+		if onKafka && !isSet("to.stream") {
+			f.To.Stream = nil
+		}
+		if isKnown && !onKafka && !isSet("to.kafka") {
+			f.To.Kafka = nil
+		}
+		if isKnown && !onKafka && !isSet("key") {
+			f.Key = ""
+		}
+		if !f.To.CloudEvents && !isSet("to.cloudevents_type") {
+			f.To.CloudEventsType = ""
+		}
+		if !f.To.CloudEvents && !isSet("to.cloudevents_source") {
+			f.To.CloudEventsSource = ""
+		}
+		if f.To.Stream != nil {
+			f.To.Stream.Name = expandTemplate(f.To.Stream.Name, name, f.Source.URL)
+			if prefix := literalPrefix(topic); prefix != "" && f.To.Stream.Name != "" && f.To.Stream.Subjects == nil {
+				f.To.Stream.Subjects = []string{prefix + ">"}
+			}
+		}
 		if f.To.CloudEvents {
 			f.To.CloudEventsType = cmp.Or(f.To.CloudEventsType, "feedbridge.entity")
 			f.To.CloudEventsSource = cmp.Or(f.To.CloudEventsSource, message.NewEvents("", redact.URL(f.Source.URL)).Source)
 		}
-		switch onKafka := cfg.Buses[f.To.Bus].Kafka != nil; {
+		switch {
 		case onKafka && f.To.Kafka == nil:
 			f.To.Kafka = new(kafka.DefaultOptions())
 		case !onKafka && f.To.Stream == nil:

@@ -11,6 +11,9 @@ type diagnostics struct {
 	// suppressed has the paths with an error. Their values were dropped, and checks must not
 	// report them as missing or invalid too.
 	suppressed map[string]bool
+	// inDefaults has the keys of defaults with an error that a feed has shown. Other feeds show the
+	// same one.
+	inDefaults map[string]bool
 	errs       Errors
 }
 
@@ -22,13 +25,21 @@ func (d *diagnostics) reportAt(at location, path, text string) {
 }
 
 // addError adds an error that was found after reading, unless it can be a consequence
-// of an error that was found while reading path. It points at the closest location that
-// is known.
+// of an error that was found while reading path, or the defaults for it. It points at the
+// closest location that is known.
 func (d *diagnostics) addError(path, text string) {
-	for f := range d.suppressed {
-		if f == "" || f == path || strings.HasPrefix(path, f+".") || strings.HasPrefix(f, path+".") {
+	for _, p := range d.layers(path) {
+		for f := range d.suppressed {
+			if f == "" || f == p || strings.HasPrefix(p, f+".") || strings.HasPrefix(f, p+".") {
+				return
+			}
+		}
+	}
+	if origin := d.layer(path); origin != path {
+		if path = origin; d.inDefaults[path] {
 			return
 		}
+		d.inDefaults[path] = true
 	}
 	at := d.locations.closest(path)
 	if at.source == "" {

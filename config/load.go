@@ -25,7 +25,7 @@ func LoadAdmin(opts Options) (Admin, error) {
 	l.readVariables()
 	l.readSettings(opts.Set)
 	cfg := l.buildConfig()
-	completeDefaults(cfg, nil)
+	completeDefaults(cfg, nil, l.locations)
 	(&validator{cfg: cfg, diagnostics: &l.diagnostics}).checkAdmin(cfg.Admin)
 	errs := slices.DeleteFunc(l.errs, func(e *Error) bool {
 		return e.Key != "" && e.Key != "admin" && !strings.HasPrefix(e.Key, "admin.")
@@ -50,7 +50,7 @@ func newLoader(environ []string) *loader {
 	l := &loader{
 		environ:     map[string]string{},
 		values:      map[string]reflect.Value{},
-		diagnostics: diagnostics{locations: locations{}, suppressed: map[string]bool{}},
+		diagnostics: diagnostics{locations: locations{}, suppressed: map[string]bool{}, inDefaults: map[string]bool{}},
 	}
 	for _, e := range environ {
 		name, value, _ := strings.Cut(e, "=")
@@ -113,8 +113,8 @@ func (l *loader) loadConfig(opts Options) (*Config, error) {
 		l.locations.setLocation("buses.embedded.embedded", location{})
 	}
 	cfg := l.buildConfig()
-	completeDefaults(cfg, buses)
-	(&validator{cfg, buses, opts.Feedless, &l.diagnostics}).checkConfig()
+	completeDefaults(cfg, buses, l.locations)
+	(&validator{cfg, buses, opts.Feedless, map[[2]string][]string{}, &l.diagnostics}).checkConfig()
 	if len(l.errs) > 0 {
 		l.errs.sortByLocation()
 		return nil, l.errs
@@ -133,7 +133,7 @@ func (l *loader) buildConfig() *Config {
 // build sets v, which is the zero value of s at path.
 func (l *loader) build(s *spec, path string, v reflect.Value) {
 	if s.optional {
-		if !l.locations.isSet(path) {
+		if !l.locations.isSet(l.layer(path)) {
 			return
 		}
 		v.Set(reflect.New(s.typ))
@@ -149,9 +149,12 @@ func (l *loader) build(s *spec, path string, v reflect.Value) {
 			l.build(s.elem, joinPath(path, name), elem)
 			v.SetMapIndex(reflect.ValueOf(name), elem)
 		}
+	case s.isDefaults:
+		v.Set(reflect.ValueOf(l.buildDefaults(s, path)))
+		return
 	case s.keys == nil:
 		v.Set(s.value)
-		if set, ok := l.values[path]; ok {
+		if set, ok := l.values[l.layer(path)]; ok {
 			v.Set(set)
 		}
 	}

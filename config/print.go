@@ -22,7 +22,7 @@ func (c *Config) YAML() ([]byte, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
-	if err := errors.Join(encoder.Encode(encodeNode(schemaRoot, reflect.ValueOf(*c))), encoder.Close()); err != nil {
+	if err := errors.Join(encoder.Encode(c.encodeNode(schemaRoot, reflect.ValueOf(*c))), encoder.Close()); err != nil {
 		return nil, err
 	}
 	// maskedText masks parameters with the usual names; mask those of SecretParameters too.
@@ -30,7 +30,7 @@ func (c *Config) YAML() ([]byte, error) {
 }
 
 // encodeNode returns the value v of s, or nil if it is left out.
-func encodeNode(s *spec, v reflect.Value) *yaml.Node {
+func (c *Config) encodeNode(s *spec, v reflect.Value) *yaml.Node {
 	if s.optional {
 		if v.IsNil() {
 			return nil
@@ -43,11 +43,13 @@ func encodeNode(s *spec, v reflect.Value) *yaml.Node {
 		names := v.MapKeys()
 		slices.SortFunc(names, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		for _, name := range names {
-			appendKey(n, name.String(), encodeNode(s.elem, v.MapIndex(name)))
+			appendKey(n, name.String(), c.encodeNode(s.elem, v.MapIndex(name)))
 		}
 		return n
+	case s.isDefaults:
+		return encodeDefaults(s, s, v.Interface().(Defaults))
 	case s.isList():
-		if v.Len() == 0 {
+		if v.Len() == 0 && !c.FeedDefaults.has(s) {
 			return nil
 		}
 		n.Kind, n.Style = yaml.SequenceNode, yaml.FlowStyle
@@ -57,7 +59,7 @@ func encodeNode(s *spec, v reflect.Value) *yaml.Node {
 		return n
 	case s.isScalar():
 		text := maskedText(s, v)
-		if text == "" && s.preset == "" {
+		if _, err := s.decode(text); text == "" && s.preset == "" && (err != nil || !c.FeedDefaults.has(s)) {
 			return nil
 		}
 		return scalarNode(s, text)
@@ -65,7 +67,7 @@ func encodeNode(s *spec, v reflect.Value) *yaml.Node {
 	f, isFeed := v.Interface().(Feed)
 	for _, k := range s.keys {
 		if !isFeed || k.appliesTo(f.Format) {
-			appendKey(n, k.name, encodeNode(k, v.FieldByIndex(k.index)))
+			appendKey(n, k.name, c.encodeNode(k, v.FieldByIndex(k.index)))
 		}
 	}
 	if len(n.Content) == 0 && !s.optional {

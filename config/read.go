@@ -98,7 +98,9 @@ func (l *loader) reportUnknownKey(s *spec, path, below, key string, at location)
 	switch {
 	case key == "<<":
 		l.suppress(path) // do not report the merged keys as missing
-		text = "YAML merge keys are not supported; use an anchor for each value, or repeat the values"
+		text = "YAML merge keys are not supported; put the values that all feeds have into feed_defaults, and use an anchor for any other value"
+	case s.isDefaults && key == "url":
+		text = "each feed has a URL of its own; set it there"
 	case meant != "":
 		l.suppress(joinPath(path, meant)) // do not report it as missing
 	}

@@ -15,7 +15,7 @@ import (
 func TestEverySettingIsDescribed(t *testing.T) {
 	t.Parallel()
 	schemaRoot.forEachSetting(func(s *spec) {
-		text := descriptions()[s.path]
+		text := descriptions()[s.documentedPath()]
 		if !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, ".)") || strings.ContainsAny(text, "`[]|\n") {
 			t.Errorf("%s: want sentences, and no Markdown but code and links: %q", s.path, text)
 		}
@@ -40,6 +40,9 @@ func TestReferenceIsUpToDate(t *testing.T) {
 		prefixes = append(prefixes, strings.Fields(m[1])...)
 	}
 	schemaRoot.forEachSetting(func(s *spec) {
+		if s.documentedPath() != s.path {
+			return
+		}
 		best := ""
 		for _, prefix := range prefixes {
 			if (s.path == prefix || strings.HasPrefix(s.path, prefix+".")) && len(prefix) > len(best) {

@@ -17,7 +17,10 @@ func Schema() ([]byte, error) {
 	s := schemaOf(schemaRoot)
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	s["title"] = "Configuration of feedbridge"
-	s["$defs"] = object{"variable": object{"type": "string", "pattern": `\$\{`}}
+	s["$defs"] = object{
+		"variable": object{"type": "string", "pattern": `\$\{`},
+		"defaults": objectSchema(schemaRoot.findKey("feed_defaults")),
+	}
 	return json.MarshalIndent(s, "", "  ")
 }
 
@@ -31,21 +34,29 @@ func schemaOf(s *spec) object {
 			"additionalProperties": schemaOf(s.elem),
 		}
 	case s.isList():
-		return object{"description": descriptions()[s.path], "type": "array", "items": scalarSchema(s.elem)}
+		return object{"description": descriptions()[s.documentedPath()], "type": "array", "items": scalarSchema(s.elem)}
 	case s.isScalar():
 		schema := scalarSchema(s)
-		schema["description"] = descriptions()[s.path]
+		schema["description"] = descriptions()[s.documentedPath()]
 		return schema
 	}
-	properties := object{}
-	for _, k := range s.keys {
-		properties[k.name] = schemaOf(k)
+	schema := object{"$ref": "#/$defs/defaults"}
+	if !s.isDefaults {
+		schema = objectSchema(s)
 	}
-	schema := object{"type": "object", "properties": properties, "additionalProperties": false}
 	if s.path != "" {
 		schema["description"] = s.text
 	}
 	return schema
+}
+
+// objectSchema returns the schema of a mapping with the keys of s.
+func objectSchema(s *spec) object {
+	properties := object{}
+	for _, k := range s.keys {
+		properties[k.name] = schemaOf(k)
+	}
+	return object{"type": "object", "properties": properties, "additionalProperties": false}
 }
 
 // scalarSchema returns the schema of a scalar. It accepts ${VAR} for any value, and

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -39,6 +40,8 @@ type spec struct {
 	bounds setting.Bounds
 	// text describes a key that only contains other keys, for the JSON Schema.
 	text string
+	// isDefaults marks a mapping with the keys of a feed but url.
+	isDefaults bool
 }
 
 // schemaRoot is the spec of the whole configuration.
@@ -57,6 +60,9 @@ func specOf(path string, t reflect.Type, tag reflect.StructTag) *spec {
 	}
 	switch {
 	case setting.IsScalar(t):
+	case t == reflect.TypeFor[Defaults]():
+		s.isDefaults = true
+		s.keys = slices.DeleteFunc(specOf(path, reflect.TypeFor[Feed](), "").keys, func(k *spec) bool { return k.name == "url" })
 	case t.Kind() == reflect.Struct:
 		s.addKeys()
 	case t.Kind() == reflect.Map:
@@ -95,7 +101,13 @@ func (s *spec) addKeys() {
 func (s *spec) appliesTo(f Format) bool { return s.kind == "" || f.Kind() == "" || s.kind == f.Kind() }
 
 // isNameMapping reports whether s is a mapping whose keys the operator chooses.
-func (s *spec) isNameMapping() bool { return s.typ.Kind() == reflect.Map }
+func (s *spec) isNameMapping() bool { return s.elem != nil && s.typ.Kind() == reflect.Map }
+
+// documentedPath returns the path under which docs/configuration.md describes the key: that of a
+// feed for a key of defaults.
+func (s *spec) documentedPath() string { return inDefaults.ReplaceAllString(s.path, "feeds.*.") }
+
+var inDefaults = regexp.MustCompile(`^feed_defaults\.`)
 
 // isList reports whether s is a list of scalars.
 func (s *spec) isList() bool { return s.typ.Kind() == reflect.Slice }
@@ -140,7 +152,7 @@ func (s *spec) isSecret() bool { return s.typ == secretType || s.isList() && s.e
 // itemsHaveCommas reports whether the items of a list can contain commas: those
 // of headers do, and values such as cleanup.policy=compact,delete.
 func (s *spec) itemsHaveCommas() bool {
-	return s.elem.typ == secretType || s.path == "feeds.*.to.kafka.config"
+	return s.elem.typ == secretType || s.documentedPath() == "feeds.*.to.kafka.config"
 }
 
 func (s *spec) keyNames() []string {

@@ -22,6 +22,8 @@ func TestOptionsAreDocumented(t *testing.T) {
 		// A mapping by names; false elsewhere.
 		AdditionalProperties json.RawMessage
 		Default              json.RawMessage
+		// The keys of feed_defaults are those of a feed.
+		Ref string `json:"$ref"`
 	}
 	defaults := map[string]string{}
 	var walk func(path string, raw json.RawMessage)
@@ -32,7 +34,7 @@ func TestOptionsAreDocumented(t *testing.T) {
 			walk(strings.TrimPrefix(path+"."+key, "."), below)
 		}
 		switch {
-		case n.Properties != nil:
+		case n.Properties != nil, n.Ref != "":
 		case n.AdditionalProperties != nil:
 			walk(path+".NAME", n.AdditionalProperties)
 		default:
@@ -111,7 +113,7 @@ func TestExamplesOfTheDocumentsLoad(t *testing.T) {
 	found := map[string]int{}
 	for page, document := range pages(t) {
 		for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(document, -1) {
-			if !regexp.MustCompile(`^(#.*\n)*(buses|feeds|serve):`).MatchString(block[1]) {
+			if !regexp.MustCompile(`^(#.*\n)*(buses|feeds|feed_defaults|serve):`).MatchString(block[1]) {
 				continue
 			}
 			found[page]++

@@ -74,6 +74,10 @@ type Stream struct {
 	// Create reports whether a missing stream is created. Default
 	// true. An existing stream is never changed.
 	Create bool `yaml:"create" default:"true"`
+	// Subjects are the subjects of a stream that is created for several topics, such as news.>.
+	// They include that of the topic. It has the checkpoints of these topics too. Default: the topic
+	// only.
+	Subjects []string `yaml:"subjects"`
 	// Replicas, MaxAge and MaxBytes are given to a stream that is created.
 	// Defaults: 1, and no limits. At a limit the oldest messages make room for
 	// new ones; the checkpoint stays.
@@ -128,6 +132,18 @@ func (t Topic) entitySubjects() []string {
 
 // subjects returns the subjects of the topic's entities and of its checkpoint.
 func (t Topic) subjects() []string { return append(t.entitySubjects(), t.checkpointSubject()) }
+
+// createdSubjects returns the subjects of a stream that is created for the topic.
+func (t Topic) createdSubjects() []string {
+	if len(t.Stream.Subjects) == 0 {
+		return t.subjects()
+	}
+	all := slices.Clone(t.Stream.Subjects)
+	for _, subject := range t.Stream.Subjects {
+		all = append(all, checkpointPrefix+subject)
+	}
+	return all
+}
 
 // ownsAll reports whether all subjects of a stream are the topic's. Its stream keeps the subject
 // of dead letters when they are no longer configured.

@@ -60,10 +60,14 @@ func (s *streamChecker) createStream(ctx context.Context) (*streamInfo, error) {
 	if maxBytes == 0 {
 		maxBytes = -1
 	}
+	description := "feed " + s.topic.Feed
+	if len(want.Subjects) > 0 {
+		description = "feeds"
+	}
 	_, err := s.client.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name:        want.Name,
-		Description: "feed " + s.topic.Feed + ", written by feedbridge",
-		Subjects:    s.topic.subjects(),
+		Description: description + ", written by feedbridge",
+		Subjects:    s.topic.createdSubjects(),
 		Storage:     jetstream.FileStorage,
 		Retention:   jetstream.LimitsPolicy,
 		// The oldest messages make room for new ones, as with MaxAge: both limits bound
@@ -81,7 +85,7 @@ func (s *streamChecker) createStream(ctx context.Context) (*streamInfo, error) {
 	var api jetstream.JetStreamError
 	switch {
 	case err == nil:
-		s.client.log.Info("created a stream", "stream", want.Name, "subjects", s.topic.subjects(), "replicas", max(1, want.Replicas))
+		s.client.log.Info("created a stream", "stream", want.Name, "subjects", s.topic.createdSubjects(), "replicas", max(1, want.Replicas))
 		return s.waitUntilKnown(ctx)
 	case !errors.As(err, &api) || api.APIError() == nil:
 		return nil, causeOf(ctx, err)
@@ -116,19 +120,19 @@ func (s *streamChecker) waitUntilKnown(ctx context.Context) (*streamInfo, error)
 func (s *streamChecker) missingError() error {
 	return feed.Permanent(fmt.Errorf("there is no stream %s, and stream.create is off; create it with "+
 		"'nats stream add %[1]s --subjects %s --storage file --retention limits --allow-batch --allow-fast --allow-rollup --allow-msg-ttl --defaults'",
-		s.topic.Stream.Name, strings.Join(s.topic.subjects(), ",")))
+		s.topic.Stream.Name, strings.Join(s.topic.createdSubjects(), ",")))
 }
 
 // overlapError returns an error that names the streams that have the subjects already.
 func (s *streamChecker) overlapError(ctx context.Context) error {
 	var taken []string
-	for _, subject := range s.topic.subjects() {
+	for _, subject := range s.topic.createdSubjects() {
 		if name, err := s.client.js.StreamNameBySubject(ctx, subject); err == nil {
 			taken = append(taken, fmt.Sprintf("%s belongs to stream %s", subject, name))
 		}
 	}
 	if len(taken) == 0 {
-		taken = append(taken, "part of "+strings.Join(s.topic.subjects(), " or ")+" belongs to another stream")
+		taken = append(taken, "part of "+strings.Join(s.topic.createdSubjects(), " or ")+" belongs to another stream")
 	}
 	return feed.Permanent(fmt.Errorf("cannot create stream %s: %s; name that stream in stream.name, or give the feed another topic",
 		s.topic.Stream.Name, strings.Join(taken, " and ")))

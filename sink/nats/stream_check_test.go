@@ -304,3 +304,15 @@ func TestStreamIsGoneAtACommitAfterAPause(t *testing.T) {
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrMissing, "stream shop_orders is gone", "'feedbridge checkpoint reset orders'")
 }
+
+// The first topic of a shared stream creates it with all of its subjects.
+func TestTopicsShareACreatedStream(t *testing.T) {
+	t.Parallel()
+	server := runServer(t, &server.Options{JetStream: true})
+	for _, subject := range []string{"news.a", "news.b"} {
+		stream := nats.Stream{Create: true, Name: "news", Subjects: []string{"news.>"}}
+		s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(nats.Topic{Feed: subject[5:], Subject: subject, Stream: stream})
+		resumeAndCommit(t, s, 0, 5)
+		commitAndCheck(t, s, 5, 8)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -146,6 +147,25 @@ func (t Topic) Validate() []error {
 		break
 	}
 	name := t.Stream.Name
+	for i, subject := range t.Stream.Subjects {
+		if subject == "" || strings.ContainsFunc(subject, unicode.IsSpace) || strings.HasPrefix(subject, "_") || strings.HasPrefix(subject, "$") ||
+			strings.HasPrefix(subject, "*") || strings.HasPrefix(subject, ">") || slices.Contains(strings.Split(subject, "."), "") {
+			fail("stream.subjects[%d]: %q: want a subject whose first word has no wildcard and starts with neither _ nor $, such as news.>", i, subject)
+		}
+	}
+	switch {
+	case len(t.Stream.Subjects) == 0 || errs != nil:
+	case name == "":
+		fail("stream.subjects: want stream.name beside it: a stream with the name of one topic is for that only")
+	case t.Stream.MaxBytes > 0:
+		fail("stream.max_bytes: would delete checkpoints of other topics in a stream for several topics; leave it out, and set max_age")
+	default:
+		for _, subject := range t.entitySubjects() {
+			if !coversSubject(t.Stream.Subjects, subject) {
+				fail("stream.subjects: %s is not among them; add it", subject)
+			}
+		}
+	}
 	if name != "" && name != streamName(name) {
 		fail("stream.name: %q: a stream's name has no dots, wildcards, slashes or white space", name)
 	}
