@@ -168,6 +168,15 @@ func (s *IDs) evict() {
 	}
 }
 
+// Committed reports whether the topic has an ID without a mark, as far as the window goes. IDs that were loaded by
+// [IDs.LoadUncommitted] do not count until an entity behind them is committed.
+func (s *IDs) Committed(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, ok := s.hashes.indexOf(hashID(id))
+	return ok && i < s.permanent-s.kept
+}
+
 // Mark returns the newest mark of an ID, permanent or tentative.
 func (s *IDs) Mark(id string) (mark string, found bool) {
 	s.mu.Lock()

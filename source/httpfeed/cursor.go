@@ -1,0 +1,121 @@
+package httpfeed
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// Start selects the first event to publish of a feed that has no checkpoint yet. The zero Start is the beginning.
+type Start struct {
+	// Now skips the events that the feed has at the first poll.
+	Now bool
+	// At skips the events before the first one of that time or later.
+	At time.Time
+	// ID starts behind that event.
+	ID string
+}
+
+// startNow is the start behind all events that the feed has.
+const startNow = "now"
+
+// cursor is a position in a feed.
+type cursor struct {
+	// Last is the ID of the last event that was read, and First the hash of the first one.
+	Last  string `json:"last,omitempty"`
+	First string `json:"first,omitempty"`
+	// Start is startNow or a time, while events before it are skipped.
+	Start string `json:"start,omitempty"`
+	// Moved reports that a person has set Last, so that the topic may have the events behind it.
+	Moved bool `json:"moved,omitempty"`
+}
+
+func decodeCursor(c feed.Cursor, start Start) (cur cursor, err error) {
+	if len(c) == 0 {
+		return startCursor(start), nil
+	}
+	in := json.NewDecoder(bytes.NewReader(c))
+	in.DisallowUnknownFields()
+	if err := in.Decode(&cur); err != nil {
+		return cursor{}, feed.Permanent(fmt.Errorf("the cursor in the checkpoint was not written by this version of feedbridge: %w", err))
+	}
+	return cur, nil
+}
+
+func startCursor(start Start) cursor {
+	switch {
+	case start.Now:
+		return cursor{Start: startNow}
+	case !start.At.IsZero():
+		return cursor{Start: start.At.UTC().Format(time.RFC3339Nano)}
+	}
+	return cursor{Last: start.ID, Moved: start.ID != ""}
+}
+
+func (c *cursor) encode() feed.Cursor {
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // it has texts only
+	}
+	return b
+}
+
+// skips reports whether an event of that time is before the start.
+func (c *cursor) skips(at time.Time) bool {
+	from, err := time.Parse(time.RFC3339Nano, c.Start)
+	return c.Start == startNow || err == nil && at.Before(from)
+}
+
+// hashID returns a hash of an ID that is short enough for the cursor.
+func hashID(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return base64.RawURLEncoding.EncodeToString(sum[:12])
+}
+
+// CursorInfo is a readable form of a cursor.
+type CursorInfo struct {
+	// Last is the ID of the last event that was read.
+	Last string `json:"last,omitempty"`
+	// Start is the start position, while it is searched for.
+	Start string `json:"start,omitempty"`
+}
+
+// Describe returns the readable form of a cursor of this source.
+func Describe(c feed.Cursor) (CursorInfo, error) {
+	cur, err := decodeCursor(c, Start{})
+	return CursorInfo{Last: cur.Last, Start: cur.Start}, err
+}
+
+// ParseCursor returns the cursor for a position that a person names: beginning, now, a time such as
+// 2026-01-01T00:00:00Z, after: and the ID of an event, or a stored cursor. Events that the topic has already are not
+// published again.
+func ParseCursor(position string) (feed.Cursor, error) {
+	cur := cursor{Moved: true}
+	id, after := strings.CutPrefix(position, "after:")
+	switch {
+	case strings.HasPrefix(position, "{"):
+		stored, err := decodeCursor(feed.Cursor(position), Start{})
+		if err != nil {
+			return nil, err
+		}
+		cur.Last, cur.Start = stored.Last, stored.Start
+	case position == startNow:
+		cur.Start = startNow
+	case after && id != "":
+		cur.Last = id
+	case position != "beginning":
+		at, err := time.Parse(time.RFC3339, position)
+		if err != nil {
+			return nil, fmt.Errorf("position %q: want beginning, now, a time such as 2026-01-01T00:00:00Z, or after: and the id of an event", position)
+		}
+		cur = startCursor(Start{At: at})
+		cur.Moved = true
+	}
+	return cur.encode(), nil
+}

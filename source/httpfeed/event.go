@@ -1,0 +1,148 @@
+package httpfeed
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/jsonpage"
+	"github.com/feedbridge/feedbridge/message"
+)
+
+// readEvent returns the entity of an event (CloudEvents 1.0.2, JSON format, section 3). Its headers are the attributes
+// of the event under their names; those that have a name in feeds have it besides.
+func (s *Source) readEvent(it jsonpage.Item, seen *violations) (feed.Entity, error) {
+	members, repeated := jsonpage.Members(it.Raw)
+	where := s.redact.URL(s.cfg.URL)
+	id := strings.TrimSpace(memberText(members["id"]))
+	switch {
+	case members == nil:
+		return feed.Entity{}, fmt.Errorf("%s: the event at byte %d is no object; the provider has to correct it", where, it.Offset)
+	case id == "" && it.Length > 0:
+		return feed.Entity{}, feed.Permanent(fmt.Errorf("%s: an event of %d bytes is above limits.entity (%d), and its beginning has no id; raise the limit", where, it.Length, s.cfg.Limits.Entity))
+	case id == "":
+		return feed.Entity{}, feed.Permanent(fmt.Errorf("%s: the event at byte %d has no id, so it cannot be told from others; the provider has to give it one", where, it.Offset))
+	}
+	quoted := s.redact.Excerpt(id, longestQuote)
+	for _, name := range repeated {
+		seen.add(kindRepeatedMember, "the event %s has the member %q twice; the last one counts", quoted, name)
+	}
+	e := feed.Entity{ID: headerSafe(id), Page: where, Length: it.Length}
+	method := memberText(members["method"])
+	switch op := feed.Operation(strings.ToUpper(method)); op {
+	case "":
+		e.Op = feed.Put
+	case feed.Put, feed.Patch, feed.Delete:
+		e.Op = op
+	default:
+		return feed.Entity{}, feed.Permanent(fmt.Errorf("%s: the event %s has the method %q; want PUT or DELETE", where, quoted, method))
+	}
+	if version := memberText(members["specversion"]); version != "1.0" {
+		seen.add(kindBadVersion, "the event %s has the specversion %q, and is read as one of 1.0", quoted, version)
+	} else {
+		delete(members, "specversion")
+	}
+	written := memberText(members["time"])
+	at, _, ok := message.ParseDate(written)
+	if !ok && written != "" {
+		seen.add(kindBadTime, "the event %s has the time %q", quoted, written)
+	}
+	if e.Modified = at.UTC(); !ok {
+		e.Modified, e.Made = s.batch.resp.Date.UTC(), message.LastModified
+	}
+	contentType := memberText(members["datacontenttype"])
+	if e.Length > 0 {
+		e.Body = it.Raw
+	} else {
+		var err error
+		if e.Body, err = body(members, contentType); err != nil {
+			return feed.Entity{}, feed.Permanent(fmt.Errorf("%s: the event %s: %w", where, quoted, err))
+		}
+		if members["data"] != nil && members["data_base64"] != nil {
+			seen.add(kindTwoBodies, "the event %s has data and data_base64; data counts", quoted)
+		}
+		if contentType == "" && members["data"] != nil {
+			contentType = "application/json" // as CloudEvents has it
+		}
+	}
+	e.Header = feed.Header{{Name: message.ContentID, Value: e.ID}}
+	if contentType != "" {
+		e.Header = append(e.Header, feed.Field{Name: message.ContentType, Value: headerSafe(contentType)})
+	}
+	e.Header = append(e.Header,
+		feed.Field{Name: message.LastModified, Value: message.FormatDate(e.Modified)},
+		feed.Field{Name: message.OperationType, Value: message.FormatOperation(e.Op)},
+	)
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		switch {
+		case slices.Contains([]string{"id", "data", "data_base64", "datacontenttype", "method"}, name), string(members[name]) == "null":
+		case !isAttribute(name):
+			seen.add(kindBadAttributeName, "the event %s has the attribute %q, whose name is not of a-z and 0-9; it is left out", quoted, name)
+		default:
+			e.Header = append(e.Header, feed.Field{Name: name, Value: headerSafe(memberText(members[name]))})
+		}
+	}
+	return e, nil
+}
+
+// body returns the data of an event: a JSON value as it stands, or a string that has other data.
+func body(members map[string]json.RawMessage, contentType string) ([]byte, error) {
+	data := members["data"]
+	var text string
+	switch {
+	case len(data) == 0 && members["data_base64"] != nil:
+		b, err := base64.StdEncoding.DecodeString(memberText(members["data_base64"]))
+		if err != nil {
+			return nil, fmt.Errorf("data_base64 is no base64: %w", err)
+		}
+		return b, nil
+	case len(data) == 0 || string(data) == "null":
+		return nil, nil
+	case !isJSON(contentType) && json.Unmarshal(data, &text) == nil:
+		return []byte(text), nil
+	}
+	return data, nil
+}
+
+// isJSON reports whether data of that type is a JSON value, as it is without a type.
+func isJSON(contentType string) bool {
+	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
+	media = strings.TrimSpace(media)
+	return media == "" || strings.HasSuffix(media, "/json") || strings.HasSuffix(media, "+json")
+}
+
+// isAttribute reports whether a name is that of an attribute (CloudEvents 1.0.2, section 3.1).
+func isAttribute(name string) bool {
+	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
+}
+
+// memberText returns a string, or another value as it is written.
+func memberText(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil || len(raw) == 0 {
+		return text
+	}
+	return string(raw)
+}
+
+// headerSafe returns a text that a header can contain: control characters are written as percent and two digits.
+func headerSafe(text string) string {
+	if !strings.ContainsFunc(text, isControl) {
+		return text
+	}
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		if isControl(rune(c)) {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7F }

@@ -1,0 +1,261 @@
+// Package httpfeed reads feeds of http-feeds.org: batches of CloudEvents in the order of their addition.
+//
+// A request with lastEventId continues behind that event, and an empty batch is the end for now. At the end the next
+// request also has timeout, so a server that supports it answers as soon as there is an event.
+//
+// # The position
+//
+// The cursor has the ID of the last event. Nothing in an answer proves that it continues there, so a server that has
+// forgotten the ID, or ignores it, is recognised by what it sends: the last event again, the first event that was ever
+// read, or an event that the topic has already. Then the feed halts, because a person has to decide whether the server
+// will remember again. After a person has moved the position, known events are expected and left out.
+//
+// # Memory
+//
+// A batch is parsed as it arrives. The source holds the entities of one call of Next and an open answer.
+package httpfeed
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/jsonpage"
+	"github.com/feedbridge/feedbridge/internal/safetext"
+	"github.com/feedbridge/feedbridge/source"
+)
+
+// Kind names this kind of source in checkpoints and in the configuration.
+const Kind = "http-feeds"
+
+// longestPoll is the maximum time that the server is asked to wait for an event. It is less than most proxies wait.
+const longestPoll = 30 * time.Second
+
+// longestQuote is the maximum length of an ID in errors, in characters.
+const longestQuote = 100
+
+// Config selects a feed and where reading starts.
+type Config struct {
+	// Config configures the HTTP client.
+	source.Config
+	// Start selects the first event to publish when the topic has no checkpoint.
+	Start Start
+}
+
+// TopicIDs are the IDs that the topic has.
+type TopicIDs interface {
+	// Committed reports whether the topic has an ID, as far as it is remembered. IDs that were stored without their
+	// checkpoint do not count.
+	Committed(id string) bool
+}
+
+// Source reads one feed. It implements the Source of package bridge. Its state between calls of Next saves requests,
+// and has no other effect. It is used by one goroutine at a time.
+type Source struct {
+	cfg    Config
+	client *source.Client
+	topic  TopicIDs
+	log    *slog.Logger
+	redact *safetext.Redactor
+
+	batch *openBatch  // the answer that is being read; nil if there is none
+	read  feed.Cursor // the cursor that was returned last
+	atEnd bool        // the feed had nothing behind it
+	err   error       // the error after what was returned last; it is returned once
+}
+
+// openBatch is an answer whose events are read by several calls of Next.
+type openBatch struct {
+	resp  *source.Response
+	items *jsonpage.Reader
+	asked string // the ID behind which it begins
+	count int    // of events so far
+}
+
+// New returns a Source for the feed that cfg names. redact hides the secrets of URLs; nil knows the usual ones.
+func New(cfg Config, client *source.Client, topic TopicIDs, redact *safetext.Redactor, log *slog.Logger) *Source {
+	return &Source{cfg: cfg, client: client, topic: topic, redact: redact, log: log}
+}
+
+// Release closes the answer that is being read.
+func (s *Source) Release() {
+	if s.batch != nil {
+		s.batch.resp.Body.Close()
+	}
+	s.batch, s.atEnd, s.err = nil, false, nil
+}
+
+// Next returns the next events behind a cursor.
+func (s *Source) Next(ctx context.Context, after feed.Cursor, limits feed.Limits) (feed.Batch, error) {
+	if !bytes.Equal(after, s.read) {
+		s.Release()
+	}
+	if err := s.err; err != nil {
+		s.Release()
+		return feed.Batch{}, err
+	}
+	cur, err := decodeCursor(after, s.cfg.Start)
+	if err != nil {
+		return feed.Batch{}, err
+	}
+	b, err := s.readEvents(ctx, &cur, limits)
+	if err != nil && len(b.Entities) == 0 && !b.More {
+		s.Release()
+		return feed.Batch{}, err
+	}
+	if s.err = err; err != nil {
+		b.More = true // the error is returned next
+	}
+	if b.Cursor = cur.encode(); s.batch == nil && err == nil && !b.More && bytes.Equal(b.Cursor, after) {
+		s.atEnd = true
+	}
+	s.read = b.Cursor
+	return b, nil
+}
+
+// readEvents reads from the open answer, or from a new one, and moves the cursor. With an error, the batch has the
+// events before it.
+func (s *Source) readEvents(ctx context.Context, cur *cursor, limits feed.Limits) (b feed.Batch, err error) {
+	if s.batch == nil {
+		if s.batch, err = s.request(ctx, cur.Last); s.batch == nil {
+			return b, err
+		}
+	}
+	seen := violations{page: s.redact.URL(s.cfg.URL)}
+	defer func() { b.Violations = seen.list }()
+	for size := 0; !limits.AreReached(len(b.Entities), size); {
+		it, err := s.batch.items.Next()
+		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return s.endBatch(cur, b)
+		}
+		if err == nil {
+			err = it.Err
+		}
+		if err != nil {
+			return b, s.explain(err)
+		}
+		s.batch.count++
+		e, err := s.readEvent(it, &seen)
+		if err != nil {
+			return b, err
+		}
+		take, err := s.checkOrder(cur, e.ID, &seen)
+		if err != nil {
+			return b, err
+		}
+		if !take {
+			continue
+		}
+		if cur.Last = e.ID; cur.First == "" {
+			cur.First = hashID(e.ID)
+		}
+		if cur.skips(e.Modified) {
+			b.More = true
+			continue
+		}
+		cur.Start = ""
+		size += e.Size()
+		b.Entities = append(b.Entities, e)
+		if e.Modified.After(b.Newest) {
+			b.Newest = e.Modified
+		}
+	}
+	b.More = true
+	return b, nil
+}
+
+// checkOrder reports whether an event is behind the cursor, and returns an error if the answer is not.
+func (s *Source) checkOrder(cur *cursor, id string, seen *violations) (take bool, err error) {
+	first, asked := s.batch.count == 1, s.batch.asked
+	switch {
+	case cur.Last == "":
+	case id == cur.Last && (first || id != asked):
+		seen.add(kindRepeatedEvent, "the event %s comes twice in a row, or again behind itself", s.redact.Excerpt(id, longestQuote))
+		return false, nil
+	case id == asked, first && !cur.Moved && (cur.First == hashID(id) || s.topic.Committed(id)):
+		return false, feed.Permanent(fmt.Errorf("%s: the server was asked for the events behind %s, and sends %s, which was read before: it has forgotten that ID, or ignores lastEventId; "+
+			"nothing is published until it continues there, or 'feedbridge checkpoint set' names an event that it knows", s.redact.URL(s.cfg.URL), s.redact.Excerpt(asked, longestQuote), s.redact.Excerpt(id, longestQuote)))
+	case cur.Moved && !s.topic.Committed(id):
+		cur.Moved = false // behind what the topic has
+	}
+	return true, nil
+}
+
+// endBatch ends the answer that was read to its end.
+func (s *Source) endBatch(cur *cursor, b feed.Batch) (feed.Batch, error) {
+	empty := s.batch.count == 0
+	s.batch.resp.Body.Close()
+	s.batch = nil
+	if b.More = !empty && (len(b.Entities) > 0 || b.More); empty && cur.Start == startNow {
+		cur.Start = "" // whatever comes is new
+	}
+	return b, nil
+}
+
+// request requests the events behind an ID. It returns nil if there are none.
+func (s *Source) request(ctx context.Context, last string) (*openBatch, error) {
+	u, err := url.Parse(s.cfg.URL)
+	if err != nil {
+		return nil, feed.Permanent(err)
+	}
+	q := url.Values{}
+	wait := time.Duration(0)
+	if last != "" {
+		q.Set("lastEventId", last)
+		if s.atEnd {
+			wait = min(longestPoll, s.cfg.Timeouts.Read/2)
+			q.Set("timeout", strconv.FormatInt(wait.Milliseconds(), 10))
+		}
+	}
+	u.RawQuery = strings.Trim(u.RawQuery+"&"+q.Encode(), "&")
+	asked := time.Now()
+	resp, err := s.client.Do(ctx, source.Request{Method: http.MethodGet, URL: u.String()})
+	if status, ok := errors.AsType[*source.StatusError](err); ok && status.Status == http.StatusGatewayTimeout && wait > 0 && time.Since(asked) >= wait {
+		return nil, nil // a proxy ended the wait for an event
+	} else if ok && (status.Status == http.StatusGone || status.Status == http.StatusNotFound || status.Status == http.StatusBadRequest) && last != "" {
+		return nil, feed.Permanent(fmt.Errorf("%w; the server may have forgotten the event %s, which was read last: if it has, 'feedbridge checkpoint set' can name one that it knows", err, s.redact.Excerpt(last, longestQuote)))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if resp.Status == http.StatusNoContent {
+		resp.Body.Close()
+		return nil, nil
+	}
+	return &openBatch{resp: resp, asked: last, items: jsonpage.NewReader(resp.Body, jsonpage.Options{Item: int(s.cfg.Limits.Entity)})}, nil
+}
+
+// explain returns the error of an answer that cannot be read, with its cure.
+func (s *Source) explain(err error) error {
+	where := s.redact.URL(s.cfg.URL)
+	switch {
+	case errors.Is(err, jsonpage.ErrNotPage) || errors.Is(err, jsonpage.ErrMalformed):
+		return fmt.Errorf("%s: the answer is no batch of CloudEvents: %w; check that the url is a feed's; if it is, the provider answers with something else", where, err)
+	case errors.Is(err, jsonpage.ErrTruncated):
+		return fmt.Errorf("%s: %w; reading continues behind the last whole event", where, err)
+	}
+	return err
+}
+
+// Detect reports whether the beginning of a document is that of a batch of CloudEvents: a list that is empty, or whose
+// first item has a specversion.
+func Detect(document io.Reader) bool {
+	const most = 1 << 20
+	it, err := jsonpage.NewReader(io.LimitReader(document, most), jsonpage.Options{Item: most}).Next()
+	if err != nil {
+		return errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF)
+	}
+	members, _ := jsonpage.Members(it.Raw)
+	var version string
+	return json.Unmarshal(members["specversion"], &version) == nil && version != ""
+}
