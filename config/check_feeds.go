@@ -9,6 +9,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source/httpfeed"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -77,7 +78,13 @@ func (v *validator) checkDeadLetters(path string, f Feed) {
 
 // checkFormat reports settings that have no meaning for the format of the feed at path.
 func (v *validator) checkFormat(path string, f Feed) {
-	if f.Format.Kind() == syndication.Kind {
+	switch f.Format.Kind() {
+	case datareplication.Kind:
+		v.require(!f.Start.IsEvent(), joinPath(path, "start"), "after: is for http-feeds, and this one is datareplication; want id:<content-id>@<time>")
+	case httpfeed.Kind:
+		v.require(f.Start.ID == "" || f.Start.IsEvent(), joinPath(path, "start"), "id: is for datareplication feeds, and this one is http-feeds; want after: and the id of an event")
+		v.require(f.Start.Snapshot == "", joinPath(path, "start"), "only datareplication feeds have snapshots, and this one is http-feeds; want beginning, now, a time, or after: and the id of an event")
+	case syndication.Kind:
 		cure := fmt.Sprintf(", and this one is %s; want beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Format)
 		v.require(f.Start.ID == "", joinPath(path, "start"), "only datareplication feeds can start after an entity"+cure)
 		v.require(f.Start.Snapshot == "", joinPath(path, "start"), "only datareplication feeds have snapshots"+cure)
@@ -86,8 +93,8 @@ func (v *validator) checkFormat(path string, f Feed) {
 		if !v.locations.isSet(joinPath(path, k.name)) || k.appliesTo(f.Format) {
 			continue
 		}
-		which := "is for Atom and RSS"
-		if k.kind == datareplication.Kind {
+		which := "is for Atom, RSS and JSON Feed"
+		if strings.HasPrefix(k.kind, datareplication.Kind) {
 			which = "is for datareplication feeds"
 		}
 		v.addError(joinPath(path, k.name), fmt.Sprintf("%s, and the format of this feed is %s; leave it out", which, f.Format))

@@ -33,6 +33,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source/httpfeed"
 	"github.com/feedbridge/feedbridge/source/syndication"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
@@ -131,7 +132,7 @@ type Feed struct {
 	Oversize sink.Oversize `yaml:"oversize" default:"stop"`
 	// DedupeWindow is the number of the topic's newest IDs that are kept in memory to
 	// drop repeated entities, 1 to 10,000,000. Default 100,000.
-	DedupeWindow int `yaml:"dedupe_window" kind:"datareplication" default:"100000" min:"1" max:"10000000"`
+	DedupeWindow int `yaml:"dedupe_window" kind:"datareplication http-feeds" default:"100000" min:"1" max:"10000000"`
 	// Freshness is the largest age of the last successful poll of a feed that is
 	// ready. Zero means the default: 5m, or three times Every if that is longer.
 	Freshness time.Duration `yaml:"freshness" min:"0s"`
@@ -146,17 +147,17 @@ type Format string
 
 // Values returns the valid values.
 func (Format) Values() []string {
-	return []string{"auto", datareplication.Kind, string(feedxml.Atom), string(feedxml.RSS)}
+	return []string{"auto", datareplication.Kind, string(feedxml.Atom), string(feedxml.RSS), string(feedxml.JSON), httpfeed.Kind}
 }
 
 // Kind returns the kind of source that reads the format; empty if it has to be
 // detected.
 func (f Format) Kind() string {
 	switch f {
-	case "atom", "rss":
+	case "atom", "rss", "jsonfeed":
 		return syndication.Kind
-	case datareplication.Kind:
-		return datareplication.Kind
+	case datareplication.Kind, httpfeed.Kind:
+		return string(f)
 	}
 	return ""
 }

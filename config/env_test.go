@@ -150,7 +150,7 @@ func TestWrongVariables(t *testing.T) {
 		"FEEDBRIDGE_SERVE_LISTEN=127.0.0.1:8080":       "serve.feeds: there are no feeds to serve; add one, or leave serve out",
 		"FEEDBRIDGE_BUSES_LAKE_KAFKA_BROKERS=a":        "buses.lake.kafka.brokers[0]: ...",
 		"FEEDBRIDGE_FEEDS_ORDERS_KEY=id":               `feeds.orders.key: "id": want a JSON pointer such as /id, or header:<name>`,
-		"FEEDBRIDGE_FEEDS_ORDERS_FORMAT=json":          "feeds.orders.format: want auto, datareplication, atom or rss",
+		"FEEDBRIDGE_FEEDS_ORDERS_FORMAT=json":          "feeds.orders.format: want auto, datareplication, atom, rss, jsonfeed or http-feeds",
 		"FEEDBRIDGE_FEEDS_ORDERS_HEADERS=[s3cret: x]":  "feeds.orders.headers: not a YAML list of text",
 		"FEEDBRIDGE_FEEDS_ORDERS_HEADERS=s3cret":       "feeds.orders.headers[0]: ...",
 		"FEEDBRIDGE_FEEDS_ORDERS_AUTH_BEARER=s3cret\n": "feeds.orders.auth.bearer: ...",

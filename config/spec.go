@@ -27,7 +27,7 @@ type spec struct {
 	// optional marks a pointer: if the key does not occur it is nil and has no
 	// defaults.
 	optional bool
-	// kind is the only kind of feeds that has the key; empty if all have it.
+	// kind has the only kinds of feeds that have the key; empty if all have it.
 	kind string
 	// keys are the keys of a struct, in its order.
 	keys []*spec
@@ -98,7 +98,9 @@ func (s *spec) addKeys() {
 }
 
 // appliesTo reports whether the setting has a meaning for a format.
-func (s *spec) appliesTo(f Format) bool { return s.kind == "" || f.Kind() == "" || s.kind == f.Kind() }
+func (s *spec) appliesTo(f Format) bool {
+	return s.kind == "" || f.Kind() == "" || slices.Contains(strings.Fields(s.kind), f.Kind())
+}
 
 // isNameMapping reports whether s is a mapping whose keys the operator chooses.
 func (s *spec) isNameMapping() bool { return s.elem != nil && s.typ.Kind() == reflect.Map }

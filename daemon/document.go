@@ -193,7 +193,7 @@ func (d *document) describeObject(text []byte) {
 		d.what, d.Index = "the index of a snapshot", true
 		d.cure = "set start to snapshot: and this url, and url to that of the feed"
 	case strings.Contains(version, "jsonfeed.org"):
-		d.what, d.cure = "a JSON Feed, which is not supported", "set url to an Atom or RSS feed of the site"
+		d.what, d.cure = "a JSON Feed of another version than 1 and 1.1, or without items", "set url to an Atom or RSS feed of the site"
 	case has("specversion") && has("type"):
 		d.what = "one CloudEvent"
 	case has("openapi") || has("swagger"):

@@ -41,7 +41,7 @@ func TestDocumentsThatAreNoFeed(t *testing.T) {
 		"an API's error":             {"application/json", `{"status": 401, "message": "Bad token"}`, `the answer of an API with the message "Bad token", and no feed; check the url, and whether the API wants credentials (auth)`, false},
 		"a list of an API":           {"application/json", ` [{"id": 1, "title": "x"}]`, `a JSON list of objects with the members id, title, and no feed`, false},
 		"a list of numbers":          {"application/json", `[1, 2]`, `a JSON list, and no feed`, false},
-		"a JSON Feed":                {"application/feed+json", `{"version": "https://jsonfeed.org/version/1.1", "items": []}`, `a JSON Feed, which is not supported, and no feed; set url to an Atom or RSS feed`, false},
+		"a JSON Feed":                {"application/feed+json", `{"version": "https://jsonfeed.org/version/2", "items": []}`, `a JSON Feed of another version than 1 and 1.1, or without items, and no feed; set url to an Atom or RSS feed`, false},
 		"one CloudEvent":             {"application/cloudevents+json", `{"specversion": "1.0", "type": "x", "id": "1"}`, `one CloudEvent, and no feed`, false},
 		"an API's description":       {"application/json", `{"openapi": "3.1.0", "info": {}}`, `the description of an API (OpenAPI), and no feed`, false},
 		"the index of a snapshot":    {"application/json", `{"id": "1", "createdAt": "2026-01-01T00:00:00Z", "pages": []}`, `the index of a snapshot, and no feed; set start to snapshot: and this url, and url to that of the feed`, false},

@@ -23,6 +23,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source/httpfeed"
 	"github.com/feedbridge/feedbridge/source/syndication"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
@@ -139,6 +140,12 @@ func (s *Sources) newSource(kind string) (sink.Source, error) {
 	switch kind {
 	case datareplication.Kind:
 		return s.datareplication(), nil
+	case httpfeed.Kind:
+		if f.Start.Snapshot != "" || f.Start.ID != "" && !f.Start.IsEvent() {
+			return nil, feed.Permanent(fmt.Errorf("start: %s is a position in a datareplication feed, and this one is http-feeds; set beginning, now, a time such as 2026-01-01T00:00:00Z, or after: and the id of an event", f.Start))
+		}
+		cfg := httpfeed.Config{Config: f.Source, Start: httpfeed.Start{Now: f.Start.Now, At: f.Start.At, ID: f.Start.ID}}
+		return httpfeed.New(cfg, s.client, s.opts.IDs, s.opts.Redact, s.log), nil
 	case syndication.Kind:
 		if f.Start.ID != "" || f.Start.Snapshot != "" {
 			return nil, feed.Permanent(fmt.Errorf("start: %s is a position in a datareplication feed, and this one is Atom or RSS; set beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Start))
@@ -204,6 +211,8 @@ func (s *Sources) Describe(cp checkpoint.Checkpoint) admin.Description {
 	switch p := info.(type) {
 	case datareplication.CursorInfo:
 		d.Format, d.Search = datareplication.Kind, cmp.Or(d.Search, p.Search().String())
+	case httpfeed.CursorInfo:
+		d.Format = httpfeed.Kind
 	case syndication.CursorInfo:
 		d.Format = cmp.Or(string(p.Format), d.Format)
 		gaps, deletes := p.Lacks()
@@ -229,7 +238,7 @@ type keepResponse func(r source.Request, resp *source.Response, read []byte)
 func closeResponse(_ source.Request, resp *source.Response, _ []byte) { resp.Body.Close() }
 
 // detectFormat returns the format of the document at a URL: by its media type if that is multipart,
-// and by its root element if not. An answer of 204 is a datareplication feed
+// and by its root element or version if not. An answer of 204 is a datareplication feed
 // without entities. The body is read as far as needed, and keep gets the rest.
 func detectFormat(ctx context.Context, client *source.Client, url string, redact *safetext.Redactor, keep keepResponse) (config.Format, error) {
 	get := source.Request{Method: http.MethodGet, URL: url}
@@ -242,12 +251,24 @@ func detectFormat(ctx context.Context, client *source.Client, url string, redact
 		return datareplication.Kind, nil
 	}
 	var read bytes.Buffer
-	if mediaType(resp) == "text/event-stream" { // which does not end
+	switch mediaType(resp) {
+	case "application/cloudevents-batch+json":
+		keep(get, resp, nil)
+		return httpfeed.Kind, nil
+	case "text/event-stream": // which does not end
 		resp.Body.Close()
 		return "", feed.Permanent(newNotFeedError(resp, []byte("event"), redact))
 	}
+	_, _ = io.CopyN(&read, resp.Body, 512) // an error comes again
+	document := func() io.Reader {
+		return io.MultiReader(bytes.NewReader(read.Bytes()), io.TeeReader(resp.Body, &read))
+	}
+	if bytes.HasPrefix(bytes.TrimSpace(read.Bytes()), []byte("[")) && httpfeed.Detect(document()) {
+		keep(get, resp, read.Bytes())
+		return httpfeed.Kind, nil
+	}
 	contentType := resp.Header.Get("Content-Type")
-	format, err := feedxml.Detect(io.TeeReader(resp.Body, &read), feedxml.Options{URL: resp.URL.String(), ContentType: contentType})
+	format, err := feedxml.Detect(document(), feedxml.Options{URL: resp.URL.String(), ContentType: contentType})
 	if err != nil {
 		defer resp.Body.Close()
 		return "", explainNotFeed(err, resp, &read, redact)

@@ -18,15 +18,16 @@ import (
 
 var update = flag.Bool("update", false, "write the columns of tests in docs/cases")
 
-// caseLists are the documents with the numbered cases. Subtests with the number of a
-// case of Atom and RSS are in the files that syndication matches. All other numbers are
-// cases of datareplication.
+// caseLists are the documents with the numbered cases, and the test files whose subtests have their numbers. All other
+// numbers are cases of datareplication.
 var caseLists = []struct {
-	document    string
-	syndication bool
+	document string
+	least    int // of the cases that have tests
+	has      func(file string) bool
 }{
-	{"docs/cases/datareplication.md", false},
-	{"docs/cases/syndication.md", true},
+	{"docs/cases/datareplication.md", 100, func(file string) bool { return !syndicationFile(file) && !jsonFile(file) }},
+	{"docs/cases/syndication.md", 100, func(file string) bool { return syndicationFile(file) && !jsonFile(file) }},
+	{"docs/cases/json-feeds.md", 10, jsonFile},
 }
 
 // syndicationFile reports whether the case numbers in a test file are those of Atom and RSS.
@@ -35,6 +36,15 @@ func syndicationFile(file string) bool {
 		slices.Contains([]string{
 			"serve/archive_walk_test.go", "serve/atom_test.go", "serve/document_parsers_test.go", "serve/syndication_round_trip_test.go",
 			"serve/valid_test.go", "message/date_test.go",
+		}, file)
+}
+
+// jsonFile reports whether the case numbers in a test file are those of JSON Feed and http-feeds.
+func jsonFile(file string) bool {
+	return strings.HasPrefix(file, "source/httpfeed/") ||
+		slices.Contains([]string{
+			"source/syndication/jsonfeed_test.go", "source/syndication/feedxml/json_test.go", "internal/entry/item_test.go",
+			"serve/jsonfeed_test.go", "serve/httpfeed_test.go",
 		}, file)
 }
 
@@ -47,13 +57,13 @@ func TestCasesAreDocumented(t *testing.T) {
 	files := sources(t, true)
 	for _, list := range caseLists {
 		t.Run(path.Base(list.document), func(t *testing.T) {
-			tests := testsOfCases(files, func(file string) bool { return syndicationFile(file) == list.syndication })
-			if len(tests) < 100 {
+			tests := testsOfCases(files, list.has)
+			if len(tests) < list.least {
 				t.Fatalf("found only %d cases in tests: this test looks in the wrong place", len(tests))
 			}
 			before := read(t, list.document)
 			var after strings.Builder
-			next := 1
+			last := 0
 			for line := range strings.Lines(before) {
 				row := caseRow.FindStringSubmatch(line)
 				if row == nil {
@@ -61,11 +71,11 @@ func TestCasesAreDocumented(t *testing.T) {
 					continue
 				}
 				number, rest, documented := row[1], row[2], row[3]
-				if digits := strings.TrimRight(number, "abc"); digits == number {
-					if number != strconv.Itoa(next) {
-						t.Fatalf("row %s is where row %d should be", number, next)
+				if n, err := strconv.Atoi(number); err == nil {
+					if n <= last {
+						t.Fatalf("row %d is behind row %d", n, last)
 					}
-					next++
+					last = n
 				}
 				found := slices.Sorted(maps.Keys(tests[number]))
 				delete(tests, number)

@@ -70,7 +70,7 @@ func violationKinds(t *testing.T) map[string][]string {
 		// Parsers may be in packages below those of the sources.
 		parts := strings.Split(path.Dir(file), "/")
 		dir := strings.Join(parts[:min(2, len(parts))], "/")
-		if dir != "source/datareplication" && dir != "source/syndication" || path.Base(file) != "violation.go" {
+		if !slices.Contains([]string{"source/datareplication", "source/syndication", "source/httpfeed"}, dir) || path.Base(file) != "violation.go" {
 			continue
 		}
 		for _, decl := range parsed.Decls {
@@ -92,6 +92,7 @@ func TestViolationsAreDocumented(t *testing.T) {
 	kinds := violationKinds(t)
 	wantSame(t, datareplicationPage, "violation", kinds["source/datareplication"], named(read(t, datareplicationPage), "Kind", 0))
 	wantSame(t, syndicationKindsPage, "violation", kinds["source/syndication"], named(read(t, syndicationKindsPage), "Kind", 0))
+	wantSame(t, httpFeedsPage, "violation", kinds["source/httpfeed"], named(read(t, httpFeedsPage), "Kind", 0))
 }
 
 // TestRulesAreChecked checks that each rule of the specifications has a kind of violation or a reason why

@@ -27,6 +27,7 @@ const (
 	permissionsPage      = "docs/nats.md"
 	datareplicationPage  = "docs/datareplication.md"
 	syndicationKindsPage = "docs/atom-and-rss.md"
+	httpFeedsPage        = "docs/http-feeds.md"
 	rulesPage            = "docs/cases/rules.md"
 	guarantees           = "docs/guarantees.md"
 	guaranteeTests       = "docs/guarantee-tests.md"

@@ -28,7 +28,8 @@ var layers = map[string][]string{
 	"feed":                {},
 	"internal/fleet":      {"feed", "internal/retry"},
 	"message":             {"feed"},
-	"internal/entry":      {"internal/xmlcopy", "message"},
+	"internal/entry":      {"internal/jsonpage", "internal/xmlcopy", "message"},
+	"internal/jsonpage":   {},
 	"internal/xmlcopy":    {},
 	"internal/safetext":   {},
 	"internal/retry":      {},
@@ -50,9 +51,10 @@ var layers = map[string][]string{
 	"source":                        {"feed", "message", "internal/setting", "internal/credential", "internal/limit", "internal/readahead", "internal/safetext"},
 	"source/datareplication":        {"source", "source/datareplication/page", "feed", "message", "internal/readahead", "internal/safetext"},
 	"source/datareplication/page":   {"source/link", "feed", "message", "internal/safetext"},
+	"source/httpfeed":               {"source", "feed", "internal/jsonpage", "internal/safetext", "message"},
 	"source/link":                   {},
 	"source/syndication":            {"source", "source/link", "source/syndication/feedxml", "feed", "internal/entry", "message", "internal/readahead", "internal/setting", "internal/safetext", "internal/retry"},
-	"source/syndication/feedxml":    {"feed", "message", "internal/safetext"},
+	"source/syndication/feedxml":    {"feed", "internal/jsonpage", "message", "internal/safetext"},
 	"source/datareplication/sample": {"feed"},
 
 	"sink":                        {"feed", "checkpoint", "message", "internal/safetext"},
@@ -77,13 +79,13 @@ var layers = map[string][]string{
 	"internal/chaos": {},
 	"internal/trace": {"bridge", "checkpoint", "feed", "internal/logonce", "internal/safetext", "sink"},
 
-	"config": {"docs", "feed", "internal/setting", "internal/credential", "internal/safetext", "message", "serve", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml", "sink", "sink/nats", "sink/kafka"},
-	"daemon": {"internal/trace", "internal/admin", "bridge", "checkpoint", "config", "internal/credential", "feed", "internal/fleet", "internal/limit", "internal/logonce", "internal/readahead", "internal/retry", "internal/safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/link", "source/syndication", "source/syndication/feedxml"},
+	"config": {"docs", "feed", "internal/setting", "internal/credential", "internal/safetext", "message", "serve", "source", "source/datareplication", "source/httpfeed", "source/syndication", "source/syndication/feedxml", "sink", "sink/nats", "sink/kafka"},
+	"daemon": {"internal/trace", "internal/admin", "bridge", "checkpoint", "config", "internal/credential", "feed", "internal/fleet", "internal/limit", "internal/logonce", "internal/readahead", "internal/retry", "internal/safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/link", "source/httpfeed", "source/syndication", "source/syndication/feedxml"},
 
 	"internal/asyncapi": {"config", "docs", "feed", "internal/entry", "message", "sink", "sink/kafka", "sink/nats", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
 
 	// Commands reach buses and servers through package daemon, and nothing else imports it.
-	"cmd/feedbridge": {"docs", "internal/admin/status", "internal/asyncapi", "bridge", "checkpoint", "config", "internal/credential", "daemon", "feed", "internal/logonce", "message", "internal/retry", "internal/safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "internal/verify"},
+	"cmd/feedbridge": {"docs", "internal/admin/status", "internal/asyncapi", "bridge", "checkpoint", "config", "internal/credential", "daemon", "feed", "internal/logonce", "message", "internal/retry", "internal/safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/httpfeed", "source/syndication", "internal/verify"},
 }
 
 // alone lists the modules that only the given packages (and their tests) import, so that

@@ -58,7 +58,11 @@ func appendAtomEntry(b []byte, e *entity) []byte {
 // readEntry reads the body of a message that has an entry, as JSON or XML.
 func (e *entity) readEntry() (*entry.Entry, bool) {
 	if e.isJSONEntry() {
-		return entry.Decode(e.body, e.contentBase())
+		d, ok := e.document()
+		if !ok {
+			return nil, false
+		}
+		return d.Entry(e.contentBase(), len(e.body)), true
 	}
 	return entry.Read(e.body, e.contentBase())
 }
@@ -289,12 +293,19 @@ func firstOf(texts ...string) string {
 
 // appendSource appends the known metadata of the feed that an entry is from.
 func (e *entity) appendSource(b []byte, prefix string) []byte {
-	f := entry.Feed{ID: e.headerValue("Feed-Id"), Title: e.headerValue("Feed-Title"), Authors: feedAuthors(e)}
-	if f.ID == "" && f.Title == "" && f.Authors == nil {
-		return b
+	if f := e.originFeed(); f != nil {
+		return appendSource(b, prefix, f)
 	}
-	f.URL = e.page
-	return appendSource(b, prefix, &f)
+	return b
+}
+
+// originFeed returns what is known of the feed that an entry is from; nil if that is nothing.
+func (e *entity) originFeed() *entry.Feed {
+	f := &entry.Feed{ID: e.headerValue("Feed-Id"), Title: e.headerValue("Feed-Title"), Authors: feedAuthors(e), URL: e.page}
+	if f.ID == "" && f.Title == "" && f.Authors == nil {
+		return nil
+	}
+	return f
 }
 
 func appendSource(b []byte, prefix string, f *entry.Feed) []byte {

@@ -21,10 +21,13 @@ const (
 	DataReplication Format = "datareplication"
 	Atom            Format = "atom"
 	RSS             Format = "rss"
+	JSONFeed        Format = "jsonfeed"
 )
 
 // Values returns the valid values.
-func (Format) Values() []string { return []string{string(DataReplication), string(Atom), string(RSS)} }
+func (Format) Values() []string {
+	return []string{string(DataReplication), string(Atom), string(RSS), string(JSONFeed)}
+}
 
 // Snapshot describes the snapshots of a feed.
 type Snapshot = snapshot.Config
@@ -134,7 +137,9 @@ func (c *Config) isProtected() bool { return c.ReadAuth != nil || c.Auth.hasCred
 
 // isLinked reports whether a page has its links in its body, and its newest entity
 // first.
-func (c *Config) isLinked() bool { return c.Format == Atom || c.Format == RSS }
+func (c *Config) isLinked() bool {
+	return c.Format == Atom || c.Format == RSS || c.Format == JSONFeed
+}
 
 // cacheControl returns the Cache-Control of a page. closed is whether the page does not
 // change any more, except that its prev link goes when older pages do. Links that have the host of

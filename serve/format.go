@@ -7,6 +7,8 @@ func (f Format) contentType(p *page) string {
 		return "application/atom+xml; charset=utf-8"
 	case RSS:
 		return "application/rss+xml; charset=utf-8"
+	case JSONFeed:
+		return "application/feed+json"
 	}
 	return `multipart/mixed; boundary="` + p.boundary + `"`
 }
@@ -18,6 +20,8 @@ func (f Format) appendEntity(b []byte, p *page, e *entity) []byte {
 		return appendAtomEntry(b, e)
 	case RSS:
 		return appendRSSItem(b, e)
+	case JSONFeed:
+		return appendJSONItem(b, e)
 	}
 	return e.appendPart(b, p.boundary)
 }
@@ -29,6 +33,8 @@ func (f Format) headAndTail(c *Config, p *page) (head, tail []byte) {
 		return atomHeadAndTail(c, p)
 	case RSS:
 		return rssHeadAndTail(c, p)
+	case JSONFeed:
+		return jsonFeedHeadAndTail(c, p)
 	}
 	return nil, []byte("--" + p.boundary + "--\r\n")
 }

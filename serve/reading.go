@@ -142,6 +142,9 @@ func (r *reading) finishPage() {
 	p := r.p
 	head, tail := r.f.format.headAndTail(r.f.cfg, p)
 	chunks := r.bodyChunks()
+	if r.f.format == JSONFeed {
+		r.dropFirstComma(chunks)
+	}
 	p.length = int64(len(head)) + r.n + int64(len(tail))
 	r.hash.Write(head)
 	r.hash.Write(tail)
@@ -163,6 +166,17 @@ func (r *reading) finishPage() {
 		p.body = append(p.body, chunk...)
 	}
 	p.body = append(p.body, tail...)
+}
+
+// dropFirstComma drops the comma before the first item of a JSON Feed.
+func (r *reading) dropFirstComma(chunks [][]byte) {
+	for i, chunk := range chunks {
+		if len(chunk) > 0 {
+			chunks[i] = chunk[1:]
+			r.n--
+			return
+		}
+	}
 }
 
 // slack is the memory that a page may leave unused, in bytes, besides an eighth of its

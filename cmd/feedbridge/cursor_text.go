@@ -7,6 +7,7 @@ import (
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source/httpfeed"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -16,8 +17,10 @@ func checkCursorText(position string) error {
 	if err == nil {
 		return nil
 	}
-	if _, other := daemon.ParseCursor(syndication.Kind, position); other == nil {
-		return nil
+	for _, kind := range []string{syndication.Kind, httpfeed.Kind} {
+		if _, other := daemon.ParseCursor(kind, position); other == nil {
+			return nil
+		}
 	}
 	return err
 }
@@ -34,6 +37,14 @@ func cursorText(kind string, c feed.Cursor, start datareplication.Start) string 
 	switch p := info.(type) {
 	case syndication.CursorInfo:
 		return syndicationText(p)
+	case httpfeed.CursorInfo:
+		switch {
+		case p.Start != "":
+			return "at the start (" + p.Start + ")"
+		case p.Last == "":
+			return "with the first event"
+		}
+		return "behind the event " + p.Last
 	case datareplication.CursorInfo:
 		switch {
 		case p.Snapshot != "":

@@ -20,7 +20,7 @@ func addStartFlag(cmd *cobra.Command, start **datareplication.Start, usage strin
 
 // addFormatFlag adds the flag --format, the format of a feed.
 func addFormatFlag(cmd *cobra.Command, format *config.Format) {
-	cmd.Flags().Func("format", "the `FORMAT`: datareplication, atom or rss; default auto,\nor the format in the configuration", func(text string) (err error) {
+	cmd.Flags().Func("format", "the `FORMAT`: datareplication, atom, rss, jsonfeed or\nhttp-feeds; default auto, or the format in the configuration", func(text string) (err error) {
 		*format, err = config.ParseFormat(text)
 		return err
 	})

@@ -45,7 +45,7 @@ var headerSets = []headerSet{
 		{message.Made, text},
 	}},
 	{"entryHeaders", func(m messageKind) bool { return m.isEntry }, []header{
-		{"Feed-Format", object{"type": "string", "enum": []string{"rss2", "rss09", "rss1", "atom03"}}},
+		{"Feed-Format", object{"type": "string", "enum": []string{"rss2", "rss09", "rss1", "atom03", "jsonfeed"}}},
 		{"Feed-Id", text},
 		{"Feed-Title", text},
 		{"Feed-Author", text},

@@ -17,7 +17,7 @@ import (
 type messageKind struct {
 	feedName string
 	feed     config.Feed
-	isEntry  bool // of Atom or RSS
+	isEntry  bool // of Atom, RSS or JSON Feed
 	isDead   bool
 	op       feed.Operation // "" for all, in dead letters
 }
@@ -28,7 +28,7 @@ func messageKinds(name string, f config.Feed, isDead bool) (kinds []messageKind)
 	for _, op := range []feed.Operation{feed.Put, feed.Patch, feed.Delete, ""} {
 		for _, kind := range []string{datareplication.Kind, syndication.Kind} {
 			isEntry, known := kind == syndication.Kind, f.Format.Kind()
-			if isDead == (op == "") && (op != feed.Patch || !isEntry) && (known == "" || known == kind) {
+			if isDead == (op == "") && (op != feed.Patch || !isEntry) && (known == "" || (known == syndication.Kind) == isEntry) {
 				kinds = append(kinds, messageKind{name, f, isEntry, isDead, op})
 			}
 		}
@@ -74,7 +74,7 @@ func (m messageKind) describe(d *Document, topic string) object {
 	}
 	if m.isGuess() {
 		described["description"] = "The feed has the format auto, which is detected at the first poll. It has this message if it is " +
-			map[bool]string{false: "datareplication.", true: "Atom or RSS."}[m.isEntry]
+			map[bool]string{false: "datareplication.", true: "Atom, RSS or JSON Feed."}[m.isEntry]
 	}
 	if m.feed.To.Kafka != nil {
 		described["bindings"] = object{"kafka": object{"key": m.kafkaKey(), "bindingVersion": kafkaVersion}}
@@ -116,7 +116,7 @@ func (m messageKind) describeHeaders(d *Document, contentType string) object {
 
 // describeBody returns the type of the bodies, "" if it is not known, and their schema.
 func (m messageKind) describeBody(d *Document) (contentType string, payload object) {
-	isJSON := m.isEntry && !m.isDead && m.feed.Syndication.Body != "xml"
+	isJSON := m.isEntry && !m.isDead && m.feed.Syndication.Body == "json"
 	if format := feedxml.Format(m.feed.Format); isJSON {
 		contentType = entry.ContentType
 	} else if m.isEntry && m.op == feed.Put && !m.isGuess() {
@@ -129,6 +129,8 @@ func (m messageKind) describeBody(d *Document) (contentType string, payload obje
 		payload = object{"type": "null", "description": "A tombstone: a null value under the key."}
 	case isJSON:
 		payload = d.addEntrySchema()
+	case m.isEntry && m.feed.Format == config.Format(feedxml.JSON):
+		payload = object{"type": "object", "description": "The item as the feed has it."}
 	case m.isEntry:
 		payload = object{"type": "string", "description": "The entry or tombstone as the feed has it, in XML. A DELETE may have no body."}
 	default:

@@ -55,14 +55,19 @@ type attachment struct {
 	MIMEType    string `json:"mime_type,omitempty"`
 	Title       string `json:"title,omitempty"`
 	SizeInBytes int64  `json:"size_in_bytes,omitempty"`
+	// Duration is in seconds.
+	Duration float64 `json:"duration_in_seconds,omitempty"`
 }
 
 // longestSummary limits the plain text of a summary in HTML, in bytes.
 const longestSummary = 500
 
 // Encode returns an entry as JSON. id is that of its message.
-func (a *Entry) Encode(id string) []byte {
-	d := Document{
+func (a *Entry) Encode(id string) []byte { return a.Document(id).Marshal() }
+
+// Document returns an entry as it is encoded. id is that of its message.
+func (a *Entry) Document(id string) *Document {
+	d := &Document{
 		ID: id, Language: a.Language, BaseURL: a.BaseURL, Authors: a.Authors, Contributors: a.Contributors,
 		Source: a.Source, Feed: a.Feed, Extensions: a.Extensions, XML: a.XML,
 	}
@@ -89,6 +94,11 @@ func (a *Entry) Encode(id string) []byte {
 			d.Categories = a.Categories
 		}
 	}
+	return d
+}
+
+// Marshal returns the document as JSON.
+func (d *Document) Marshal() []byte {
 	var b bytes.Buffer
 	b.Grow(1<<10 + len(d.TitleHTML) + len(d.SummaryHTML) + len(d.ContentHTML) + len(d.ContentText))
 	to := json.NewEncoder(&b)
@@ -113,7 +123,7 @@ func (d *Document) setLinks(a *Entry) {
 			continue
 		}
 		size, _ := strconv.ParseInt(l.Length, 10, 64)
-		d.Attachments = append(d.Attachments, attachment{l.Href, l.Type, l.Title, max(0, size)})
+		d.Attachments = append(d.Attachments, attachment{URL: l.Href, MIMEType: l.Type, Title: l.Title, SizeInBytes: max(0, size)})
 		if d.Image == "" && strings.HasPrefix(l.Type, "image/") {
 			d.Image = l.Href
 		}
@@ -123,18 +133,41 @@ func (d *Document) setLinks(a *Entry) {
 // Decode parses what Encode returns. base is that of the document with the entry. It reports false for
 // other JSON.
 func Decode(b []byte, base string) (*Entry, bool) {
+	d, ok := Parse(b)
+	if !ok {
+		return nil, false
+	}
+	return d.Entry(base, len(b)), true
+}
+
+// Parse parses what Marshal returns. It reports false for other JSON.
+func Parse(b []byte) (*Document, bool) {
 	var d Document
 	if err := json.Unmarshal(b, &d); err != nil || d.ID == "" {
 		return nil, false
 	}
+	return &d, true
+}
+
+// Entry returns the entry that a document of size bytes has. base is that of the document with the entry.
+func (d *Document) Entry(base string, size int) *Entry {
 	a := &Entry{
 		ID: firstOf(d.OriginalID, d.ID), Base: ResolveURL(base, d.BaseURL), BaseURL: d.BaseURL, Language: d.Language,
 		Title: join(d.Title, d.TitleHTML), Summary: join(d.Summary, d.SummaryHTML), Content: join(d.ContentText, d.ContentHTML), Rights: join(d.Rights, d.RightsHTML),
 		Links: d.Links, Authors: d.Authors, Contributors: d.Contributors, Categories: d.Categories,
-		Published: d.DatePublished, Updated: d.DateModified, Source: d.Source, Feed: d.Feed, XML: d.XML, room: roomFor(b),
+		Published: d.DatePublished, Updated: d.DateModified, Source: d.Source, Feed: d.Feed, XML: d.XML, room: roomFor(size),
 	}
 	if d.Links == nil && d.URL != "" {
 		a.Links = []Link{{Rel: "alternate", Href: d.URL}}
+	}
+	if _, has := a.FindLink("enclosure"); !has {
+		for _, at := range d.Attachments { // of a JSON Feed, which has no links
+			length := ""
+			if at.SizeInBytes > 0 {
+				length = strconv.FormatInt(at.SizeInBytes, 10)
+			}
+			a.Links = append(a.Links[:len(a.Links):len(a.Links)], Link{Rel: "enclosure", Href: at.URL, Type: at.MIMEType, Title: at.Title, Length: length})
+		}
 	}
 	if d.Categories == nil {
 		for _, tag := range d.Tags {
@@ -148,7 +181,7 @@ func Decode(b []byte, base string) (*Entry, bool) {
 	}
 	a.bound(a.Authors)
 	a.bound(a.Contributors)
-	return a, true
+	return a
 }
 
 // split returns the prose as text, of HTML the beginning, and as HTML if it is.

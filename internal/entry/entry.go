@@ -69,7 +69,7 @@ type Entry struct {
 }
 
 // roomFor returns the room for an entry of that size.
-func roomFor(doc []byte) int { return 2*len(doc) + 1<<10 }
+func roomFor(size int) int { return 2*size + 1<<10 }
 
 // resolve returns an absolute URL, if there is room for it.
 func (a *Entry) resolve(base, ref string) string {
@@ -129,6 +129,8 @@ type Person struct {
 	Name  string `json:"name,omitempty"`
 	Email string `json:"email,omitempty"`
 	URI   string `json:"url,omitempty"`
+	// Avatar is the URL of a picture, which only JSON Feed has.
+	Avatar string `json:"avatar,omitempty"`
 	// Extensions are the elements of a person of Atom that are no field.
 	Extensions Extensions `json:"extensions,omitempty"`
 }
@@ -179,7 +181,7 @@ func Read(doc []byte, base string) (*Entry, bool) {
 		return nil, false
 	}
 	own := cmp.Or(s.Tag.Space, noSpace)
-	a := &Entry{Deleted: deleted, Language: s.Tag.AttrIn(xmlcopy.XMLSpace, "lang"), room: roomFor(doc)}
+	a := &Entry{Deleted: deleted, Language: s.Tag.AttrIn(xmlcopy.XMLSpace, "lang"), room: roomFor(len(doc))}
 	if isEntry(&s.Tag) {
 		own = atomOnly
 	}

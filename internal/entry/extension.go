@@ -1,6 +1,7 @@
 package entry
 
 import (
+	"encoding/json"
 	"encoding/xml"
 	"maps"
 	"slices"
@@ -22,7 +23,9 @@ type Element struct {
 	// the prefix xml.
 	Attributes map[string]string `json:"attributes,omitempty"`
 	Text       string            `json:"text,omitempty"`
-	Children   []Element         `json:"children,omitempty"`
+	// Value is that of a member of a JSON Feed.
+	Value    json.RawMessage `json:"value,omitempty"`
+	Children []Element       `json:"children,omitempty"`
 }
 
 // readExtension reads an element that is no field, if there is room for it.

@@ -16,7 +16,7 @@ type Start struct {
 	// At starts with the first entity that was modified at that time, in
 	// whole seconds, or later.
 	At time.Time
-	// ID, with At, starts behind the entity with that Content-ID, which was
+	// ID starts behind the event of http-feeds with that id. With At, it starts behind the entity with that Content-ID, which was
 	// modified at that time. It matches with or without one pair of angle
 	// brackets.
 	ID string
@@ -25,12 +25,16 @@ type Start struct {
 	Snapshot string
 }
 
+// IsEvent reports whether the start is behind an event of http-feeds, whose time is not known.
+func (s Start) IsEvent() bool { return s.ID != "" && s.At.IsZero() }
+
 // ParseStart reads a start position as the configuration writes it:
 //
 //	beginning
 //	now
 //	2026-01-01T00:00:00Z          (RFC 3339)
 //	id:<content-id>@<time>        (the time in RFC 3339)
+//	after:<id>                    (of an event of http-feeds)
 //	snapshot:<url of its index>
 func ParseStart(s string) (Start, error) {
 	switch {
@@ -44,6 +48,8 @@ func ParseStart(s string) (Start, error) {
 			return Start{}, fmt.Errorf("start: the url of the snapshot %w", err)
 		}
 		return Start{Snapshot: index}, nil
+	case strings.HasPrefix(s, "after:") && len(s) > len("after:"):
+		return Start{ID: strings.TrimPrefix(s, "after:")}, nil
 	case strings.HasPrefix(s, "id:"):
 		// A Content-ID may have an @ of its own; the time has none.
 		id, at, ok := cutLast(strings.TrimPrefix(s, "id:"), "@")
@@ -70,6 +76,8 @@ func (s Start) String() string {
 		return "snapshot:" + s.Snapshot
 	case s.Now:
 		return "now"
+	case s.IsEvent():
+		return "after:" + s.ID
 	case s.ID != "":
 		return "id:" + s.ID + "@" + s.At.Format(time.RFC3339Nano)
 	case !s.At.IsZero():

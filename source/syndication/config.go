@@ -83,7 +83,7 @@ type Settings struct {
 	// document in which most guids have changed while titles, links and dates have not.
 	Identity feedxml.Identity `yaml:"identity" default:"auto"`
 	// Body is the body of messages: "json", the fields of the entry in one schema for all formats, or
-	// "xml", the entry as the feed has it. IDs do not depend on it, and a change publishes nothing again.
+	// "source", the entry as the feed has it, which for Atom and RSS is called "xml" too. IDs do not depend on it, and a change publishes nothing again.
 	Body BodyFormat `yaml:"body" default:"json"`
 	// Lenient sets whether documents that are not well-formed are read: "true",
 	// "false", or "auto", which reads those of window and paged feeds. A complete feed
@@ -102,7 +102,10 @@ func (Leniency) Values() []string { return []string{"auto", "true", "false"} }
 type BodyFormat string
 
 // Values returns the valid values.
-func (BodyFormat) Values() []string { return []string{"json", "xml"} }
+func (BodyFormat) Values() []string { return []string{"json", "xml", "source"} }
+
+// isOwn reports whether the body is the entry as the feed has it.
+func (b BodyFormat) isOwn() bool { return b == "xml" || b == "source" }
 
 // DialectName names a dialect in the configuration.
 type DialectName string

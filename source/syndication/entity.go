@@ -42,7 +42,7 @@ func (d *document) newEntity(it *item, op feed.Operation, redact *safetext.Redac
 	e := feed.Entity{ID: it.ID, Op: op, Body: it.Body, Length: it.Length, Page: d.url, Mark: m.String()}
 	d.setModified(&e, it.Updated.Time, it.Published.Time)
 	// Markup that is cut is no XML any more.
-	repair := d.repair && it.Length == 0
+	repair := d.repair && it.Length == 0 && d.meta.Format != feedxml.JSON
 	if it.Undefined != "" && repair {
 		// The mark in the topic has the hash of the original entry.
 		e.Body = feedxml.ReplaceUndefined(e.Body)
@@ -122,6 +122,8 @@ func (d *document) feedFormat(it *item) string {
 		return "rss09"
 	case d.meta.Format == feedxml.RSS:
 		return "rss2"
+	case d.meta.Format == feedxml.JSON:
+		return "jsonfeed"
 	}
 	return ""
 }

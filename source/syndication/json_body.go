@@ -8,13 +8,18 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/entry"
 	"github.com/feedbridge/feedbridge/message"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // encodeBody replaces the body of an entity by JSON, if the configuration has no other. The mark and the ID stay
 // as they are.
 func (s *decider) encodeBody(d *document, e *feed.Entity) {
-	if s.cfg.Body == "xml" || e.Length > 0 {
-		return // a dead letter has the beginning of the XML
+	if s.cfg.Body.isOwn() || e.Length > 0 {
+		return // a dead letter has the beginning of the entry
+	}
+	if d.meta.Format == feedxml.JSON {
+		s.encodeItem(d, e)
+		return
 	}
 	a, ok := &entry.Entry{ID: e.ID}, true
 	if len(e.Body) > 0 {
@@ -43,11 +48,27 @@ func (s *decider) encodeBody(d *document, e *feed.Entity) {
 	}
 }
 
+// encodeItem is encodeBody for an item of a JSON Feed.
+func (s *decider) encodeItem(d *document, e *feed.Entity) {
+	a := entry.ReadItem(e.Body, s.cfg.Redact.URL(d.meta.URL))
+	if a.ID != e.ID && a.ID != "" {
+		a.OriginalID = a.ID
+	}
+	a.ID = e.ID
+	a.Feed = s.feedOf(d)
+	if a.Authors == nil {
+		for _, author := range d.meta.Authors {
+			a.Authors = append(a.Authors, entry.ReadPerson(author))
+		}
+	}
+	e.Body = a.Marshal()
+}
+
 // recordBody records the format of the bodies of messages. It reports whether an earlier one differs.
 func (s *Source) recordBody(cur *cursor) (changed bool) {
 	now := s.cfg.Body
-	if now == "xml" {
-		now = "" // as in the cursors of earlier versions
+	if now.isOwn() {
+		now = "" // that of the feed, as in the cursors of earlier versions
 	}
 	changed = cur.MessageBody != now && cur.Dialect != ""
 	cur.MessageBody = now

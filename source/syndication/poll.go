@@ -122,6 +122,8 @@ func (p poller) checkFormat(d *document) error {
 	switch {
 	case want != "" && is != want && (is != feedxml.RDF || want != feedxml.RSS):
 		return feed.Permanent(fmt.Errorf("%s: the document is %s, and the feed is configured as %s; if the document is right, set format to auto", d.url, is, want))
+	case is == feedxml.JSON && p.s.cfg.Body == "xml":
+		return feed.Permanent(fmt.Errorf("%s is a JSON Feed, which has no XML; set body to json, or to source for its own items", d.url))
 	case was != "" && is != was:
 		return feed.Permanent(fmt.Errorf("%s: the document is %s, and the feed was %s until now; its entries may have other IDs, and then all of them are published again: "+
 			"if that is right, start it over with 'feedbridge checkpoint reset'", d.url, is, was))

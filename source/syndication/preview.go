@@ -2,7 +2,6 @@ package syndication
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"io"
 	"slices"
@@ -66,9 +65,11 @@ func entryTime(e *feedxml.Entry) time.Time {
 
 // entryTitle returns the title of an entry as text, or else the beginning of its content, or else its ID.
 func entryTitle(e *feedxml.Entry, base string) string {
-	var d entry.Document
+	d := entry.ReadItem(e.Body, base)
 	if a, ok := entry.Read(e.Body, base); ok {
-		_ = json.Unmarshal(a.Encode(e.ID), &d) // it is JSON
+		d = a.Document(e.ID)
+	} else if d == nil {
+		d = &entry.Document{}
 	}
 	title := strings.ToValidUTF8(cmp.Or(d.Title, d.Summary, d.ContentText, e.ID), "")
 	return strings.Join(strings.Fields(title[:min(len(title), 1000)]), " ")

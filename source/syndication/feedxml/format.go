@@ -11,12 +11,17 @@ const (
 	RSS Format = "rss"
 	// RDF is RSS 1.0 or 0.90, where the items are beside the channel.
 	RDF Format = "rdf"
+	// JSON is JSON Feed 1.1 or 1.
+	JSON Format = "jsonfeed"
 )
 
 // ContentType returns the media type of the body of an entry of the format.
 func (f Format) ContentType() string {
-	if f == Atom {
+	switch f {
+	case Atom:
 		return "application/atom+xml;type=entry"
+	case JSON:
+		return "application/json"
 	}
 	return "application/xml"
 }

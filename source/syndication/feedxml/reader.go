@@ -28,6 +28,7 @@ type Reader struct {
 	htmlDoctype  bool
 	// rootEnd is the offset of the last end tag of the root, if the document ends within markup.
 	rootEnd int64
+	json    *jsonReader // nil if the document is XML
 }
 
 // container is an element whose children the reader reads one by one.
@@ -114,9 +115,17 @@ func (r interruptedReader) Read(p []byte) (int, error) {
 func (r *Reader) nextEntry() (Entry, error) {
 	if !r.begun {
 		r.begun = true
-		if e, found, err := r.readRoot(); found || err != nil {
+		if err := r.detectCharset(); err != nil {
+			return Entry{}, err
+		}
+		if r.isJSON() {
+			r.openJSON()
+		} else if e, found, err := r.readRoot(); found || err != nil {
 			return e, err
 		}
+	}
+	if r.json != nil {
+		return r.json.next()
 	}
 	for {
 		for len(r.open) > 0 && r.scan.stopped == nil {
@@ -153,7 +162,15 @@ func (r *Reader) finishDocument() error {
 func Detect(document io.Reader, opts Options) (Format, error) {
 	opts.Limits, opts.Lenient = Limits{Head: 1 << 20, Entry: 1 << 20}, true
 	r := NewReader(document, opts)
-	_, _, err := r.readRoot()
+	err := r.detectCharset()
+	if err == nil && r.isJSON() {
+		r.openJSON()
+		if err := r.json.detect(); err != nil {
+			return "", err
+		}
+	} else if err == nil {
+		_, _, err = r.readRoot()
+	}
 	if r.format != "" {
 		return r.format, nil
 	}

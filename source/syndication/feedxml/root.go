@@ -10,11 +10,6 @@ import (
 // readRoot reads the document up to the end of the root's start tag, and detects its
 // format. found reports that the root is an entry itself, which is e.
 func (r *Reader) readRoot() (e Entry, found bool, err error) {
-	if r.charset == "" {
-		if err := r.detectCharset(); err != nil {
-			return Entry{}, false, err
-		}
-	}
 	for {
 		e, found, err := r.readRootElement()
 		if err == nil {
@@ -124,6 +119,9 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 
 // detectCharset detects the encoding by the first bytes of the document.
 func (r *Reader) detectCharset() error {
+	if r.charset != "" {
+		return nil // the root is read again
+	}
 	d, err := decodeDocument(r.in.r, r.opts.ContentType, r.opts.Lenient)
 	if err != nil {
 		r.in.err = err // no part of it can be read or quoted

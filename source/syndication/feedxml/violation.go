@@ -20,6 +20,8 @@ const (
 	kindTooManyLinks     = "too_many_links"
 	kindMissingRef       = "missing_ref"
 	kindMissingWhen      = "missing_when"
+	kindExpired          = "feed_expired"    // a JSON Feed
+	kindRepeatedMember   = "repeated_member" // of JSON
 )
 
 // mostViolations is the maximum number of violations in memory.

@@ -1,0 +1,295 @@
+package feedxml
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/internal/jsonpage"
+)
+
+// jsonVersion is part of the version of every JSON Feed, whatever its scheme and host prefix. Versions 1 and 1.1 are
+// read.
+const jsonVersion = "jsonfeed.org/version/1"
+
+// expiredPeriod is the time between polls of a feed that says that nothing will come any more.
+const expiredPeriod = 24 * time.Hour
+
+// jsonReader reads the items of a JSON Feed (version 1.1 and 1).
+type jsonReader struct {
+	*Reader
+	pages *jsonpage.Reader
+}
+
+// isJSON reports whether the document begins with an object. It skips the blanks before it.
+func (r *Reader) isJSON() bool {
+	for {
+		b := r.in.unreadBytes()
+		rest := bytes.TrimLeft(b, " \t\r\n")
+		if len(rest) > 0 {
+			return rest[0] == '{'
+		}
+		if len(b) > r.opts.Limits.Head || r.in.readMore(0, r.opts.Limits.Head) != nil {
+			return false
+		}
+	}
+}
+
+// openJSON begins to read the document as a JSON Feed.
+func (r *Reader) openJSON() {
+	rest := io.MultiReader(bytes.NewReader(r.in.buf[r.in.start:r.in.filled]), r.in.r)
+	r.format, r.about.meta.Format = JSON, JSON
+	r.json = &jsonReader{r, jsonpage.NewReader(rest, jsonpage.Options{List: "items", Item: r.opts.Limits.Entry, Head: r.opts.Limits.Head})}
+}
+
+// detect reads until the version of the feed is known, and returns an error if it is no JSON Feed.
+func (r *jsonReader) detect() error {
+	for {
+		_, err := r.pages.Next()
+		if v, ok := r.pages.Head()["version"]; ok {
+			return r.checkVersion(v)
+		}
+		if errors.Is(err, io.EOF) && !errors.Is(err, jsonpage.ErrTruncated) {
+			return r.fail(ErrNotFeed, "it is JSON without a version, and no JSON Feed")
+		} else if err != nil {
+			return r.explain(err)
+		}
+	}
+}
+
+func (r *jsonReader) checkVersion(raw json.RawMessage) error {
+	if v := jsonText(raw); !strings.Contains(v, jsonVersion) {
+		return r.fail(ErrNotFeed, "it is JSON of the version %s, and no JSON Feed of version 1 or 1.1", Excerpt(v))
+	}
+	return nil
+}
+
+// next returns the next item. Behind the last one it completes the description of the document.
+func (r *jsonReader) next() (Entry, error) {
+	for {
+		it, err := r.pages.Next()
+		truncated := errors.Is(err, jsonpage.ErrTruncated)
+		switch {
+		case truncated && r.opts.Lenient && r.pages.Head()["version"] != nil:
+			r.faults.Truncated = true
+			r.recordJSONFault(it.Offset, r.explain(err))
+			return Entry{}, cmp.Or(r.describe(), io.EOF)
+		case errors.Is(err, io.EOF) && !truncated:
+			return Entry{}, cmp.Or(r.describe(), io.EOF)
+		case err != nil:
+			return Entry{}, r.explain(err)
+		}
+		e, err := r.readItem(it)
+		r.entries.count++
+		switch {
+		case err == nil:
+			return e, nil
+		case !r.opts.Lenient || errors.Is(err, ErrTooLarge):
+			return Entry{}, err
+		}
+		r.faults.LeftOut++
+		r.recordJSONFault(it.Offset, err)
+	}
+}
+
+func (r *jsonReader) recordJSONFault(offset int64, err error) {
+	if r.faults.countFault(offset) {
+		r.faults.insertFault(locatedFault{offset, err.Error(), err})
+	}
+}
+
+// explain returns an error of the document as one of this package.
+func (r *jsonReader) explain(err error) error {
+	for from, to := range map[error]error{
+		jsonpage.ErrNotPage: ErrNotFeed, jsonpage.ErrTruncated: ErrTruncated, jsonpage.ErrMalformed: ErrMalformed, jsonpage.ErrTooLarge: ErrTooLarge,
+	} {
+		if errors.Is(err, from) {
+			return r.fail(to, "%v", err)
+		}
+	}
+	return err
+}
+
+func (r *jsonReader) fail(kind error, format string, args ...any) error {
+	return fmt.Errorf("%s: %s: %w", cmp.Or(r.opts.URL, "the document"), fmt.Sprintf(format, args...), kind)
+}
+
+// readItem returns the Entry of an item.
+func (r *jsonReader) readItem(it jsonpage.Item) (Entry, error) {
+	e := Entry{Index: r.entries.count, Offset: it.Offset, Body: it.Raw, Length: it.Length, Hash: it.Sum}
+	if it.Length > 0 && !r.opts.CutEntries {
+		return e, r.fail(ErrTooLarge, "an item has %d bytes, and %d are the most", it.Length, r.opts.Limits.Entry)
+	}
+	if it.Err != nil {
+		return e, r.fail(ErrMalformed, "%v", it.Err)
+	}
+	members, repeated := jsonpage.Members(it.Raw)
+	if it.Length == 0 && members == nil {
+		return e, r.fail(ErrMalformed, "the item at byte %d is no object", it.Offset)
+	}
+	if len(repeated) > 0 {
+		r.violationf(kindRepeatedMember, "item %d has the member %s twice; the last one counts", e.Index, Excerpt(repeated[0]))
+	}
+	text := func(name string) string { return strings.TrimSpace(jsonText(members[name])) }
+	var attachments []struct {
+		URL string `json:"url"`
+	}
+	_ = json.Unmarshal(members["attachments"], &attachments)
+	own := entryParts{id: text("id"), link: cmp.Or(text("url"), text("external_url")), base: r.opts.URL}
+	own.hasLink = own.link != ""
+	own.title, own.description = shownText(text("title")), shownText(text("summary"))
+	own.encoded = shownText(text("content_html") + text("content_text"))
+	own.published = shownText(text("date_published"))
+	if len(attachments) > 0 {
+		own.enclosure = clipText(attachments[0].URL)
+	}
+	e.Published = r.parseDate("date_published", text("date_published"))
+	e.Updated = r.parseDate("date_modified", text("date_modified"))
+	if len(r.opts.HashWithout) > 0 && it.Length == 0 {
+		e.Hash = sha256.Sum256(r.withoutIgnored(it.Raw))
+	}
+	r.entries.setID(&e, &own)
+	if it.Length > 0 && e.IDFrom == FromHash {
+		e.ID = fmt.Sprintf("%x", e.Hash)
+	}
+	if e.Index < MaxTitleHashes {
+		e.TitleHash = own.titleHash(e.Updated.Raw)
+	}
+	e.Traits = own.traits(&e)
+	r.entries.dates.addDates(e.Updated, e.Published)
+	if e.IDFrom.Weak() {
+		r.violationf(kindWeakID, "item %d, at byte %d, has no id of its own; its %s is used", e.Index, e.Offset, e.IDFrom)
+	}
+	return e, nil
+}
+
+// shownText returns a text as the functions for the content of elements read it.
+func shownText(text string) []byte {
+	if text == "" {
+		return nil
+	}
+	return []byte(xmlEscaper.Replace(text))
+}
+
+var xmlEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;")
+
+// jsonText returns a string; a number or a boolean as it is written, as version 1.1 recommends for IDs; "" for
+// everything else.
+func jsonText(raw json.RawMessage) string {
+	var s string
+	switch {
+	case len(raw) == 0 || raw[0] == '{' || raw[0] == '[' || string(raw) == "null":
+		return ""
+	case raw[0] != '"':
+		return string(raw)
+	case json.Unmarshal(raw, &s) != nil:
+		return ""
+	}
+	return s
+}
+
+// withoutIgnored returns an item without the members of [Options.HashWithout], at any depth.
+func (r *jsonReader) withoutIgnored(raw []byte) []byte {
+	var item any
+	in := json.NewDecoder(bytes.NewReader(raw))
+	in.UseNumber()
+	if in.Decode(&item) != nil || !r.removeIgnored(item) {
+		return raw
+	}
+	b, err := json.Marshal(item)
+	if err != nil {
+		return raw
+	}
+	return b
+}
+
+func (r *jsonReader) removeIgnored(value any) (removed bool) {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, child := range value {
+			i := slices.IndexFunc(r.opts.HashWithout, func(n xml.Name) bool { return n.Local == name })
+			if i < 0 {
+				removed = r.removeIgnored(child) || removed
+				continue
+			}
+			r.exclusions.matched[i] = true
+			delete(value, name)
+			removed = true
+		}
+	case []any:
+		for _, child := range value {
+			removed = r.removeIgnored(child) || removed
+		}
+	}
+	return removed
+}
+
+// describe completes the description of the document, all of whose members were read.
+func (r *jsonReader) describe() error {
+	head, meta := r.pages.Head(), &r.about.meta
+	if _, ok := head["version"]; !ok {
+		return r.fail(ErrNotFeed, "it is JSON without a version, and no JSON Feed")
+	}
+	if err := r.checkVersion(head["version"]); err != nil {
+		return err
+	}
+	for _, name := range r.pages.Repeated() {
+		r.violationf(kindRepeatedMember, "the document has the member %s twice; the last one counts", Excerpt(name))
+	}
+	text := func(name string) string { return clipText(strings.TrimSpace(jsonText(head[name]))) }
+	meta.Version, meta.Title, meta.ID = text("version"), text("title"), text("feed_url")
+	r.addJSONLink("alternate", text("home_page_url"))
+	r.addJSONLink("self", text("feed_url"))
+	r.addJSONLink("next", text("next_url"))
+	var hubs []struct{ Type, URL string }
+	_ = json.Unmarshal(head["hubs"], &hubs)
+	for _, hub := range hubs[:min(len(hubs), mostAuthors)] {
+		r.addJSONLink("hub", clipText(hub.URL))
+	}
+	if jsonText(head["expired"]) == "true" {
+		r.violationf(kindExpired, "the feed says that nothing will come any more; it is polled once a day")
+		meta.Hints.TTL = expiredPeriod
+	}
+	for _, author := range jsonAuthors(head) {
+		if name := cmp.Or(author.Name, author.URL); name != "" && len(name) <= longestAuthor && len(meta.Authors) < mostAuthors {
+			meta.Authors = append(meta.Authors, name)
+		}
+	}
+	meta.Order, meta.PublishedOrder = r.entries.dates.updated.dateOrder(), r.entries.dates.published.mainOrder()
+	return nil
+}
+
+// jsonAuthor is an author of a JSON Feed or of an item.
+type jsonAuthor struct{ Name, URL string }
+
+// jsonAuthors returns the authors of an object: those of version 1.1, or else the one of version 1.
+func jsonAuthors(members map[string]json.RawMessage) (authors []jsonAuthor) {
+	var one jsonAuthor
+	if json.Unmarshal(members["authors"], &authors) != nil || len(authors) == 0 {
+		if json.Unmarshal(members["author"], &one) == nil && one != (jsonAuthor{}) {
+			return []jsonAuthor{one}
+		}
+		return nil
+	}
+	return authors
+}
+
+func (r *jsonReader) addJSONLink(rel, ref string) {
+	if ref == "" {
+		return
+	}
+	href, ok := resolveLink(r.opts.URL, ref)
+	if !ok {
+		r.violationf(kindBadHref, "the link %s %q is no URL, and is ignored", rel, Excerpt(ref))
+		return
+	}
+	r.about.meta.Links = append(r.about.meta.Links, Link{Rel: rel, Href: href, Raw: ref})
+}

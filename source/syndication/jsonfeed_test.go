@@ -1,0 +1,135 @@
+package syndication_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/source/syndication"
+)
+
+// jsonFeed writes a JSON Feed with further members, in which entries are "id:text", the newest first.
+func jsonFeed(members, entries string) string {
+	items := []string{}
+	for _, e := range strings.Fields(entries) {
+		id, _, text := cutEntry(e)
+		items = append(items, fmt.Sprintf(`{"id":%q,"content_text":%q}`, id, text))
+	}
+	return fmt.Sprintf(`{"version":"https://jsonfeed.org/version/1.1","title":"T",%s"items":[%s]}`, members, strings.Join(items, ","))
+}
+
+func inSource(c *syndication.Config) { c.Body = "source" }
+
+// Edits of items are published, and items that vanish stay.
+func TestJSONFeedWindow(t *testing.T) {
+	t.Parallel()
+	t.Run("case 30: a window of items", testJSONFeedWindow)
+}
+
+func testJSONFeedWindow(t *testing.T) {
+	u := newUpstream("/feed", jsonFeed("", "b a"))
+	r := u.read(t, inSource)
+	r.want("a b")
+	if got := string(r.last[0].Body); got != `{"id":"a","content_text":""}` {
+		t.Errorf("the body is %s", got)
+	}
+	header := map[string]string{}
+	for _, f := range r.last[0].Header {
+		header[f.Name] = f.Value
+	}
+	delete(header, "Last-Modified")
+	if diff := cmp.Diff(map[string]string{"Content-ID": "a", "Content-Type": "application/json", "Operation-Type": "http-equiv=PUT", "Feed-Format": "jsonfeed", "Feed-Title": "T"}, header); diff != "" {
+		t.Error(diff)
+	}
+	r.want("")
+	u.set("/feed", jsonFeed("", "c b:changed"))
+	r.want("b c")
+	r.restart()
+	u.set("/feed", jsonFeed("", "d c"))
+	r.want("d")
+}
+
+// The body is an entry of the schema, with the authors of the feed.
+func TestJSONFeedBody(t *testing.T) {
+	t.Parallel()
+	u := newUpstream("/feed", `{"version":"https://jsonfeed.org/version/1.1","title":"T","home_page_url":"http://x.example/","authors":[{"name":"A"}],"items":[
+		{"id":7,"url":"/1","title":"x","_custom":{"a":1}}]}`)
+	r := u.read(t, inJSON)
+	r.want("7")
+	var got, want any
+	must.Succeed(t, json.Unmarshal(r.last[0].Body, &got))
+	must.Succeed(t, json.Unmarshal([]byte(`{"id":"7","url":"`+host+`/1","title":"x","authors":[{"name":"A"}],
+		"feed":{"title":"T","url":"`+host+`/feed","home_page_url":"http://x.example/"},
+		"extensions":{"https://jsonfeed.org/version/1.1":{"_custom":[{"value":{"a":1}}],"id":[{"value":7}]}}}`), &want))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// next_url leads to older items.
+func TestJSONFeedPages(t *testing.T) {
+	t.Parallel()
+	next := func(url string) string { return fmt.Sprintf(`"next_url":%q,`, url) }
+	t.Run("case 27: relative, and an item that moves", func(t *testing.T) {
+		u := newUpstream("/feed", jsonFeed(next("2"), "d c"), "/2", jsonFeed(next("/3"), "c b"), "/3", jsonFeed("", "a"))
+		u.read(t, inSource).want("a b c d", "paged_feed_is_lossy")
+	})
+	for name, pages := range map[string][2]string{"case 27: itself": {"/feed", ""}, "case 27: a circle": {"/2", "/feed"}} {
+		t.Run(name, func(t *testing.T) {
+			u := newUpstream("/feed", jsonFeed(next(pages[0]), "b"), "/2", jsonFeed(next(pages[1]), "a"))
+			r := u.read(t, inSource)
+			for range 3 {
+				_ = r.poll()
+			}
+			if n := len(strings.Fields(u.requests())); n > 12 {
+				t.Errorf("%d requests", n)
+			}
+			if got := texts(r.messages); name == "case 27: a circle" && got != "a b" || name == "case 27: itself" && got != "b" {
+				t.Errorf("published %q", got)
+			}
+		})
+	}
+}
+
+// Documents that break off, or are something else.
+func TestJSONFeedTroubles(t *testing.T) {
+	t.Parallel()
+	t.Run("case 28: breaks off", func(t *testing.T) {
+		u := newUpstream("/feed", strings.TrimSuffix(jsonFeed("", "c b a"), `""}]}`))
+		r := u.read(t, inSource)
+		for range 4 {
+			_ = r.poll()
+		}
+		if got := texts(r.messages); got != "b c" {
+			t.Errorf("published %q", got)
+		}
+		u.set("/feed", jsonFeed("", "c b a"))
+		r.want("a")
+	})
+	t.Run("case 29: expired", func(t *testing.T) {
+		u := newUpstream("/feed", jsonFeed(`"expired":true,`, "a"))
+		r := u.read(t, inSource)
+		r.want("a", "feed_expired")
+		if r.fresh != 24*time.Hour {
+			t.Errorf("the next poll is after %v", r.fresh)
+		}
+	})
+	t.Run("xml", func(t *testing.T) {
+		newUpstream("/feed", jsonFeed("", "a")).read(t).wantError(true, "", "set body to json")
+	})
+	t.Run("was RSS", func(t *testing.T) {
+		u := newUpstream("/feed", rss("", "a"))
+		r := u.read(t, inSource)
+		r.want("a")
+		u.set("/feed", jsonFeed("", "a"))
+		r.wantError(true, "", "checkpoint reset")
+	})
+	t.Run("an answer of an API", func(t *testing.T) {
+		newUpstream("/feed", `{"error":"quota"}`).read(t, inSource).wantError(false, "", "no list", "items")
+	})
+}
