@@ -33,6 +33,7 @@ func (v *validator) checkConfig() {
 	v.checkAdmin(cfg.Admin)
 	v.checkBuses()
 	v.checkFeeds()
+	v.checkLists()
 	if cfg.Fleet != nil {
 		v.checkFleet(cfg.Fleet)
 	}

@@ -16,7 +16,7 @@ import (
 // checkFeeds checks each feed, its destination, and that no two feeds have the same topic.
 func (v *validator) checkFeeds() {
 	names := v.locations.namesBelow("feeds")
-	if len(names) == 0 && v.cfg.Serve == nil && !v.feedless {
+	if len(names) == 0 && len(v.cfg.FeedsFrom) == 0 && v.cfg.Serve == nil && !v.feedless {
 		v.addError("feeds", "there are no feeds; add one here or set FEEDBRIDGE_FEEDS_<NAME>_URL")
 	}
 	owners := map[[2]string]string{} // the last feed of each topic, by bus and topic
@@ -37,6 +37,14 @@ func (v *validator) checkFeeds() {
 		}
 		topic := [2]string{f.To.Bus, f.To.Topic}
 		if other := owners[topic]; other != "" && (!f.To.isShared() || !v.cfg.Feeds[other].To.isShared()) {
+			if v.listOf[other] != "" {
+				// All feeds of lists with the same topic are left out: which of them had it before is not known.
+				v.addError(joinPath(joinPath("feeds", other), "to.topic"), fmt.Sprintf("%s on bus %s belongs to the feed %s, too; each feed needs its own, as with a topic of {feed}", topic[1], topic[0], name))
+				if v.listOf[name] == "" {
+					owners[topic] = name
+					continue
+				}
+			}
 			mine, cure := path, "each feed needs its own"
 			if v.isFromURL(other) {
 				// The feed of the file was there before.
@@ -53,7 +61,22 @@ func (v *validator) checkFeeds() {
 			}
 			v.addError(joinPath(mine, "to.topic"), fmt.Sprintf("%s on bus %s belongs to the feed %s already; %s", topic[1], topic[0], other, cure))
 		}
-		owners[topic] = name
+		if other := owners[topic]; other == "" || v.listOf[name] == "" || v.listOf[other] != "" {
+			owners[topic] = name
+		}
+	}
+}
+
+// checkLists checks the lists of feeds, but not their content.
+func (v *validator) checkLists() {
+	for name, list := range v.cfg.FeedsFrom {
+		path := joinPath("feeds_from", name)
+		switch {
+		case (list.URL == "") == (list.File == ""):
+			v.addError(path, "want url or file")
+		case list.URL != "":
+			v.reportAll(path, list.Source().Validate())
+		}
 	}
 }
 
@@ -69,6 +92,9 @@ func (v *validator) checkDeadLetters(path string, f Feed) {
 		key = joinPath(path, "to.kafka.missing_key")
 	}
 	for _, other := range v.topics[[2]string{f.To.Bus, dead}] {
+		if v.listOf[other] != "" {
+			key = joinPath(joinPath("feeds", other), "to.topic")
+		}
 		v.addError(key, fmt.Sprintf("the dead letters of this feed would go to %s on bus %s, which is the topic of the feed %s; give one of the two another topic", dead, f.To.Bus, other))
 	}
 	if bus := v.cfg.Buses[f.To.Bus].Kafka; bus != nil && bus.Checkpoints == dead {

@@ -61,12 +61,17 @@ type Config struct {
 	Feeds map[string]Feed `yaml:"feeds" doc:"Feeds to copy, by name." each:"A feed and the topic that it is copied to."`
 	// FeedDefaults are the values of the keys that a feed does not set. Feeds has them already.
 	FeedDefaults Defaults `yaml:"feed_defaults" doc:"Values of the keys that a feed does not set."`
+	// FeedsFrom are lists of feeds, by name. Their feeds are in Feeds after [Config.WithLists].
+	FeedsFrom map[string]List `yaml:"feeds_from" doc:"Lists of feeds, by name." each:"A list of feeds in OPML or YAML, from a file or a URL."`
 	// Fleet is nil unless this copy shares the feeds with others.
 	Fleet *Fleet `yaml:"fleet" doc:"Copies that share the feeds. Without it every copy runs every feed."`
 	// Serve is nil unless topics are served.
 	Serve   *Serve  `yaml:"serve" doc:"HTTP server that serves topics as feeds."`
 	Admin   Admin   `yaml:"admin" doc:"HTTP server for health checks, metrics and status."`
 	Metrics Metrics `yaml:"metrics" doc:"Metrics for Prometheus at the admin server."`
+
+	// loaded has the values that the configuration was built of. It is nil without lists.
+	loaded *loader
 }
 
 // Log configures the log.

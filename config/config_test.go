@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/credential"
@@ -94,6 +95,19 @@ func TestGoodFiles(t *testing.T) {
 		}),
 		"full":          full(),
 		"feed_defaults": withDefaults(),
+		"feeds_from": with(func(c *Config, _ *Feed) {
+			c.FeedDefaults = Defaults{"every": 7 * time.Second, "to.topic": "{host}"}
+			own := defaults("own_example_com", "https://own.example.com/feed")
+			own.Every = 7 * time.Second
+			c.Feeds = map[string]Feed{"own": own}
+			c.FeedsFrom = map[string]List{
+				"blogs": {
+					URL: "https://reader.example.com/opml", Every: 10 * time.Minute, Auth: source.Auth{Bearer: "secret"},
+					Defaults: Defaults{"every": 15 * time.Minute, "to.topic": "blogs.{feed}"},
+				},
+				"shops": {File: "/etc/feedbridge/shops.yaml", Every: 5 * time.Minute},
+			}
+		}),
 		"syndication": with(func(c *Config, orders *Feed) {
 			*orders = defaults("orders", "https://shop.example.com/feed")
 			orders.Format, orders.Every, orders.Freshness = "atom", 5*time.Minute, 15*time.Minute
@@ -128,7 +142,7 @@ func TestGoodFiles(t *testing.T) {
 }
 
 // reveal makes cmp compare the values of secrets.
-var reveal = cmp.Transformer("reveal", credential.Secret.Reveal)
+var reveal = cmp.Options{cmp.Transformer("reveal", credential.Secret.Reveal), cmpopts.IgnoreUnexported(Config{})}
 
 // withDefaults is testdata/feed_defaults.good.yaml.
 func withDefaults() *Config {
@@ -346,7 +360,7 @@ func TestSample(t *testing.T) {
 		t.Errorf("with everything switched on: %v", err)
 	}
 	schemaRoot.forEachSetting(func(s *spec) {
-		path := strings.NewReplacer("feeds.*", "feeds.orders", "buses.*.nats", "buses.main.nats", "buses.*.kafka", "buses.lake.kafka", "buses.*", "buses.local").Replace(s.path)
+		path := strings.NewReplacer("feeds.*", "feeds.orders", "feeds_from.*", "feeds_from.blogs", "buses.*.nats", "buses.main.nats", "buses.*.kafka", "buses.lake.kafka", "buses.*", "buses.local").Replace(s.path)
 		if _, ok := l.locations[path]; !ok && s.documentedPath() == s.path {
 			t.Errorf("the sample does not mention %s", s.path)
 		}

@@ -15,6 +15,11 @@ type diagnostics struct {
 	// same one.
 	inDefaults map[string]bool
 	errs       Errors
+	// listOf has the list of each feed that is not one of the configuration itself. Errors of these
+	// feeds are in refused, one for each of refusedFeeds.
+	listOf       map[string]string
+	refusedFeeds map[string]bool
+	refused      Errors
 }
 
 // reportAt adds an error that was found while reading, and excludes path from later
@@ -28,6 +33,17 @@ func (d *diagnostics) reportAt(at location, path, text string) {
 // of an error that was found while reading path, or the defaults for it. It points at the
 // closest location that is known.
 func (d *diagnostics) addError(path, text string) {
+	if rest, ok := strings.CutPrefix(path, "feeds."); ok && len(d.listOf) > 0 {
+		name, _, _ := strings.Cut(rest, ".")
+		if d.listOf[name] != "" {
+			if !d.refusedFeeds[name] {
+				at := d.locations.closest(path)
+				d.refused = append(d.refused, &Error{Source: at.source, Line: at.line, Key: path, Text: text})
+			}
+			d.refusedFeeds[name] = true
+			return
+		}
+	}
 	for _, p := range d.layers(path) {
 		for f := range d.suppressed {
 			if f == "" || f == p || strings.HasPrefix(p, f+".") || strings.HasPrefix(f, p+".") {

@@ -22,18 +22,25 @@ func (d Defaults) has(s *spec) bool {
 }
 
 // layers returns the paths that can have the value at path: first path itself, and, if it is a key
-// of a feed, then that of the default.
+// of a feed, then those of the defaults of its list and of all feeds.
 func (d *diagnostics) layers(path string) []string {
 	rest, isFeed := strings.CutPrefix(path, "feeds.")
 	name, key, isKey := strings.Cut(rest, ".")
 	if !isFeed || !isKey {
 		return []string{path}
 	}
-	if d.locations.isSet("feeds."+name+".auth") && (key == "auth" || strings.HasPrefix(key, "auth.")) {
-		// Credentials are taken as a whole: those of the feed replace all others.
-		return []string{path}
+	above := []string{"feeds." + name, "feed_defaults"}
+	if list := d.listOf[name]; list != "" {
+		above = []string{"feeds." + name, "feeds_from." + list + ".defaults", "feed_defaults"}
 	}
-	return []string{path, "feed_defaults." + key}
+	var paths []string
+	for _, a := range above {
+		paths = append(paths, a+"."+key)
+		if (key == "auth" || strings.HasPrefix(key, "auth.")) && d.locations.isSet(a+".auth") {
+			break // credentials are taken as a whole
+		}
+	}
+	return paths
 }
 
 // layer returns the path that has the value at path: that of the default if a feed does not set the

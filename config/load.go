@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"net/url"
 	"reflect"
 	"regexp"
@@ -43,6 +44,8 @@ type loader struct {
 	environ map[string]string
 	// values has the scalars and lists that are set, by path.
 	values map[string]reflect.Value
+	// feedless is that of Options.
+	feedless bool
 	diagnostics
 }
 
@@ -50,7 +53,7 @@ func newLoader(environ []string) *loader {
 	l := &loader{
 		environ:     map[string]string{},
 		values:      map[string]reflect.Value{},
-		diagnostics: diagnostics{locations: locations{}, suppressed: map[string]bool{}, inDefaults: map[string]bool{}},
+		diagnostics: diagnostics{locations: locations{}, suppressed: map[string]bool{}, inDefaults: map[string]bool{}, listOf: map[string]string{}, refusedFeeds: map[string]bool{}},
 	}
 	for _, e := range environ {
 		name, value, _ := strings.Cut(e, "=")
@@ -107,6 +110,20 @@ func (l *loader) loadConfig(opts Options) (*Config, error) {
 			l.setText(feed.findKey("to").findKey("topic"), path+".to.topic", opts.Topic, location{source: "--topic"})
 		}
 	}
+	l.feedless = opts.Feedless
+	cfg := l.complete()
+	if len(l.errs) > 0 {
+		l.errs.sortByLocation()
+		return nil, l.errs
+	}
+	if len(cfg.FeedsFrom) > 0 {
+		cfg.loaded = l
+	}
+	return cfg, nil
+}
+
+// complete returns the configuration with all defaults. It checks it.
+func (l *loader) complete() *Config {
 	buses := l.locations.namesBelow("buses")
 	if len(buses) == 0 {
 		buses = []string{"embedded"}
@@ -114,12 +131,15 @@ func (l *loader) loadConfig(opts Options) (*Config, error) {
 	}
 	cfg := l.buildConfig()
 	completeDefaults(cfg, buses, l.locations)
-	(&validator{cfg, buses, opts.Feedless, map[[2]string][]string{}, &l.diagnostics}).checkConfig()
-	if len(l.errs) > 0 {
-		l.errs.sortByLocation()
-		return nil, l.errs
-	}
-	return cfg, nil
+	(&validator{cfg, buses, l.feedless, map[[2]string][]string{}, &l.diagnostics}).checkConfig()
+	return cfg
+}
+
+// clone returns a loader with the same values, and without errors.
+func (l *loader) clone() *loader {
+	c := newLoader(nil)
+	c.file, c.feedless, c.values, c.locations = l.file, l.feedless, maps.Clone(l.values), maps.Clone(l.locations)
+	return c
 }
 
 // buildConfig returns the configuration with the values that are set, and with the defaults

@@ -80,7 +80,7 @@ func specOf(path string, t reflect.Type, tag reflect.StructTag) *spec {
 func (s *spec) addKeys() {
 	for _, f := range reflect.VisibleFields(s.typ) {
 		tag, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		if tag == "-" || len(f.Index) > 1 {
+		if tag == "-" || len(f.Index) > 1 || !f.IsExported() {
 			continue
 		}
 		var keys []*spec
@@ -109,7 +109,7 @@ func (s *spec) isNameMapping() bool { return s.elem != nil && s.typ.Kind() == re
 // feed for a key of defaults.
 func (s *spec) documentedPath() string { return inDefaults.ReplaceAllString(s.path, "feeds.*.") }
 
-var inDefaults = regexp.MustCompile(`^feed_defaults\.`)
+var inDefaults = regexp.MustCompile(`^(feed_defaults|feeds_from\.\*\.defaults)\.`)
 
 // isList reports whether s is a list of scalars.
 func (s *spec) isList() bool { return s.typ.Kind() == reflect.Slice }

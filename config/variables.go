@@ -81,7 +81,7 @@ func nameOf(spelled string) string {
 func nearestVariable(variable string, inFile locations) string {
 	keys := map[string][]string{} // by the path of the mapping of names, if they are in one
 	schemaRoot.forEachSetting(func(s *spec) {
-		if s.documentedPath() != s.path && !strings.HasPrefix(variable, envPrefix+"FEED_DEFAULTS_") {
+		if s.documentedPath() != s.path && !strings.HasPrefix(variable, envPrefix+"FEED_DEFAULTS_") && !strings.HasPrefix(variable, envPrefix+"FEEDS_FROM_") {
 			return // these are close to the keys of feeds
 		}
 		above, key, named := strings.Cut(s.path, ".*.")

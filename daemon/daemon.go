@@ -52,6 +52,7 @@ type daemon struct {
 	cfg    *config.Config
 	feeds  *feeds
 	served *servedFeeds
+	lists  *lists
 	// membership is nil without a fleet.
 	membership *membership
 
@@ -73,6 +74,7 @@ func (d *daemon) run(ctx context.Context) error {
 	if d.traces, err = trace.Start(ctx, trace.Options{Version: d.opts.Version, Instance: writer, Log: d.log, Redact: redact}); err != nil {
 		return asConfigErrors(err)
 	}
+	d.startLists(ctx, redact)
 	left := d.cfg.Grace // of the time for a stop
 	defer func() { d.traces.Stop(min(left, maxTraceStop)) }()
 	d.mu.Lock() // until the feeds have been started
@@ -112,6 +114,7 @@ func (d *daemon) run(ctx context.Context) error {
 	grace := d.cfg.Grace
 	starting()
 	go d.reloadOnRequest(ctx)
+	go d.followLists(ctx)
 	leaveFleet := d.joinFleet(ctx)
 	err = d.waitForWork(ctx, grace)
 	leaveFleet() // after the feeds have ended

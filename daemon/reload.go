@@ -8,10 +8,11 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
 // Reloaded lists the changes of a reload, by name.
@@ -57,7 +58,7 @@ func (d *daemon) reloadOnRequest(ctx context.Context) {
 	for {
 		select {
 		case <-d.opts.Reload:
-			_, _ = d.reload() // it logs its errors
+			_, _ = d.reload(d.loadChanged) // it logs its errors
 		case <-ctx.Done():
 			return
 		}
@@ -65,8 +66,11 @@ func (d *daemon) reloadOnRequest(ctx context.Context) {
 }
 
 // serveReload reloads the configuration for a request.
-func (d *daemon) serveReload(context.Context, *http.Request) (any, error) {
-	reloaded, err := d.reload()
+func (d *daemon) serveReload(_ context.Context, r *http.Request) (any, error) {
+	if r.URL.Query().Get("lists") == "use" {
+		d.lists.useHeld()
+	}
+	reloaded, err := d.reload(d.loadChanged)
 	if err == nil {
 		return reloaded, nil
 	}
@@ -80,19 +84,53 @@ func (d *daemon) serveReload(context.Context, *http.Request) (any, error) {
 	return nil, failed
 }
 
-// reload reads the configuration again and changes what differs. After an error nothing has
+// followLists changes to the feeds of the lists whenever they are other ones. It does not read the configuration
+// again.
+func (d *daemon) followLists(ctx context.Context) {
+	for {
+		select {
+		case <-d.lists.changed:
+			_, _ = d.reload(func() (*config.Config, error) { return d.cfg, nil }) // it logs its errors
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// startLists reads the lists of feeds, for as long as a start may wait for them, and adds their feeds.
+func (d *daemon) startLists(ctx context.Context, redact *safetext.Redactor) {
+	d.lists = newLists(d.opts.Version, redact, d.log)
+	first := d.lists.configure(ctx, d.cfg.FeedsFrom)
+	looked := make(chan struct{})
+	go func() {
+		first.Wait()
+		close(looked)
+	}()
+	select {
+	case <-looked:
+		select {
+		case <-d.lists.changed: // these feeds are added here
+		default:
+		}
+	case <-time.After(firstLists):
+	case <-ctx.Done():
+	}
+	d.cfg = d.lists.addTo(d.cfg)
+}
+
+// reload loads the configuration, adds the feeds of its lists and changes what differs. After an error nothing has
 // changed. Every reload begins and ends in this function.
 //
 // A feed that is restarted finishes its commit in flight first, unless that takes longer than
 // [bridge.YieldTime]. Its successor reads the checkpoint from the bus, as at any start, so the topic
 // stays exact. While a reload waits for feeds the daemon is not locked: a stop and another reload may
 // take place.
-func (d *daemon) reload() (*Reloaded, error) {
+func (d *daemon) reload(load func() (*config.Config, error)) (*Reloaded, error) {
 	if d.ctx.Err() == nil {
 		d.supervisor.reportReloading()
 		defer d.supervisor.reportReady()
 	}
-	cfg, reloaded, finish, err := d.loadAndApply()
+	cfg, reloaded, finish, err := d.loadAndApply(load)
 	if err == nil {
 		finish()
 	}
@@ -111,7 +149,7 @@ func (d *daemon) reload() (*Reloaded, error) {
 	}
 	attrs := []any{"feeds", len(cfg.Feeds)}
 	reloaded.Changes(func(kind, how string, names []string) {
-		attrs = append(attrs, kind+"_"+how, strings.Join(names, ", "))
+		attrs = append(attrs, kind+"_"+how, namedList(names))
 	})
 	d.log.Info("the configuration was reloaded", attrs...)
 	return reloaded, nil
@@ -121,17 +159,27 @@ func (d *daemon) reload() (*Reloaded, error) {
 var errStoppingNow = errors.New("feedbridge is stopping, and nothing was reloaded")
 
 // loadAndApply loads the configuration and applies it, with the daemon locked.
-func (d *daemon) loadAndApply() (cfg *config.Config, reloaded *Reloaded, finish func(), err error) {
+func (d *daemon) loadAndApply(load func() (*config.Config, error)) (cfg *config.Config, reloaded *Reloaded, finish func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	cfg, err = d.loadChanged()
+	before := d.cfg
+	cfg, err = load()
+	isSame := cfg == before // only the lists have changed
+	if err == nil {
+		cfg = d.lists.addTo(cfg)
+	}
 	switch {
 	case err == nil && d.ctx.Err() != nil:
 		return nil, nil, nil, errStoppingNow
 	case err == nil:
 		reloaded, finish, err = d.apply(cfg)
 	}
-	d.adm.ConfigLoaded(err)
+	if !isSame {
+		d.adm.ConfigLoaded(err)
+		if err == nil {
+			d.lists.configure(d.ctx, cfg.FeedsFrom)
+		}
+	}
 	return cfg, reloaded, finish, err
 }
 

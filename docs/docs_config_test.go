@@ -113,13 +113,13 @@ func TestExamplesOfTheDocumentsLoad(t *testing.T) {
 	found := map[string]int{}
 	for page, document := range pages(t) {
 		for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(document, -1) {
-			if !regexp.MustCompile(`^(#.*\n)*(buses|feeds|feed_defaults|serve):`).MatchString(block[1]) {
+			if !regexp.MustCompile(`^(#.*\n)*(buses|feeds|feed_defaults|feeds_from|serve):`).MatchString(block[1]) {
 				continue
 			}
 			found[page]++
 			file := filepath.Join(t.TempDir(), "feedbridge.yaml")
 			must.Succeed(t, os.WriteFile(file, []byte(block[1]), 0o600))
-			excerpt := !regexp.MustCompile(`(?m)^(feeds|serve):`).MatchString(block[1])
+			excerpt := !regexp.MustCompile(`(?m)^(feeds|feeds_from|serve):`).MatchString(block[1])
 			if _, err := config.Load(config.Options{File: file, Environ: []string{"API_KEY=x"}, Feedless: excerpt}); err != nil {
 				t.Errorf("%s: %v, in:\n%s", page, err, block[1])
 			}

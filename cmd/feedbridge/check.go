@@ -52,6 +52,15 @@ unless all of them work.`,
 					return err
 				}
 			}
+			if len(cfg.FeedsFrom) > 0 {
+				var refused []error
+				cfg, refused = daemon.ReadLists(cmd.Context(), cfg, daemon.Options{Version: programVersion()})
+				p := &printer{w: a.err, redact: a.redact}
+				for _, err := range refused {
+					p.printLine("%s", err)
+				}
+				p.printLine("%s with those of the lists; %s", withNoun(len(cfg.Feeds), "feed", "feeds"), withNoun(len(refused), "problem", "problems"))
+			}
 			if connect {
 				// As text each is printed at once, as JSON all of them in the end.
 				report := func(c daemon.Connection) { fmt.Fprintln(a.err, c) }

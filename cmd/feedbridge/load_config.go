@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
@@ -74,6 +76,10 @@ func (a *app) configuredFeed(name string) (*config.Config, config.Feed, error) {
 		return nil, config.Feed{}, err
 	}
 	f, ok := cfg.Feeds[name]
+	if !ok && len(cfg.FeedsFrom) > 0 {
+		cfg, _ = daemon.ReadLists(context.Background(), cfg, daemon.Options{Version: programVersion()})
+		f, ok = cfg.Feeds[name]
+	}
 	if !ok {
 		return nil, config.Feed{}, &usageError{fmt.Errorf("there is no feed %q in the configuration, only: %s",
 			name, strings.Join(slices.Sorted(maps.Keys(cfg.Feeds)), ", "))}

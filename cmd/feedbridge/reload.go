@@ -12,7 +12,7 @@ import (
 )
 
 func reloadCommand(a *app) *cobra.Command {
-	var asJSON bool
+	var asJSON, yes bool
 	cmd := a.addAdminFlags(&cobra.Command{
 		Use:   "reload",
 		Short: "Make the running daemon read its configuration again",
@@ -35,7 +35,11 @@ the exit code is 1.`,
 				return err
 			}
 			var done daemon.Reloaded
-			if err := client.post(cmd.Context(), "/reload", &done); err != nil {
+			path := "/reload"
+			if yes {
+				path += "?lists=use"
+			}
+			if err := client.post(cmd.Context(), path, &done); err != nil {
 				return err
 			}
 			if asJSON {
@@ -45,6 +49,7 @@ the exit code is 1.`,
 		},
 	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&yes, "yes", false, "use lists that have lost most of their feeds, and are held")
 	return cmd
 }
 

@@ -1,0 +1,271 @@
+package config
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/feedbridge/feedbridge/internal/credential"
+	"github.com/feedbridge/feedbridge/source"
+)
+
+// List is a list of feeds: an OPML or YAML document in a file or at a URL.
+type List struct {
+	// URL or File is set.
+	URL  string `yaml:"url"`
+	File string `yaml:"file"`
+	// Every is the wait between requests of URL: at least 10s. Default 5m.
+	Every time.Duration `yaml:"every" default:"5m" min:"10s"`
+	// Headers and Auth are for the request of URL, not for the feeds of the list.
+	Headers []credential.Secret `yaml:"headers"`
+	Auth    source.Auth         `yaml:"auth" doc:"Credentials that are sent to the origin of the list."`
+	// Defaults are the values of the keys of the list's feeds.
+	Defaults Defaults `yaml:"defaults" doc:"Values of the keys of the list's feeds, before those of feed_defaults."`
+}
+
+// Source configures the requests of the list.
+func (l List) Source() source.Config {
+	cfg := source.Defaults()
+	cfg.URL, cfg.Headers, cfg.Auth, cfg.Limits.Page = l.URL, l.Headers, l.Auth, MaxList
+	return cfg
+}
+
+// An Entry is a feed of a list.
+type Entry struct {
+	// Name is the name of the feed; empty if it is made from the URL.
+	Name string
+	URL  string
+	// Line is the line of the entry in the list, from 1.
+	Line int
+}
+
+const (
+	// MaxList is the size of the largest list, in bytes.
+	MaxList = 16 << 20
+	// maxYAMLList is the size of the largest list in YAML. A document of YAML takes much more memory than
+	// its bytes.
+	maxYAMLList = 4 << 20
+	// maxEntries is the number of feeds of the largest list.
+	maxEntries = 100_000
+	// maxDepth limits how deep outlines are nested. The parser keeps a stack of the open elements.
+	maxDepth = 1_000
+)
+
+// ParseList returns the entries of an OPML or YAML document. Its error has the cure.
+func ParseList(data []byte) (entries []Entry, err error) {
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	switch start := bytes.TrimSpace(data); {
+	case len(data) > MaxList:
+		return nil, fmt.Errorf("the list has more than %d bytes; divide it into several", MaxList)
+	case len(start) == 0:
+		return nil, errors.New("the list is empty; want OPML, or YAML with the URLs of feeds; an empty list is []")
+	case start[0] == '<':
+		entries, err = parseOPML(data)
+	case len(data) > maxYAMLList:
+		return nil, fmt.Errorf("the list has more than %d bytes of YAML; divide it into several, or write it as OPML", maxYAMLList)
+	default:
+		entries, err = parseYAMLList(data)
+	}
+	if err == nil && len(entries) > maxEntries {
+		err = fmt.Errorf("the list has more than %d feeds; divide it into several", maxEntries)
+	}
+	return entries, err
+}
+
+// parseOPML returns the outlines that have a URL of a feed. Entities of the document's own are not expanded.
+func parseOPML(data []byte) (entries []Entry, err error) {
+	decoder := xml.NewDecoder(bytes.NewReader(data))
+	decoder.Entity = xml.HTMLEntity
+	for depth, hasRoot := 0, false; ; {
+		token, err := decoder.Token()
+		line, _ := decoder.InputPos()
+		if err == io.EOF && hasRoot { //nolint:errorlint // only the bare value is a good end
+			return entries, nil
+		}
+		if err != nil {
+			if start := strings.ToLower(string(data[:min(len(data), 1000)])); strings.Contains(start, "<!doctype html") || strings.Contains(start, "<html") {
+				return nil, notOPML("html")
+			}
+			return nil, fmt.Errorf("line %d: not OPML in UTF-8: %w", line, err)
+		}
+		switch e := token.(type) {
+		case xml.EndElement:
+			depth--
+		case xml.StartElement:
+			if depth++; depth == 1 && e.Name.Local != "opml" {
+				return nil, notOPML(e.Name.Local)
+			}
+			hasRoot = true
+			if depth > maxDepth+2 {
+				return nil, fmt.Errorf("line %d: outlines are nested more than %d deep; write the feeds side by side", line, maxDepth)
+			}
+			if e.Name.Local != "outline" {
+				continue
+			}
+			entry := Entry{Line: line}
+			for _, a := range e.Attr {
+				switch strings.ToLower(a.Name.Local) {
+				case "xmlurl":
+					entry.URL = strings.TrimSpace(a.Value)
+				case "name":
+					entry.Name = strings.TrimSpace(a.Value)
+				}
+			}
+			if entry.URL != "" {
+				entries = append(entries, entry)
+			}
+			if len(entries) > maxEntries {
+				return entries, nil
+			}
+		}
+	}
+}
+
+// notOPML returns the error about a document with another root.
+func notOPML(root string) error {
+	switch strings.ToLower(root) {
+	case "html":
+		return errors.New("this is an HTML page, not a list; want the URL of its OPML document")
+	case "rss", "feed", "rdf":
+		return errors.New("this is a feed, not a list of feeds; name it in feeds")
+	}
+	return fmt.Errorf("this is an XML document with the root element %q; want OPML", root)
+}
+
+// parseYAMLList returns the items of a list of URLs, or of mappings with url and name. No other key is read: who
+// writes a list must not read secrets of this machine by file: or ${VAR}.
+func parseYAMLList(data []byte) (entries []Entry, err error) {
+	doc, parseErr := parseYAML(data)
+	switch {
+	case parseErr != nil:
+		return nil, fmt.Errorf("line %d: %s", max(1, parseErr.Line), strings.Replace(parseErr.Text, "the file is empty; it needs at least a feed", "the list is empty; an empty list is []", 1))
+	case doc.Kind != yaml.SequenceNode:
+		return nil, fmt.Errorf(`line %d: want a list, such as "- https://shop.example.com/feed", or OPML`, max(1, doc.Line))
+	}
+	for _, item := range doc.Content {
+		entry := Entry{Line: item.Line}
+		if item.Kind == yaml.ScalarNode {
+			entry.URL = item.Value
+		}
+		for i := 0; item.Kind == yaml.MappingNode && i < len(item.Content); i += 2 {
+			switch value := item.Content[i+1]; {
+			case value.Kind != yaml.ScalarNode:
+			case item.Content[i].Value == "url":
+				entry.URL = value.Value
+			case item.Content[i].Value == "name":
+				entry.Name = value.Value
+			}
+		}
+		entries = append(entries, entry)
+	}
+	return entries, nil
+}
+
+// maxListedName is the length of the longest name that is made from a URL.
+const maxListedName = 100
+
+// listedName makes a name of a URL in a list: of its host and path. A query, or the end of a long name, is
+// replaced by a part of its hash: it may have secrets.
+func listedName(rawURL string) string {
+	name := feedName(rawURL)
+	hash := func(text string) string {
+		sum := sha256.Sum256([]byte(text))
+		return "-" + hex.EncodeToString(sum[:4])
+	}
+	if u, err := url.Parse(rawURL); err == nil && u.RawQuery != "" {
+		name += hash(u.RawQuery)
+	}
+	if len(name) > maxListedName {
+		name = strings.TrimRight(name[:maxListedName-9], "-") + hash(rawURL)
+	}
+	return name
+}
+
+// WithLists returns the configuration with the feeds of lists besides its own, and the errors of the entries that
+// were left out. It does not read the file and the variables again.
+func (c *Config) WithLists(lists map[string][]Entry) (*Config, Errors) {
+	if c.loaded == nil {
+		return c, nil
+	}
+	l := c.loaded.clone()
+	l.addListed(c.FeedsFrom, lists)
+	cfg := l.complete()
+	for name := range l.refusedFeeds {
+		delete(cfg.Feeds, name)
+	}
+	cfg.loaded = c.loaded
+	return cfg, l.refused
+}
+
+// addListed adds the entries of lists. The result does not depend on the order of entries with the same name: none
+// of them is added, so that no topic ever gets the entities of another feed.
+func (l *loader) addListed(configured map[string]List, lists map[string][]Entry) {
+	type listed struct {
+		list string
+		Entry
+	}
+	byName, seen, order := map[string][]listed{}, map[string]bool{}, []string{}
+	refuse := func(e listed, text string) {
+		l.refused = append(l.refused, &Error{Source: "feeds_from." + e.list, Line: e.Line, Text: text})
+	}
+	for _, list := range slices.Sorted(maps.Keys(lists)) {
+		if _, ok := configured[list]; !ok {
+			continue
+		}
+		repeated := 0
+		for _, entry := range lists[list] {
+			e := listed{list, entry}
+			if err := source.CheckURL(e.URL); err != nil {
+				refuse(e, "url: "+err.Error())
+				continue
+			}
+			if seen[e.URL] {
+				repeated++
+				continue
+			}
+			seen[e.URL] = true
+			if e.Name == "" {
+				e.Name = listedName(e.URL)
+			}
+			switch {
+			case !nameForm.MatchString(e.Name):
+				refuse(e, fmt.Sprintf("%q: %s", e.Name, badNameText(e.Name)))
+			case l.locations.isSet(joinPath("feeds", e.Name)):
+				refuse(e, fmt.Sprintf("the name %s belongs to a feed of the configuration; give the entry another one, by its key or attribute name", e.Name))
+			default:
+				if byName[e.Name] == nil {
+					order = append(order, e.Name)
+				}
+				byName[e.Name] = append(byName[e.Name], e)
+			}
+		}
+		if repeated > 0 {
+			l.refused = append(l.refused, &Error{Source: "feeds_from." + list, Text: fmt.Sprintf("%d entries have the URL of another entry, of this list or of one before it; the first of each was taken", repeated)})
+		}
+	}
+	for _, name := range order {
+		entries := byName[name]
+		if len(entries) > 1 {
+			for _, e := range entries {
+				refuse(e, fmt.Sprintf("the name %s is that of %d entries with different URLs, and none of them is read; give each a name, by its key or attribute name", name, len(entries)))
+			}
+			continue
+		}
+		e, path := entries[0], joinPath("feeds", name)
+		l.listOf[name] = e.list
+		l.locations.setLocation(path+".url", location{"feeds_from." + e.list, e.Line})
+		l.values[path+".url"] = reflect.ValueOf(e.URL)
+	}
+}

@@ -1,0 +1,126 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseList(t *testing.T) {
+	t.Parallel()
+	want := []Entry{{"", "https://a.example.com/feed?a=1&b=2", 2}, {"b", "https://b.example.com/feed", 3}}
+	for _, text := range []string{
+		"# feeds\n- https://a.example.com/feed?a=1&b=2\n- {name: b, url: https://b.example.com/feed, auth: {bearer: file:/etc/passwd}}\n",
+		"\ufeff<?xml version=\"1.0\" encoding=\"UTF-8\"?><opml version=\"2.0\"><body><outline text=\"A&nbsp;B\">\n<outline xmlUrl=\"https://a.example.com/feed?a=1&amp;b=2\"/>\n" +
+			"<outline xmlurl=\" https://b.example.com/feed\" name=\"b\"/></outline></body></opml>",
+	} {
+		got, err := ParseList([]byte(text))
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v\n%s", text, err, diff)
+		}
+	}
+	deep := func(n int) string {
+		return "<opml><body>" + strings.Repeat("<outline xmlUrl='http://a/'>", n) + strings.Repeat("</outline>", n) + "</body></opml>"
+	}
+	if got, err := ParseList([]byte(deep(1_000))); err != nil || len(got) != 1_000 {
+		t.Errorf("1,000 outlines deep: %d entries, %v", len(got), err)
+	}
+	if got, err := ParseList([]byte("[]")); err != nil || len(got) != 0 {
+		t.Errorf("an empty list: %v, %v", got, err)
+	}
+	for text, want := range map[string]string{
+		"": "the list is empty", "# none\n": "the list is empty", "<!-- -->": "not OPML",
+		"<!DOCTYPE html><html><br></html>": "this is an HTML page, not a list", "<HTML>": "this is an HTML page, not a list",
+		"<rss version='2.0'/>": "this is a feed, not a list of feeds",
+		"<sitemap/>":           `an XML document with the root element "sitemap"; want OPML`,
+		"<opml><body><outline xmlUrl='http://a/'/>":  "line 1: not OPML",
+		"<!DOCTYPE opml [<!ENTITY a 'b'>]><opml>&a;": "not OPML",
+		"a: b":                                   `want a list, such as "- https://shop.example.com/feed", or OPML`,
+		"{\"error\":":                            "not YAML",
+		deep(1_001):                              "nested more than 1000 deep",
+		strings.Repeat(" ", MaxList) + "<opml/>": "more than 16777216 bytes",
+		strings.Repeat("- http://a/\n", maxYAMLList/12+1):                                    "more than 4194304 bytes of YAML",
+		"<opml>" + strings.Repeat("<outline xmlUrl='http://a/'/>", maxEntries+1) + "</opml>": "more than 100000 feeds",
+	} {
+		if got, err := ParseList([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.100s: got %d entries and %v, want %s", text, len(got), err, want)
+		}
+	}
+}
+
+func TestWithLists(t *testing.T) {
+	t.Parallel()
+	base, err := Load(Options{File: "testdata/feeds_from.good.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := "https://a.example.com/" + strings.Repeat("x", 300)
+	got, refused := base.WithLists(map[string][]Entry{
+		"blogs": {
+			{"", "https://a.example.com/Feed.xml", 1},
+			{"", "https://v.example.com/?id=1", 2},
+			{"", "https://v.example.com/?id=2", 3},
+			{"", "https://a.example.com/Feed.xml", 4},
+			{"", "ftp://a", 5},
+			{"Bad Name", "https://c.example.com/", 6},
+			{"own", "https://e.example.com/", 7},
+			{"", "https://d.example.com/a-b", 8},
+			{"", "https://d.example.com/a/b", 9},
+			{"", long, 10},
+		},
+		"shops":   {{"x", "https://x.example.com/1", 1}, {"y", "https://x.example.com/2", 2}, {"z", "https://z.example.com/", 3}, {"w", "https://own.example.com/", 4}},
+		"unknown": {{"n", "https://n.example.com/", 1}},
+	})
+	topics := map[string]string{}
+	for name, f := range got.Feeds {
+		topics[name] = f.To.Topic + " " + f.Every.String()
+	}
+	want := map[string]string{
+		"own": "own_example_com 7s", "a-example-com-feed-xml": "blogs.a-example-com-feed-xml 15m0s",
+		"v-example-com-" + listedName("https://v.example.com/?id=1")[14:]: "blogs." + listedName("https://v.example.com/?id=1") + " 15m0s",
+		"v-example-com-" + listedName("https://v.example.com/?id=2")[14:]: "blogs." + listedName("https://v.example.com/?id=2") + " 15m0s",
+		listedName(long): "blogs." + listedName(long) + " 15m0s", "z": "z_example_com 7s",
+	}
+	if diff := cmp.Diff(want, topics); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if len(listedName(long)) > maxListedName {
+		t.Errorf("a name has %d characters", len(listedName(long)))
+	}
+	texts := refused.Error()
+	for _, part := range []string{
+		"feeds_from.blogs:5: url: ", `feeds_from.blogs:6: "Bad Name": a name has only`, "feeds_from.blogs:7: the name own belongs to a feed of the configuration",
+		"feeds_from.blogs:8: the name d-example-com-a-b is that of 2 entries", "feeds_from.blogs:9: the name d-example-com-a-b",
+		"feeds_from.blogs: 1 entries have the URL of another entry",
+		"feeds.x.to.topic: x_example_com on bus embedded belongs to the feed y", "feeds.y.to.topic: x_example_com on bus embedded belongs to the feed x",
+		"feeds.w.to.topic: own_example_com on bus embedded belongs to the feed own already",
+	} {
+		if !strings.Contains(texts, part) {
+			t.Errorf("no error has %s:\n%s", part, texts)
+		}
+	}
+	if len(refused) != 9 {
+		t.Errorf("%d errors, want 9:\n%s", len(refused), texts)
+	}
+	// The lists are not added to those before.
+	if again, refused := got.WithLists(nil); len(again.Feeds) != 1 || refused != nil || len(base.Feeds) != 1 {
+		t.Errorf("%d feeds without lists, %v", len(again.Feeds), refused)
+	}
+}
+
+func TestManyListedFeeds(t *testing.T) {
+	t.Parallel()
+	base, err := Load(Options{File: "testdata/feeds_from.good.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entries []Entry
+	for i := range 10_000 {
+		entries = append(entries, Entry{"", fmt.Sprintf("https://blog-%d.example.com/feed", i), i + 1})
+	}
+	if got, refused := base.WithLists(map[string][]Entry{"blogs": entries}); len(got.Feeds) != 10_001 || refused != nil {
+		t.Errorf("%d feeds, %.500v", len(got.Feeds), refused)
+	}
+}

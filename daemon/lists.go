@@ -1,0 +1,343 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/internal/retry"
+	"github.com/feedbridge/feedbridge/internal/safetext"
+	"github.com/feedbridge/feedbridge/source"
+)
+
+const (
+	// listFileEvery is the wait between looks at a file with a list.
+	listFileEvery = 5 * time.Second
+	// listTimeout limits a request for a list, with its body.
+	listTimeout = 2 * time.Minute
+	// firstLists limits how long a start waits for the lists.
+	firstLists = 10 * time.Second
+	// holdFor is how long a list that has lost most of its feeds must stay the same until it is used.
+	holdFor = 15 * time.Minute
+	// leastHeld is the number of feeds of the smallest list whose loss of feeds is held. A list that becomes
+	// empty is held in any case.
+	leastHeld = 20
+)
+
+// lists reads the lists of feeds, and keeps the last good version of each.
+type lists struct {
+	opts source.Options
+	log  *slog.Logger
+	// changed has a value when the feeds of a list are other ones than before.
+	changed chan struct{}
+
+	mu     sync.Mutex
+	byName map[string]*list
+	// logged are the errors of entries that were logged, by their text.
+	logged map[string]bool
+}
+
+// list is a list that is being watched. Its fields are guarded by lists.mu, but for those of its goroutine.
+type list struct {
+	name string
+	cfg  config.List
+	stop context.CancelFunc
+	wake chan struct{} // requests a look at once
+	// entries are those in use; wasRead reports whether there are any yet.
+	entries []config.Entry
+	wasRead bool
+	// held are entries that are not used yet, since heldSince.
+	held      []config.Entry
+	heldSince time.Time
+	failure   string // the last error, which is logged once
+
+	// The goroutine's own: the file, or the validators of the URL, of the version that was read last.
+	file               os.FileInfo
+	etag, lastModified string
+}
+
+func newLists(version string, redact *safetext.Redactor, log *slog.Logger) *lists {
+	return &lists{
+		opts: source.Options{UserAgent: "feedbridge/" + version + " (+https://github.com/feedbridge/feedbridge)", Redact: redact, Log: log}, log: log,
+		changed: make(chan struct{}, 1), byName: map[string]*list{}, logged: map[string]bool{},
+	}
+}
+
+// configure watches the configured lists until ctx ends, and looks at all of them now. A list whose address has
+// changed keeps its entries until the other one was read.
+func (s *lists) configure(ctx context.Context, configured map[string]config.List) (first *sync.WaitGroup) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first = &sync.WaitGroup{}
+	for name, l := range s.byName {
+		if _, ok := configured[name]; !ok {
+			l.stop()
+			delete(s.byName, name)
+		}
+	}
+	for name, cfg := range configured {
+		cfg.Defaults = nil // they are not needed to read it
+		before := s.byName[name]
+		if before != nil && reflect.DeepEqual(before.cfg, cfg) {
+			select {
+			case before.wake <- struct{}{}:
+			default:
+			}
+			continue
+		}
+		l := &list{name: name, cfg: cfg, wake: make(chan struct{}, 1)}
+		if before != nil {
+			before.stop()
+			l.entries, l.wasRead = before.entries, before.wasRead
+		}
+		var watching context.Context
+		watching, l.stop = context.WithCancel(ctx)
+		s.byName[name] = l
+		first.Add(1)
+		go s.watch(watching, l, sync.OnceFunc(first.Done))
+	}
+	return first
+}
+
+// watch looks at a list again and again. It calls looked after the first time.
+func (s *lists) watch(ctx context.Context, l *list, looked func()) {
+	every := listFileEvery
+	if l.cfg.URL != "" {
+		every = l.cfg.Every
+	}
+	client, err := s.open(l)
+	for {
+		if err == nil {
+			s.look(ctx, l, client)
+		} else {
+			s.update(l, nil, false, err)
+		}
+		looked()
+		select {
+		case <-time.After(retry.Jitter(every)):
+		case <-l.wake:
+		case <-ctx.Done():
+			return
+		}
+		if client == nil {
+			client, err = s.open(l)
+		}
+	}
+}
+
+// open returns the client for a list; nil for a file.
+func (s *lists) open(l *list) (*source.Client, error) {
+	if l.cfg.URL == "" {
+		return nil, nil //nolint:nilnil // a file needs none
+	}
+	return source.NewClient(l.cfg.Source(), s.opts)
+}
+
+// look reads a list, unless it is the same as before.
+func (s *lists) look(ctx context.Context, l *list, client *source.Client) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	var data []byte
+	var changed bool
+	var err error
+	if client != nil {
+		data, changed, err = l.request(ctx, client)
+	} else {
+		data, changed, err = l.readFile()
+	}
+	var entries []config.Entry
+	if err == nil && changed {
+		if entries, err = config.ParseList(data); err != nil {
+			l.file, l.etag, l.lastModified = nil, "", "" // look at it again
+		}
+	}
+	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		s.update(l, entries, changed, err)
+	}
+}
+
+// readFile returns the content of the file, if its time or size has changed.
+func (l *list) readFile() (data []byte, changed bool, err error) {
+	info, err := os.Stat(l.cfg.File)
+	switch {
+	case err != nil:
+		l.file = nil
+		return nil, false, err
+	case !info.Mode().IsRegular():
+		return nil, false, fmt.Errorf("%s is not a file", l.cfg.File)
+	case l.file != nil && os.SameFile(info, l.file) && info.ModTime().Equal(l.file.ModTime()) && info.Size() == l.file.Size():
+		return nil, false, nil
+	}
+	file, err := os.Open(l.cfg.File)
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	data, err = io.ReadAll(io.LimitReader(file, config.MaxList+1))
+	l.file = info
+	return data, true, err
+}
+
+// request returns the document at the URL, unless it is not modified.
+func (l *list) request(ctx context.Context, client *source.Client) (data []byte, changed bool, err error) {
+	resp, err := client.Do(ctx, source.Request{Method: http.MethodGet, URL: l.cfg.URL, IfNoneMatch: l.etag, IfModifiedSince: l.lastModified})
+	if err != nil {
+		return nil, false, err
+	}
+	defer resp.Body.Close()
+	switch resp.Status {
+	case http.StatusNotModified:
+		return nil, false, nil
+	case http.StatusNoContent:
+		return nil, false, errors.New("the server answers without a list (204)")
+	}
+	if data, err = io.ReadAll(resp.Body); err != nil {
+		return nil, false, err
+	}
+	l.etag, l.lastModified = resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")
+	return data, true, nil
+}
+
+// update takes the result of a look: other entries if changed is true, or an error, after which the entries before
+// stay in use.
+func (s *lists) update(l *list, entries []config.Entry, changed bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	log := s.log.With("list", l.name)
+	if err != nil {
+		if text := s.opts.Redact.Text(err.Error()); text != l.failure {
+			l.failure = text
+			log.Error("a list of feeds cannot be read; the feeds that it had before stay", "error", text, "feeds", len(l.entries))
+		}
+		return
+	}
+	if l.failure != "" {
+		log.Info("the list of feeds can be read again")
+	}
+	l.failure = ""
+	switch {
+	case changed && entries == nil:
+		entries = []config.Entry{} // held, it differs from none that is held
+	case !changed && l.held == nil:
+		return
+	case !changed:
+		entries = l.held
+	}
+	switch lost := lostFeeds(l.entries, entries); {
+	case !l.wasRead:
+	case lost == 0 && len(l.entries) == len(entries):
+		l.held = nil
+		return
+	case mustHold(len(l.entries), len(entries), lost):
+		if l.held == nil || lostFeeds(l.held, entries) > 0 || len(l.held) != len(entries) {
+			l.held, l.heldSince = entries, time.Now()
+			log.Warn("a list has lost most of its feeds, and is not used yet; it is used when it has stayed the same for 15 minutes, or with 'feedbridge reload --yes'",
+				"feeds", len(l.entries), "lost", lost)
+		}
+		if time.Since(l.heldSince) < holdFor {
+			return
+		}
+	}
+	s.use(l, entries)
+}
+
+// use makes entries those of the list. The caller holds the lock.
+func (s *lists) use(l *list, entries []config.Entry) {
+	l.entries, l.wasRead, l.held = entries, true, nil
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// useHeld uses the lists that are held.
+func (s *lists) useHeld() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.byName {
+		if l.held != nil {
+			s.use(l, l.held)
+		}
+	}
+}
+
+// mustHold reports whether a list with n feeds now, which had some before and lost some of these, may be a mistake:
+// more than half of them, or all.
+func mustHold(before, n, lost int) bool {
+	return before >= leastHeld && 2*lost > before || before > 0 && n == 0
+}
+
+// lostFeeds returns how many entries are not among those now.
+func lostFeeds(before, now []config.Entry) (lost int) {
+	type key struct{ name, url string }
+	kept := make(map[key]bool, len(now))
+	for _, e := range now {
+		kept[key{e.Name, e.URL}] = true
+	}
+	for _, e := range before {
+		if !kept[key{e.Name, e.URL}] {
+			lost++
+		}
+	}
+	return lost
+}
+
+// addTo returns cfg with the feeds of the lists. It logs the errors of entries, each once.
+func (s *lists) addTo(cfg *config.Config) *config.Config {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entries := map[string][]config.Entry{}
+	for name, l := range s.byName {
+		entries[name] = l.entries
+	}
+	cfg, refused := cfg.WithLists(entries)
+	logged := map[string]bool{}
+	for _, err := range refused {
+		text := err.Error()
+		if logged[text] = true; !s.logged[text] && len(logged) <= loggedEntries {
+			s.log.Error("an entry of a list of feeds is not used; all others are", "error", s.opts.Redact.Text(text))
+		}
+	}
+	if len(refused) > 0 && !maps.Equal(logged, s.logged) {
+		s.log.Warn("entries of lists of feeds are not used", "entries", len(refused), "feeds", len(cfg.Feeds))
+	}
+	s.logged = logged
+	return cfg
+}
+
+// loggedEntries is the most entries with errors that are logged one by one.
+const loggedEntries = 20
+
+// ReadLists returns the configuration with the feeds of its lists, each of which is read once, and the errors in
+// them. Lists that cannot be read are left out.
+func ReadLists(ctx context.Context, cfg *config.Config, o Options) (*config.Config, []error) {
+	s := newLists(o.Version, safetext.NewRedactor(cfg.SecretParameters...), slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.configure(ctx, cfg.FeedsFrom).Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	entries := map[string][]config.Entry{}
+	for _, name := range slices.Sorted(maps.Keys(s.byName)) {
+		l := s.byName[name]
+		if entries[name] = l.entries; l.failure != "" {
+			errs = append(errs, fmt.Errorf("feeds_from.%s: %s", name, l.failure))
+		}
+	}
+	cfg, refused := cfg.WithLists(entries)
+	for _, err := range refused {
+		errs = append(errs, err)
+	}
+	return cfg, errs
+}
