@@ -110,7 +110,7 @@ var badFileErrors = map[string]string{
 	"serve_auth_empty":            `:7: serve.feeds.orders.auth: no credential is set, or it is empty, so everyone could read the feed; remove auth if that is intended`,
 	"serve_auth_twice":            `:7: serve.feeds.orders.auth: want bearer or basic, not both`,
 	"serve_bus_unknown":           `:6: serve.feeds.orders.from.bus: there is no bus "mian"; want embedded`,
-	"serve_format_unknown":        `:6: serve.feeds.orders.format: want datareplication, atom, rss or jsonfeed; did you mean "atom"?`,
+	"serve_format_unknown":        `:6: serve.feeds.orders.format: want datareplication, atom, rss, jsonfeed or http-feeds; did you mean "atom"?`,
 	"serve_listen_is_admin":       `:5: serve.listen: is the same as admin.listen; use different addresses`,
 	"serve_page_size":             `:6: serve.feeds.orders.page_size: must be between 1 and 10000`,
 	"replicas_zero":               `:4: feeds.orders.to.stream.replicas: must be from 1 to 5`,

@@ -74,7 +74,7 @@ func completeDefaults(cfg *Config, buses []string, set locations) {
 		f.From.Bus = cmp.Or(f.From.Bus, onlyBus)
 		if f.PageSize == 0 {
 			f.PageSize = serve.DefaultPageSize
-			if f.Format != serve.DataReplication {
+			if f.Format != serve.DataReplication && f.Format != serve.HTTPFeeds {
 				f.PageSize = 100
 			}
 		}

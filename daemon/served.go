@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -139,10 +140,7 @@ func newServed(name string, f config.Served, topic serve.Log, memory *serve.Page
 
 // entryOf returns the URL at which clients of a served feed begin, or its path.
 func entryOf(name string, f config.Served) string {
-	if f.PublicURL != "" {
-		return strings.TrimSuffix(f.PublicURL, "/") + "/latest"
-	}
-	return "/feeds/" + name + "/latest"
+	return f.Format.EntryURL(cmp.Or(strings.TrimSuffix(f.PublicURL, "/"), "/feeds/"+name))
 }
 
 // servedAuth returns the credentials that clients of a served feed need. It reads their files.

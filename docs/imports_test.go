@@ -74,7 +74,7 @@ var layers = map[string][]string{
 	"internal/testkit/kafkatest":  {"internal/testkit/freeport"},
 	"internal/testkit/floor":      {"checkpoint", "feed", "sink/kafka", "sink/nats"},
 
-	"serve":          {"serve/snapshot", "internal/connlimit", "internal/limit", "internal/xmlcopy", "feed", "internal/entry", "message", "internal/safetext"},
+	"serve":          {"serve/snapshot", "internal/connlimit", "internal/jsonpage", "internal/limit", "internal/xmlcopy", "feed", "internal/entry", "message", "internal/safetext"},
 	"serve/snapshot": {"feed", "internal/limit", "internal/logonce"},
 	"internal/chaos": {},
 	"internal/trace": {"bridge", "checkpoint", "feed", "internal/logonce", "internal/safetext", "sink"},

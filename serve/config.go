@@ -22,11 +22,12 @@ const (
 	Atom            Format = "atom"
 	RSS             Format = "rss"
 	JSONFeed        Format = "jsonfeed"
+	HTTPFeeds       Format = "http-feeds"
 )
 
 // Values returns the valid values.
 func (Format) Values() []string {
-	return []string{string(DataReplication), string(Atom), string(RSS), string(JSONFeed)}
+	return []string{string(DataReplication), string(Atom), string(RSS), string(JSONFeed), string(HTTPFeeds)}
 }
 
 // Snapshot describes the snapshots of a feed.
@@ -114,7 +115,15 @@ func (c *Config) feedURL() string {
 }
 
 // entryURL returns where readers begin.
-func (c *Config) entryURL() string { return c.feedURL() + "/latest" }
+func (c *Config) entryURL() string { return c.Format.EntryURL(c.feedURL()) }
+
+// EntryURL returns where readers of a feed with that URL begin.
+func (f Format) EntryURL(feed string) string {
+	if f == HTTPFeeds {
+		return feed
+	}
+	return feed + "/latest"
+}
 
 // linkBase returns the URL that the links of an answer start with where they must be absolute.
 func (c *Config) linkBase(r *http.Request) (string, error) {
@@ -149,11 +158,13 @@ func (c *Config) isLinked() bool {
 // no-cache many, such as nginx, would store nothing, and request the whole page for each client.
 func (c *Config) cacheControl(closed bool) string {
 	reach, age := "public", "max-age=0, s-maxage=1, must-revalidate"
-	if c.isProtected() || !c.isLinked() && c.PublicURL == "" {
+	if c.isProtected() || c.Format == DataReplication && c.PublicURL == "" {
 		reach, age = "private", "no-cache"
 	}
 	switch {
-	case closed && c.isLinked():
+	case c.Format == HTTPFeeds && !closed:
+		return "no-store"
+	case closed && c.Format != DataReplication:
 		age = "max-age=31536000"
 	case closed:
 		age = "max-age=86400"

@@ -9,6 +9,8 @@ func (f Format) contentType(p *page) string {
 		return "application/rss+xml; charset=utf-8"
 	case JSONFeed:
 		return "application/feed+json"
+	case HTTPFeeds:
+		return "application/cloudevents-batch+json"
 	}
 	return `multipart/mixed; boundary="` + p.boundary + `"`
 }

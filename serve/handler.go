@@ -34,10 +34,10 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		// A client that left before its answer is not observed.
 		if f.cfg.Observe != nil && watched.status != 0 {
-			f.cfg.Observe(watched.status, time.Since(begun))
+			f.cfg.Observe(watched.status, time.Since(begun)-watched.waited)
 		}
 	}()
-	err := f.serveFeed(w, r)
+	err := f.serveFeed(watched, r)
 	if err == nil || r.Context().Err() != nil {
 		return
 	}
@@ -73,6 +73,10 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// A topic may come, or come back.
 		h.Set("Cache-Control", "no-cache")
 	}
+	if f.cfg.Format == HTTPFeeds {
+		sendProblem(w, a)
+		return
+	}
 	http.Error(w, a.sentence, a.status)
 }
 
@@ -80,7 +84,8 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // buffer. Otherwise each client would take up a buffer for as long as it reads.
 type watchedWriter struct {
 	http.ResponseWriter
-	status int // 0 until it is written, as it always is before a body
+	status int           // 0 until it is written, as it always is before a body
+	waited time.Duration // for events, as the client asked
 }
 
 func (w *watchedWriter) WriteHeader(status int) {
@@ -101,7 +106,7 @@ func (w *watchedWriter) ReadFrom(from io.Reader) (int64, error) {
 // Unwrap returns the underlying writer, for [http.ResponseController].
 func (w *watchedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (f *handler) serveFeed(w http.ResponseWriter, r *http.Request) error {
+func (f *handler) serveFeed(w *watchedWriter, r *http.Request) error {
 	auth, err := f.credentials.read()
 	if err != nil {
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
@@ -118,10 +123,13 @@ func (f *handler) serveFeed(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodHead {
 		r.Header.Del("Range") // only GET has ranges (RFC 9110, section 14.2)
 	}
+	if f.cfg.Format == HTTPFeeds && strings.TrimSuffix(r.URL.Path, "/") == f.cfg.feedPath() {
+		return f.serveEvents(w, r)
+	}
 	path, ok := strings.CutPrefix(r.URL.Path, f.cfg.feedPath()+"/")
 	what, name, _ := strings.Cut(path, "/")
 	switch {
-	case !ok:
+	case !ok, f.cfg.Format == HTTPFeeds:
 	case path == "latest":
 		return f.serveLatest(w, r)
 	case what == "pages":
@@ -199,7 +207,7 @@ func (f *handler) sendPage(w http.ResponseWriter, r *http.Request, p *page) erro
 	// A page that may get entities, or a next page, must not be taken for the same
 	// because it was changed in the same second. Times may run back, so a later time is no proof.
 	since := p.modified
-	entry := strings.HasSuffix(r.URL.Path, "/latest")
+	entry := strings.HasSuffix(r.URL.Path, "/latest") || p.kind == eventList && r.URL.Query().Get(lastEventID) == ""
 	if entry && (!p.dated || r.Header.Get("If-Modified-Since") != modified) || !entry && !p.after.ok {
 		since = time.Time{}
 	}

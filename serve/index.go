@@ -22,6 +22,7 @@ type row struct {
 	Name   string
 	Format Format
 	Home   string // the prefix of the feed's URLs
+	Entry  string // where readers begin
 	State  string // in place of the view
 }
 
@@ -42,10 +43,10 @@ const listStyle = `body{font:16px/1.5 sans-serif;margin:2em}table{border-collaps
 var listing = parseHTML("Feeds", listStyle, `<h1>Feeds</h1>
 {{if .Rows}}<table>
 <tr><th>Feed<th>Format<th>Entities<th>Newest<th>
-{{range .Rows}}<tr><td><a href="{{.Home}}/latest">{{.Name}}</a><td>{{.Format}}
+{{range .Rows}}<tr><td><a href="{{.Entry}}">{{.Name}}</a><td>{{.Format}}
 {{- if .State}}<td colspan="2">{{.State}}<td>
 {{- else}}<td>{{if not .Exact}}at most {{end}}{{.Length}}<td>{{.Newest.Format "2006-01-02 15:04:05"}} UTC, {{.Age}} ago<td>
-{{- if .Oldest}}<a href="{{.Home}}/pages/{{.Oldest}}">first page</a> {{end}}<a href="{{.Home}}/latest">newest page</a>
+{{- if .Oldest}}<a href="{{.Home}}/pages/{{.Oldest}}">first page</a> {{end}}{{if ne .Entry .Home}}<a href="{{.Entry}}">newest page</a>{{end}}
 {{- if .Snapshot}} <a href="{{.Home}}/snapshots/latest">snapshot</a> of {{.Created.Format "2006-01-02 15:04:05"}} UTC{{end}}
 {{- end}}
 {{end}}</table>
@@ -69,7 +70,7 @@ func (s *Server) serveIndex(w http.ResponseWriter, r *http.Request) {
 			all.Others = true // their names are secret
 			continue
 		}
-		at := &row{Name: f.cfg.Name, Format: f.cfg.Format, Home: f.cfg.feedURL()}
+		at := &row{Name: f.cfg.Name, Format: f.cfg.Format, Home: f.cfg.feedURL(), Entry: f.cfg.entryURL()}
 		all.Rows = append(all.Rows, at)
 		asking.Go(func() { at.loadView(ctx, f) })
 	}

@@ -106,6 +106,7 @@ type kind int
 const (
 	closedPage kind = iota
 	subscription
+	eventList // its id has the first position in place of k
 )
 
 // neighbour is the page that a link leads to.

@@ -8,6 +8,7 @@
 // page behind it, not by a restart and not by another page size. Clients that are
 // reading pages of one size can finish when the size changes.
 //
+//	/feeds/NAME                      the events of a feed of the format http-feeds
 //	/feeds/NAME/latest               the newest page, in place; the entry point
 //	/feeds/NAME/pages/EPOCH-N-K      page K of N positions each
 //	/feeds/NAME/snapshots/latest     leads to the newest snapshot, if there are any
@@ -119,6 +120,9 @@ func (f *Feed) Run(ctx context.Context) {
 func (f *Feed) Entities(ctx context.Context, leftOut func()) (iter.Seq2[feed.Entity, error], error) {
 	if f.cfg.isLinked() {
 		return nil, errors.New("readers of Atom and RSS get only the newest version of each entry, so there is no order to compare; serve the topic as datareplication, too, and compare that")
+	}
+	if f.cfg.Format == HTTPFeeds {
+		return f.builder.eventEntities(ctx)
 	}
 	newest, err := f.builder.newestPage(ctx)
 	if err != nil || newest == nil {

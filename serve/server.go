@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/connlimit"
+	"github.com/feedbridge/feedbridge/internal/limit"
 )
 
 // The limits of clients. A slow client stays connected as long as it reads a
@@ -171,6 +172,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	waits := &waits{ended: ctx, slots: limit.New(max(1, s.opts.Connections/2), 0)}
+	server.BaseContext = func(net.Listener) context.Context {
+		return context.WithValue(context.WithoutCancel(ctx), waitsKey{}, waits)
+	}
 	var building sync.WaitGroup
 	defer building.Wait()
 	s.runFeeds(ctx, &building)

@@ -110,7 +110,7 @@ func (v *viewer) readView(ctx context.Context) (View, error) {
 	if exact {
 		view.length, view.exact = count, true
 	}
-	if oldest := id.withNumber(position / id.size); ok && (!v.cfg.isLinked() || oldest.endPosition() <= span.End) {
+	if oldest := id.withNumber(position / id.size); ok && v.cfg.Format != HTTPFeeds && (!v.cfg.isLinked() || oldest.endPosition() <= span.End) {
 		view.oldest = oldest.String()
 	}
 	if v.snapshots != nil {

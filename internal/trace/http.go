@@ -101,8 +101,10 @@ func routeOf(path string) string {
 	switch {
 	case path == "/":
 		return "/"
-	case len(parts) < 4 || parts[1] != "feeds":
+	case len(parts) < 3 || parts[1] != "feeds" || parts[2] == "":
 		return ""
+	case len(parts) == 3:
+		return "/feeds/{feed}"
 	case len(parts) == 4 && parts[3] == "latest":
 		return "/feeds/{feed}/latest"
 	case len(parts) == 5 && parts[3] == "pages":

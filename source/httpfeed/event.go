@@ -80,7 +80,7 @@ func (s *Source) readEvent(it jsonpage.Item, seen *violations) (feed.Entity, err
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		switch {
 		case slices.Contains([]string{"id", "data", "data_base64", "datacontenttype", "method"}, name), string(members[name]) == "null":
-		case !isAttribute(name):
+		case !message.IsAttribute(name):
 			seen.add(kindBadAttributeName, "the event %s has the attribute %q, whose name is not of a-z and 0-9; it is left out", quoted, name)
 		default:
 			e.Header = append(e.Header, feed.Field{Name: name, Value: headerSafe(memberText(members[name]))})
@@ -102,22 +102,10 @@ func body(members map[string]json.RawMessage, contentType string) ([]byte, error
 		return b, nil
 	case len(data) == 0 || string(data) == "null":
 		return nil, nil
-	case !isJSON(contentType) && json.Unmarshal(data, &text) == nil:
+	case !message.IsJSON(contentType) && json.Unmarshal(data, &text) == nil:
 		return []byte(text), nil
 	}
 	return data, nil
-}
-
-// isJSON reports whether data of that type is a JSON value, as it is without a type.
-func isJSON(contentType string) bool {
-	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
-	media = strings.TrimSpace(media)
-	return media == "" || strings.HasSuffix(media, "/json") || strings.HasSuffix(media, "+json")
-}
-
-// isAttribute reports whether a name is that of an attribute (CloudEvents 1.0.2, section 3.1).
-func isAttribute(name string) bool {
-	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
 // memberText returns a string, or another value as it is written.
