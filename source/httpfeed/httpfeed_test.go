@@ -193,6 +193,12 @@ func TestReading(t *testing.T) {
 		if got := u.asked[len(u.asked)-1]; got != "lastEventId=a&timeout="+strconv.FormatInt(min(30_000, r.cfg.Timeouts.Read.Milliseconds()/2), 10) {
 			t.Errorf("asked %q", got)
 		}
+		// What a wait has brought is not kept back by another one.
+		u.events = letters("ab")
+		r.want("b")
+		if got := u.asked[len(u.asked)-1]; got != "lastEventId=b" {
+			t.Errorf("asked %q behind an event", got)
+		}
 	})
 	t.Run("case 8: a batch that breaks off", func(t *testing.T) {
 		u := &upstream{events: letters("abcd")}

@@ -145,6 +145,7 @@ func (s *Source) readEvents(ctx context.Context, cur *cursor, limits feed.Limits
 			return b, s.explain(err)
 		}
 		s.batch.count++
+		s.atEnd = false // the next request must not wait, because these events are committed after it
 		e, err := s.readEvent(it, &seen)
 		if err != nil {
 			return b, err
