@@ -41,7 +41,7 @@ func TestParseList(t *testing.T) {
 		"{\"error\":":                            "not YAML",
 		deep(1_001):                              "nested more than 1000 deep",
 		strings.Repeat(" ", MaxList) + "<opml/>": "more than 16777216 bytes",
-		strings.Repeat("- http://a/\n", maxYAMLList/12+1):                                    "more than 4194304 bytes of YAML",
+		strings.Repeat("- http://a/\n", maxYAMLMarks+1):                                      "more than 100000 lines, commas and brackets of YAML",
 		"<opml>" + strings.Repeat("<outline xmlUrl='http://a/'/>", maxEntries+1) + "</opml>": "more than 100000 feeds",
 	} {
 		if got, err := ParseList([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
