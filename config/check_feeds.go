@@ -11,6 +11,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/datareplication"
 	"github.com/feedbridge/feedbridge/source/httpfeed"
 	"github.com/feedbridge/feedbridge/source/syndication"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // checkFeeds checks each feed, its destination, and that no two feeds have the same topic.
@@ -115,6 +116,7 @@ func (v *validator) checkFormat(path string, f Feed) {
 		v.require(f.Start.ID == "", joinPath(path, "start"), "only datareplication feeds can start after an entity"+cure)
 		v.require(f.Start.Snapshot == "", joinPath(path, "start"), "only datareplication feeds have snapshots"+cure)
 	}
+	v.require(f.Format != Format(feedxml.JSON) || f.Syndication.Body != "xml", joinPath(path, "body"), "xml is for Atom and RSS, and the format of this feed is jsonfeed; want json, or source for its items")
 	for _, k := range schemaRoot.findKey("feeds").elem.keys {
 		if !v.locations.isSet(joinPath(path, k.name)) || k.appliesTo(f.Format) {
 			continue

@@ -87,7 +87,7 @@ func (ev *Events) appendTo(h feed.Header, e *feed.Entity, sequence uint64) feed.
 	if strings.TrimSpace(subject) != "" {
 		add("subject", subject)
 	}
-	if !e.Modified.IsZero() {
+	if hasTime(e) {
 		add("time", e.Modified.UTC().Format(time.RFC3339Nano))
 	}
 	if isTyped && !ev.kafka {

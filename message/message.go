@@ -119,7 +119,7 @@ func appendHeader(h feed.Header, feedName string, e *feed.Entity, events *Events
 	if e.Op != "" {
 		add(Operation, string(e.Op))
 	}
-	if !e.Modified.IsZero() {
+	if hasTime(e) {
 		add(Time, formatTime(e.Modified))
 	}
 	if feedName != "" {
@@ -145,6 +145,13 @@ func appendHeader(h feed.Header, feedName string, e *feed.Entity, events *Events
 		h = events.appendTo(h, e, sequence)
 	}
 	return h, hasID && hasModified && hasOperation
+}
+
+// hasTime reports whether an entity has a time of its own. A made one is that of a document or of the poll; only in a
+// DELETE it says when the entry was seen to be gone.
+func hasTime(e *feed.Entity) bool {
+	isMade := e.Op != feed.Delete && slices.Contains(strings.Fields(e.Made), LastModified)
+	return !e.Modified.IsZero() && !isMade
 }
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

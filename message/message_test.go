@@ -99,6 +99,16 @@ func TestHeader(t *testing.T) {
 	}
 }
 
+// A time that feedbridge made is no time of the entity, unless that was deleted.
+func TestMadeTimeIsNotSaid(t *testing.T) {
+	for op, want := range map[feed.Operation]bool{feed.Put: false, feed.Delete: true} {
+		e := feed.Entity{ID: "a", Op: op, Modified: time.Unix(1, 0), Made: message.LastModified}
+		if _, has := message.AppendHeader(nil, "f", e).Get(message.Time); has != want {
+			t.Errorf("%s: the message has the time: %v", op, has)
+		}
+	}
+}
+
 func TestEntityComesBackFromItsMessage(t *testing.T) {
 	t.Parallel()
 	names := rapid.OneOf(

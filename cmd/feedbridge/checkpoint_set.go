@@ -27,6 +27,7 @@ func checkpointSetCommand(a *app) *cobra.Command {
 		Long: `Set sets the position from which a feed is read. POSITION is one of
   beginning, now, or a time such as 2026-01-01T00:00:00Z
   id:<content-id>@<time>      after that entity; only in datareplication feeds
+  after:<id>                  after that event; only in http-feeds
   snapshot:<url of its index> a snapshot; only in datareplication feeds
   a cursor from the output of 'checkpoint show --json'
 The command shows the effect and asks, unless --yes is given.

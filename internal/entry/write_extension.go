@@ -13,6 +13,9 @@ import (
 // any program may have written the entry.
 func (x Extensions) AppendXML(b []byte) []byte {
 	for name, el := range x.All {
+		if el.Value != nil {
+			continue // JSON, of which XML would have the name only
+		}
 		el.Name, el.Namespace = name.Local, &name.Space
 		if own, _, ok := xmlcopy.Standalone(el.appendXML(nil, xmlcopy.Binding{}, nil)); ok {
 			b = append(b, own...)

@@ -1,6 +1,7 @@
 package datareplication
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -48,7 +49,9 @@ func ParseStart(s string) (Start, error) {
 			return Start{}, fmt.Errorf("start: the url of the snapshot %w", err)
 		}
 		return Start{Snapshot: index}, nil
-	case strings.HasPrefix(s, "after:") && len(s) > len("after:"):
+	case s == "after:":
+		return Start{}, errors.New("start after: names no event of http-feeds; want after: and its id")
+	case strings.HasPrefix(s, "after:"):
 		return Start{ID: strings.TrimPrefix(s, "after:")}, nil
 	case strings.HasPrefix(s, "id:"):
 		// A Content-ID may have an @ of its own; the time has none.

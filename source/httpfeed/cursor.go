@@ -28,12 +28,17 @@ const startNow = "now"
 // cursor is a position in a feed.
 type cursor struct {
 	// Last is the ID of the last event that was read, and First the hash of the first one.
-	Last  string `json:"last,omitempty"`
-	First string `json:"first,omitempty"`
+	Last string `json:"last,omitempty"`
+	// Before is the ID of the event before Last.
+	Before string `json:"before,omitempty"`
+	First  string `json:"first,omitempty"`
 	// Start is startNow or a time, while events before it are skipped.
 	Start string `json:"start,omitempty"`
 	// Moved reports that a person has set Last, so that the topic may have the events behind it.
 	Moved bool `json:"moved,omitempty"`
+	// Halted reports that the server did not continue behind Last. Reading goes on when it sends Last behind Before,
+	// which proves that it knows the IDs. Any other answer may have skipped events.
+	Halted bool `json:"halted,omitempty"`
 }
 
 func decodeCursor(c feed.Cursor, start Start) (cur cursor, err error) {

@@ -65,7 +65,7 @@ func (s *Source) readEvent(it jsonpage.Item, seen *violations) (feed.Entity, err
 		if members["data"] != nil && members["data_base64"] != nil {
 			seen.add(kindTwoBodies, "the event %s has data and data_base64; data counts", quoted)
 		}
-		if contentType == "" && members["data"] != nil {
+		if contentType == "" && members["data"] != nil && string(members["data"]) != "null" {
 			contentType = "application/json" // as CloudEvents has it
 		}
 	}

@@ -127,7 +127,11 @@ func (s *Source) Next(ctx context.Context, after feed.Cursor, limits feed.Limits
 // events before it.
 func (s *Source) readEvents(ctx context.Context, cur *cursor, limits feed.Limits) (b feed.Batch, err error) {
 	if s.batch == nil {
-		if s.batch, err = s.request(ctx, cur.Last); s.batch == nil {
+		after := cur.Last
+		if cur.Halted {
+			after = cur.Before
+		}
+		if s.batch, err = s.request(ctx, after); s.batch == nil {
 			return b, err
 		}
 	}
@@ -152,12 +156,13 @@ func (s *Source) readEvents(ctx context.Context, cur *cursor, limits feed.Limits
 		}
 		take, err := s.checkOrder(cur, e.ID, &seen)
 		if err != nil {
+			cur.Halted, b.More = true, true // the cursor is committed before the error is reported
 			return b, err
 		}
 		if !take {
 			continue
 		}
-		if cur.Last = e.ID; cur.First == "" {
+		if cur.Before, cur.Last = cur.Last, e.ID; cur.First == "" {
 			cur.First = hashID(e.ID)
 		}
 		if cur.skips(e.Modified) {
@@ -179,22 +184,36 @@ func (s *Source) readEvents(ctx context.Context, cur *cursor, limits feed.Limits
 func (s *Source) checkOrder(cur *cursor, id string, seen *violations) (take bool, err error) {
 	first, asked := s.batch.count == 1, s.batch.asked
 	switch {
+	case cur.Halted && first && id == cur.Last:
+		cur.Halted = false
+		return false, nil
+	case cur.Halted:
+		return false, s.newForgetfulError(cur.Last, id)
 	case cur.Last == "":
 	case id == cur.Last && (first || id != asked):
 		seen.add(kindRepeatedEvent, "the event %s comes twice in a row, or again behind itself", s.redact.Excerpt(id, longestQuote))
 		return false, nil
 	case id == asked, first && !cur.Moved && (cur.First == hashID(id) || s.topic.Committed(id)):
-		return false, feed.Permanent(fmt.Errorf("%s: the server was asked for the events behind %s, and sends %s, which was read before: it has forgotten that ID, or ignores lastEventId; "+
-			"nothing is published until it continues there, or 'feedbridge checkpoint set' names an event that it knows", s.redact.URL(s.cfg.URL), s.redact.Excerpt(asked, longestQuote), s.redact.Excerpt(id, longestQuote)))
+		return false, s.newForgetfulError(asked, id)
 	case cur.Moved && !s.topic.Committed(id):
 		cur.Moved = false // behind what the topic has
 	}
 	return true, nil
 }
 
+// newForgetfulError returns the error of a server that does not continue behind an event.
+func (s *Source) newForgetfulError(asked, sent string) error {
+	return feed.Permanent(fmt.Errorf("%s: the server does not continue behind the event %s, and sends %s: it has forgotten that ID, or ignores lastEventId; "+
+		"nothing is published until it sends its events behind an ID again, or 'feedbridge checkpoint set FEED after:ID' names an event that it knows",
+		s.redact.URL(s.cfg.URL), s.redact.Excerpt(asked, longestQuote), s.redact.Excerpt(sent, longestQuote)))
+}
+
 // endBatch ends the answer that was read to its end.
 func (s *Source) endBatch(cur *cursor, b feed.Batch) (feed.Batch, error) {
 	empty := s.batch.count == 0
+	if cur.Halted {
+		return b, s.newForgetfulError(cur.Last, "nothing")
+	}
 	s.batch.resp.Body.Close()
 	s.batch = nil
 	if b.More = !empty && (len(b.Entities) > 0 || b.More); empty && cur.Start == startNow {

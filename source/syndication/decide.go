@@ -199,6 +199,9 @@ func (s *decider) classify(cur *cursor, d *document) {
 // detected one.
 func (s *decider) documentDialect(m *feedxml.Meta) (Dialect, bool, []feed.Violation) {
 	found, deletes, odd := dialectOf(m)
+	if m.Format == feedxml.JSON {
+		return found, false, odd // a window or paged: JSON Feed has no other dialect, and deletes nothing
+	}
 	switch forced := s.profile.forced; {
 	case forced == "" && found == Archived && isAtomHopper(m):
 		return Paged, false, odd

@@ -122,6 +122,13 @@ func TestJSONFeedTroubles(t *testing.T) {
 	t.Run("xml", func(t *testing.T) {
 		newUpstream("/feed", jsonFeed("", "a")).read(t).wantError(true, "", "set body to json")
 	})
+	t.Run("complete", func(t *testing.T) {
+		u := newUpstream("/feed", jsonFeed("", "b a"))
+		r := u.read(t, inJSON, func(c *syndication.Config) { c.Dialect = "complete" })
+		r.want("a b")
+		u.set("/feed", jsonFeed("", "b"))
+		r.want("")
+	})
 	t.Run("was RSS", func(t *testing.T) {
 		u := newUpstream("/feed", rss("", "a"))
 		r := u.read(t, inSource)

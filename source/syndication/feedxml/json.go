@@ -102,7 +102,10 @@ func (r *jsonReader) next() (Entry, error) {
 
 func (r *jsonReader) recordJSONFault(offset int64, err error) {
 	if r.faults.countFault(offset) {
-		r.faults.insertFault(locatedFault{offset, err.Error(), err})
+		// The errors say what follows from a fault that is not repaired.
+		text, _, _ := strings.Cut(err.Error(), ": "+ErrMalformed.Error())
+		text, _, _ = strings.Cut(text, ": "+ErrTruncated.Error())
+		r.faults.insertFault(locatedFault{offset, text, err})
 	}
 }
 
@@ -112,7 +115,7 @@ func (r *jsonReader) explain(err error) error {
 		jsonpage.ErrNotPage: ErrNotFeed, jsonpage.ErrTruncated: ErrTruncated, jsonpage.ErrMalformed: ErrMalformed, jsonpage.ErrTooLarge: ErrTooLarge,
 	} {
 		if errors.Is(err, from) {
-			return r.fail(to, "%v", err)
+			return r.fail(to, "%s", strings.TrimSuffix(err.Error(), ": "+io.ErrUnexpectedEOF.Error()))
 		}
 	}
 	return err
