@@ -102,7 +102,7 @@ type item struct {
 	headers []header // by name
 	body    sum
 	// entry is the sum of the fields of an entry of Atom or RSS, without its feed and authors; zero for all others.
-	// contentType is json or xml.
+	// contentType is json, xml, or item for one of a JSON Feed as the feed has it.
 	entry       sum
 	contentType string
 	authors     string
@@ -161,7 +161,12 @@ func (it *item) readEntry(e *feed.Entity) {
 	base = entry.ResolveURL(e.Page, base)
 	a, ok := entry.Decode(e.Body, base)
 	it.contentType = "json"
-	if !ok {
+	if format, _ := e.Header.Get("Feed-Format"); format == "jsonfeed" && (!ok || a.Feed == nil) {
+		it.contentType = "item"
+		if d := entry.ReadItem(e.Body, base); d != nil {
+			a, ok = d.Entry(base, len(e.Body)), true
+		}
+	} else if !ok {
 		a, ok = entry.Read(e.Body, base)
 		it.contentType = "xml"
 	}

@@ -455,4 +455,19 @@ func TestEntriesInJSONAndXML(t *testing.T) {
 			t.Errorf("%s: got %q, want %d differences", second, got, want)
 		}
 	}
+	item := func(body string) iter.Seq2[feed.Entity, error] {
+		return func(yield func(feed.Entity, error) bool) {
+			for e, err := range entryIn("application/json", body) {
+				e.Header = append(e.Header, feed.Field{Name: "Feed-Format", Value: "jsonfeed"})
+				yield(e, err)
+			}
+		}
+	}
+	const source, read = `{"id":1,"url":"/1","title":"T","_own":{"a":1}}`, `{"id":"1","url":"http://x.example/1","title":"T","feed":{"title":"F"},` +
+		`"extensions":{"https://jsonfeed.org/version/1.1":{"_own":[{"value":{"a":1}}],"id":[{"value":1}]}}}`
+	for second, want := range map[string]int{read: 0, strings.Replace(read, `"T"`, `"U"`, 1): 1} {
+		if got, _ := compare(t, item(source), item(second), 0); len(got) != want {
+			t.Errorf("%s: got %q, want %d differences", second, got, want)
+		}
+	}
 }
