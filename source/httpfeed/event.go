@@ -14,24 +14,26 @@ import (
 )
 
 // readEvent returns the entity of an event (CloudEvents 1.0.2, JSON format, section 3). Its headers are the attributes
-// of the event under their names; those that have a name in feeds have it besides.
-func (s *Source) readEvent(it jsonpage.Item, seen *violations) (feed.Entity, error) {
+// of the event under their names; those that have a name in feeds have it besides. asked is the ID as the server has it,
+// for the next request.
+func (s *Source) readEvent(it jsonpage.Item, seen *violations) (e feed.Entity, asked string, err error) {
 	members, repeated := jsonpage.Members(it.Raw)
 	where := s.redact.URL(s.cfg.URL)
-	id := strings.TrimSpace(memberText(members["id"]))
+	asked = memberText(members["id"])
+	id := strings.TrimSpace(asked)
 	switch {
 	case members == nil:
-		return feed.Entity{}, fmt.Errorf("%s: the event at byte %d is no object; the provider has to correct it", where, it.Offset)
+		return feed.Entity{}, "", fmt.Errorf("%s: the event at byte %d is no object; the provider has to correct it", where, it.Offset)
 	case id == "" && it.Length > 0:
-		return feed.Entity{}, feed.Permanent(fmt.Errorf("%s: an event of %d bytes is above limits.entity (%d), and its beginning has no id; raise the limit", where, it.Length, s.cfg.Limits.Entity))
+		return feed.Entity{}, "", feed.Permanent(fmt.Errorf("%s: an event of %d bytes is above limits.entity (%d), and its beginning has no id; raise the limit", where, it.Length, s.cfg.Limits.Entity))
 	case id == "":
-		return feed.Entity{}, feed.Permanent(fmt.Errorf("%s: the event at byte %d has no id, so it cannot be told from others; the provider has to give it one", where, it.Offset))
+		return feed.Entity{}, "", feed.Permanent(fmt.Errorf("%s: the event at byte %d has no id, so it cannot be told from others; the provider has to give it one", where, it.Offset))
 	}
 	quoted := s.redact.Excerpt(id, longestQuote)
 	for _, name := range repeated {
 		seen.add(kindRepeatedMember, "the event %s has the member %q twice; the last one counts", quoted, name)
 	}
-	e := feed.Entity{ID: headerSafe(id), Page: where, Length: it.Length}
+	e = feed.Entity{ID: message.SafeValue(id), Page: where, Length: it.Length}
 	method := memberText(members["method"])
 	switch op := feed.Operation(strings.ToUpper(method)); op {
 	case "":
@@ -39,7 +41,7 @@ func (s *Source) readEvent(it jsonpage.Item, seen *violations) (feed.Entity, err
 	case feed.Put, feed.Patch, feed.Delete:
 		e.Op = op
 	default:
-		return feed.Entity{}, feed.Permanent(fmt.Errorf("%s: the event %s has the method %q; want PUT or DELETE", where, quoted, method))
+		return feed.Entity{}, "", feed.Permanent(fmt.Errorf("%s: the event %s has the method %q; want PUT or DELETE", where, quoted, method))
 	}
 	if version := memberText(members["specversion"]); version != "1.0" {
 		seen.add(kindBadVersion, "the event %s has the specversion %q, and is read as one of 1.0", quoted, version)
@@ -58,9 +60,8 @@ func (s *Source) readEvent(it jsonpage.Item, seen *violations) (feed.Entity, err
 	if e.Length > 0 {
 		e.Body = it.Raw
 	} else {
-		var err error
 		if e.Body, err = body(members, contentType); err != nil {
-			return feed.Entity{}, feed.Permanent(fmt.Errorf("%s: the event %s: %w", where, quoted, err))
+			return feed.Entity{}, "", feed.Permanent(fmt.Errorf("%s: the event %s: %w", where, quoted, err))
 		}
 		if members["data"] != nil && members["data_base64"] != nil {
 			seen.add(kindTwoBodies, "the event %s has data and data_base64; data counts", quoted)
@@ -71,7 +72,7 @@ func (s *Source) readEvent(it jsonpage.Item, seen *violations) (feed.Entity, err
 	}
 	e.Header = feed.Header{{Name: message.ContentID, Value: e.ID}}
 	if contentType != "" {
-		e.Header = append(e.Header, feed.Field{Name: message.ContentType, Value: headerSafe(contentType)})
+		e.Header = append(e.Header, feed.Field{Name: message.ContentType, Value: message.SafeValue(contentType)})
 	}
 	e.Header = append(e.Header,
 		feed.Field{Name: message.LastModified, Value: message.FormatDate(e.Modified)},
@@ -83,10 +84,10 @@ func (s *Source) readEvent(it jsonpage.Item, seen *violations) (feed.Entity, err
 		case !message.IsAttribute(name):
 			seen.add(kindBadAttributeName, "the event %s has the attribute %q, whose name is not of a-z and 0-9; it is left out", quoted, name)
 		default:
-			e.Header = append(e.Header, feed.Field{Name: name, Value: headerSafe(memberText(members[name]))})
+			e.Header = append(e.Header, feed.Field{Name: name, Value: message.SafeValue(memberText(members[name]))})
 		}
 	}
-	return e, nil
+	return e, asked, nil
 }
 
 // body returns the data of an event: a JSON value as it stands, or a string that has other data.
@@ -116,21 +117,3 @@ func memberText(raw json.RawMessage) string {
 	}
 	return string(raw)
 }
-
-// headerSafe returns a text that a header can contain: control characters are written as percent and two digits.
-func headerSafe(text string) string {
-	if !strings.ContainsFunc(text, isControl) {
-		return text
-	}
-	var b strings.Builder
-	for _, c := range []byte(text) {
-		if isControl(rune(c)) {
-			fmt.Fprintf(&b, "%%%02X", c)
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
-}
-
-func isControl(r rune) bool { return r < ' ' || r == 0x7F }

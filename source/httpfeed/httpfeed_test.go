@@ -185,6 +185,13 @@ func TestReading(t *testing.T) {
 			t.Errorf("asked %q", u.asked)
 		}
 	})
+	t.Run("case 2: an ID that no header can have is asked for as the server has it", func(t *testing.T) {
+		u := &upstream{events: []string{event(" a\tb "), event("c")}, batch: 1}
+		u.read(t).want("a%09b c")
+		if want := "lastEventId=+a%09b+"; !slices.Contains(u.asked, want) {
+			t.Errorf("asked %q", u.asked)
+		}
+	})
 	t.Run("case 3: at the end the server is asked to wait", func(t *testing.T) {
 		u := &upstream{events: letters("a")}
 		r := u.read(t)

@@ -71,7 +71,7 @@ type Source struct {
 	batch *openBatch  // the answer that is being read; nil if there is none
 	read  feed.Cursor // the cursor that was returned last
 	atEnd bool        // the feed had nothing behind it
-	err   error       // the error after what was returned last; it is returned once
+	err   error       // ended the last answer after events that were returned; the next call returns it once
 }
 
 // openBatch is an answer whose events are read by several calls of Next.
@@ -150,11 +150,11 @@ func (s *Source) readEvents(ctx context.Context, cur *cursor, limits feed.Limits
 		}
 		s.batch.count++
 		s.atEnd = false // the next request must not wait, because these events are committed after it
-		e, err := s.readEvent(it, &seen)
+		e, id, err := s.readEvent(it, &seen)
 		if err != nil {
 			return b, err
 		}
-		take, err := s.checkOrder(cur, e.ID, &seen)
+		take, err := s.checkOrder(cur, id, e.ID, &seen)
 		if err != nil {
 			cur.Halted, b.More = true, true // the cursor is committed before the error is reported
 			return b, err
@@ -162,8 +162,8 @@ func (s *Source) readEvents(ctx context.Context, cur *cursor, limits feed.Limits
 		if !take {
 			continue
 		}
-		if cur.Before, cur.Last = cur.Last, e.ID; cur.First == "" {
-			cur.First = hashID(e.ID)
+		if cur.Before, cur.Last = cur.Last, id; cur.First == "" {
+			cur.First = hashID(id)
 		}
 		if cur.skips(e.Modified) {
 			b.More = true
@@ -180,8 +180,9 @@ func (s *Source) readEvents(ctx context.Context, cur *cursor, limits feed.Limits
 	return b, nil
 }
 
-// checkOrder reports whether an event is behind the cursor, and returns an error if the answer is not.
-func (s *Source) checkOrder(cur *cursor, id string, seen *violations) (take bool, err error) {
+// checkOrder reports whether an event is behind the cursor, and returns an error if the answer is not. id is the ID as
+// the server has it, and published the one in the topic.
+func (s *Source) checkOrder(cur *cursor, id, published string, seen *violations) (take bool, err error) {
 	first, asked := s.batch.count == 1, s.batch.asked
 	switch {
 	case cur.Halted && first && id == cur.Last:
@@ -193,10 +194,10 @@ func (s *Source) checkOrder(cur *cursor, id string, seen *violations) (take bool
 	case id == cur.Last && (first || id != asked):
 		seen.add(kindRepeatedEvent, "the event %s comes twice in a row, or again behind itself", s.redact.Excerpt(id, longestQuote))
 		return false, nil
-	case id == asked, first && !cur.Moved && (cur.First == hashID(id) || s.topic.Committed(id)):
+	case id == asked, first && !cur.Moved && (cur.First == hashID(id) || s.topic.Committed(published)):
 		return false, s.newForgetfulError(asked, id)
-	case cur.Moved && !s.topic.Committed(id):
-		cur.Moved = false // behind what the topic has
+	case cur.Moved && !s.topic.Committed(published):
+		cur.Moved = false // this event and those behind it are new to the topic
 	}
 	return true, nil
 }
@@ -267,8 +268,8 @@ func (s *Source) explain(err error) error {
 	return err
 }
 
-// Detect reports whether the beginning of a document is that of a batch of CloudEvents: a list that is empty, or whose
-// first item has a specversion.
+// Detect reports whether a document is a batch of CloudEvents: a list that is empty, or whose first item has a
+// specversion. It reads 1 MiB at most.
 func Detect(document io.Reader) bool {
 	const most = 1 << 20
 	it, err := jsonpage.NewReader(io.LimitReader(document, most), jsonpage.Options{Item: most}).Next()

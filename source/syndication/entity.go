@@ -10,29 +10,6 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// headerSafe returns an ID that a header can contain: control characters, which the IDs
-// of working feeds do not have, are written as percent and two hexadecimal digits. IDs
-// are otherwise the same as in the feed.
-func headerSafe(id string) string {
-	if !strings.ContainsFunc(id, isControl) {
-		return id
-	}
-	const hexDigits = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := range len(id) {
-		if c := id[i]; isControl(rune(c)) {
-			b.WriteByte('%')
-			b.WriteByte(hexDigits[c>>4])
-			b.WriteByte(hexDigits[c&15])
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
-}
-
-func isControl(r rune) bool { return r < ' ' || r == 0x7F }
-
 // newEntity makes an entity of an entry.
 func (d *document) newEntity(it *item, op feed.Operation, redact *safetext.Redactor) feed.Entity {
 	m := fingerprint{
@@ -144,7 +121,7 @@ const longestFeedHeader = 1 << 10
 // entry does not change with its feed.
 func (d *document) originHeaders(redact *safetext.Redactor) (h feed.Header) {
 	add := func(name, value string) {
-		value = headerSafe(strings.Join(strings.Fields(value), " "))
+		value = message.SafeValue(strings.Join(strings.Fields(value), " "))
 		if value != "" && len(value) <= longestFeedHeader {
 			h = append(h, feed.Field{Name: name, Value: value})
 		}

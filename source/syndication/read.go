@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
@@ -369,7 +370,7 @@ func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wa
 		return // reported by the reader
 	}
 	fmt.Fprintf(d.digest, "%q %v %x\n", e.ID, e.Deleted, e.Hash)
-	e.ID = headerSafe(e.ID)
+	e.ID = message.SafeValue(e.ID)
 	updated := s.trustedTime(instantOf(e.Updated.Time), d.now)
 	if updated == 0 && instantOf(e.Updated.Time) != 0 {
 		d.seen.addViolation(kindFutureDate, d.url, "entry %s is of %s, which is not compared with other dates", feedxml.Excerpt(e.ID), e.Updated.Raw)
