@@ -138,8 +138,8 @@ type Cursor []byte
 type Batch struct {
 	// Entities are in the feed's order.
 	Entities []Entity
-	// Bytes is the sum of [Entity.Size] of Entities, once someone has computed it; 0 before. Whoever changes
-	// Entities sets it to 0 again. The bridge sets it for each batch that it has read.
+	// Bytes is the sum of [Entity.Size] of Entities, or 0 if it is not computed. Code that changes
+	// Entities sets it to 0. The bridge sets it for each batch that it has read.
 	Bytes int
 	// Cursor is the position after Entities. It may move without entities, as while a source
 	// searches for its start.

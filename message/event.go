@@ -9,7 +9,7 @@ func IsJSON(contentType string) bool {
 	return media == "" || strings.HasSuffix(media, "/json") || strings.HasSuffix(media, "+json")
 }
 
-// IsAttribute reports whether a name is that of an attribute (CloudEvents 1.0.2, section 3.1).
+// IsAttribute reports whether an attribute may have that name (CloudEvents 1.0.2, section 3.1).
 func IsAttribute(name string) bool {
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }

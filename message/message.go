@@ -147,8 +147,8 @@ func appendHeader(h feed.Header, feedName string, e *feed.Entity, events *Events
 	return h, hasID && hasModified && hasOperation
 }
 
-// hasTime reports whether an entity has a time of its own. A made one is that of a document or of the poll; only in a
-// DELETE it says when the entry was seen to be gone.
+// hasTime reports whether consumers get the time of an entity. A time that feedbridge made is the time of the document
+// or of the poll, and no property of the entity; a DELETE has it all the same, as the time at which the entry was gone.
 func hasTime(e *feed.Entity) bool {
 	isMade := e.Op != feed.Delete && slices.Contains(strings.Fields(e.Made), LastModified)
 	return !e.Modified.IsZero() && !isMade

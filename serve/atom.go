@@ -299,7 +299,7 @@ func (e *entity) appendSource(b []byte, prefix string) []byte {
 	return b
 }
 
-// originFeed returns what is known of the feed that an entry is from; nil if that is nothing.
+// originFeed returns the known properties of the feed of an entry; nil if there are none.
 func (e *entity) originFeed() *entry.Feed {
 	f := &entry.Feed{ID: e.headerValue("Feed-Id"), Title: e.headerValue("Feed-Title"), Authors: feedAuthors(e), URL: e.page}
 	if f.ID == "" && f.Title == "" && f.Authors == nil {

@@ -16,8 +16,8 @@ import (
 // JSONFeed is the namespace of the members of a JSON Feed in extensions.
 const JSONFeed = "https://jsonfeed.org/version/1.1"
 
-// ReadItem reads an item of a JSON Feed, whose relative references start from base. What is no field of a Document,
-// and what has another type than JSON Feed 1.1 gives it, becomes an extension, so that nothing is lost. It returns
+// ReadItem reads an item of a JSON Feed, whose relative references start from base. Members that a
+// Document lacks, or that have another type than in JSON Feed 1.1, become extensions, so that nothing is lost. It returns
 // nil if the item is no object.
 func ReadItem(raw []byte, base string) *Document {
 	members, _ := jsonpage.Members(raw)

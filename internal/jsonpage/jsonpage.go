@@ -92,7 +92,7 @@ type Reader struct {
 	listed                  bool
 }
 
-// state is what comes next in the document.
+// state is the part of the document that the reader is in.
 type state int
 
 const (

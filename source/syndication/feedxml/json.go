@@ -102,7 +102,7 @@ func (r *jsonReader) next() (Entry, error) {
 
 func (r *jsonReader) recordJSONFault(offset int64, err error) {
 	if r.faults.countFault(offset) {
-		// The errors say what follows from a fault that is not repaired.
+		// An error also names the consequence of a fault that is not repaired, and this one is.
 		text, _, _ := strings.Cut(err.Error(), ": "+ErrMalformed.Error())
 		text, _, _ = strings.Cut(text, ": "+ErrTruncated.Error())
 		r.faults.insertFault(locatedFault{offset, text, err})
