@@ -38,7 +38,7 @@
 //
 //	bridge.go            the steps, in order; Start, Poll, SetPaused and Hint
 //	  wait.go            how long to wait, in which state, and whether a wait goes on
-//	  copier.go          from the source to the sink, until there is nothing new
+//	  pump.go            from the source to the sink, until there is nothing new
 //	    prefetch.go      reads ahead of the commits
 //	    commit_size.go   how large the next commit may be
 //	  report.go          to the observer, the log, and people who wait for a poll
@@ -58,7 +58,7 @@
 //
 // One goroutine at a time runs a step, so the state of the steps needs no lock: the stepper's mutex
 // orders a step before the next one. The step calls the source for the first batch of a read. If
-// there are more, the prefetcher has a goroutine that calls it; the copier waits for its end before
+// there are more, the prefetcher has a goroutine that calls it; the pump waits for its end before
 // the step ends.
 //
 // Other goroutines reach a bridge through commandQueue, hinted, stepper and work only. What they hand over
@@ -141,7 +141,7 @@ type Bridge struct {
 	failures failures
 	report   reporter
 	waiter   waiter
-	copier   copier
+	pump     pump
 }
 
 // Start begins to copy, and returns at once. When ctx ends, the bridge stops: the commit in flight
@@ -156,12 +156,12 @@ func (b *Bridge) Start(ctx context.Context, stopped func()) {
 		schedule: b.schedule(), pacer: b.Pacer, wakeStep: b.stepper.wake,
 		known: &b.known, failures: &b.failures, report: &b.report,
 	}
-	b.copier = copier{
+	b.pump = pump{
 		feed: b.Feed, writer: b.Writer, source: sourceSlot{open: b.Open}, sink: b.sink,
 		prefetch: prefetchOptions{observer: b.Observer, readAhead: b.ReadAhead, share: b.Share},
 		known:    &b.known, failures: &b.failures, report: &b.report,
 	}
-	b.copier.init(b.Limits)
+	b.pump.init(b.Limits)
 	b.beginTurn()
 	starting := Status{State: Starting}
 	delay := b.Pacer.delay()
@@ -251,7 +251,7 @@ func (b *Bridge) step() (wait time.Duration, more bool) {
 	if left > 0 {
 		return left, true
 	}
-	b.copier.start = start
+	b.pump.start = start
 	defer start.Release()
 	turn := b.commands.turn
 	// Taken before the bus is used, so that a reconnect at any time from here on ends the wait
@@ -263,7 +263,7 @@ func (b *Bridge) step() (wait time.Duration, more bool) {
 	err := b.advance(turn.ctx)
 	if err != nil {
 		b.known.invalidate()
-		if panicked := b.copier.source.release(); panicked != nil {
+		if panicked := b.pump.source.release(); panicked != nil {
 			err = panicked
 		}
 	}
@@ -283,7 +283,7 @@ func (b *Bridge) step() (wait time.Duration, more bool) {
 
 // stop is the last step.
 func (b *Bridge) stop() {
-	if panicked := b.copier.source.release(); panicked != nil {
+	if panicked := b.pump.source.release(); panicked != nil {
 		b.report.logPanic(panicked)
 	}
 	b.commands.stop()
@@ -304,7 +304,7 @@ func (b *Bridge) advance(ctx context.Context) (err error) {
 		}
 	}
 	b.waiter.endWait()
-	caughtUp, fresh, err := b.copier.copyAll(ctx)
+	caughtUp, fresh, err := b.pump.copyAll(ctx)
 	if caughtUp {
 		b.waiter.waitForPoll(fresh)
 	}
@@ -320,9 +320,9 @@ func (b *Bridge) beginSession(ctx context.Context, cp checkpoint.Checkpoint) (pa
 	}
 	b.report.logPause(cp)
 	if !cp.IsPaused() || cp.Feed != b.Feed {
-		return false, b.copier.begin(ctx, cp)
+		return false, b.pump.begin(ctx, cp)
 	}
-	if err := b.copier.source.release(); err != nil {
+	if err := b.pump.source.release(); err != nil {
 		return false, err
 	}
 	b.failures.end()

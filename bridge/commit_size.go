@@ -28,7 +28,7 @@ const (
 // that a commit takes a fixed time and a time per byte, and estimates both from the last commit and
 // an earlier one of another size.
 //
-// A larger entity is a commit of its own. The copier owns a commitSize. Its methods
+// A larger entity is a commit of its own. The pump owns a commitSize. Its methods
 // limits and batchLimits may be called from any goroutine.
 type commitSize struct {
 	most  feed.Limits // Bytes is not zero

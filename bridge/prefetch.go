@@ -54,7 +54,7 @@ type prefetcher struct {
 	// Owned by the caller of nextBatch and release.
 	// spare is the slice of a joined batch that was committed.
 	spare   []feed.Entity
-	current joined // the batch that nextBatch returned last
+	current joinedBatch // the batch that nextBatch returned last
 
 	// Owned by readBatch and reserve, which one goroutine calls at a time.
 	largest int64              // size of the largest batch of the read
@@ -68,8 +68,8 @@ type result struct {
 	taken readahead.Grant
 }
 
-// joined is one batch, or several batches joined to one.
-type joined struct {
+// joinedBatch is one batch, or several batches joined to one.
+type joinedBatch struct {
 	batch feed.Batch
 	err   error
 	parts []result // those that are not released
@@ -267,7 +267,7 @@ func (p *prefetcher) release() {
 		clear(p.current.batch.Entities)
 		p.spare = p.current.batch.Entities[:0]
 	}
-	p.current = joined{}
+	p.current = joinedBatch{}
 }
 
 // releasePart returns the budget and the memory of the first part of the current batch that has them.
@@ -324,7 +324,7 @@ func (p *prefetcher) assemble() bool {
 		}
 	}
 	parts := slices.Clone(p.queue[:n])
-	p.current = joined{err: parts[0].err, parts: parts}
+	p.current = joinedBatch{err: parts[0].err, parts: parts}
 	p.joinBatches(parts)
 	p.queue = slices.Delete(p.queue, 0, n) // which clears the rest, so that the joined batches can be freed
 	return true

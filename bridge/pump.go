@@ -10,8 +10,8 @@ import (
 	"github.com/feedbridge/feedbridge/internal/limit"
 )
 
-// copier copies batches from the source to the sink. It is owned by the steps.
-type copier struct {
+// pump copies batches from the source to the sink. It is owned by the steps.
+type pump struct {
 	feed, writer string
 	source       sourceSlot
 	sink         Sink
@@ -27,23 +27,23 @@ type copier struct {
 
 // init sets the largest commit. The rest of what is read ahead, and the memory that the sink frees
 // before the commit has ended, is for what is read during the commit.
-func (c *copier) init(most feed.Limits) {
-	largest := max(1, c.prefetch.readAhead*3/4)
+func (p *pump) init(most feed.Limits) {
+	largest := max(1, p.prefetch.readAhead*3/4)
 	most.Bytes = min(cmp.Or(most.Bytes, largest), largest)
-	c.size.init(most)
-	c.prefetch.size = &c.size
+	p.size.init(most)
+	p.prefetch.size = &p.size
 }
 
 // begin prepares to copy from the checkpoint on, from which the sink has resumed.
-func (c *copier) begin(ctx context.Context, cp checkpoint.Checkpoint) error {
-	if err := c.source.openFor(ctx, cp, c.feed); err != nil {
+func (p *pump) begin(ctx context.Context, cp checkpoint.Checkpoint) error {
+	if err := p.source.openFor(ctx, cp, p.feed); err != nil {
 		return err
 	}
-	c.known.set(cp)
-	if !c.failures.failing {
+	p.known.set(cp)
+	if !p.failures.failing {
 		// After an error the state does not change until a session works. A state that
 		// changes with every attempt would hide the error.
-		c.report.enterState(Status{State: Reading})
+		p.report.enterState(Status{State: Reading})
 	}
 	return nil
 }
@@ -55,20 +55,20 @@ func (c *copier) begin(ctx context.Context, cp checkpoint.Checkpoint) error {
 //
 // After the first batch a prefetcher reads, and this goroutine commits. The reading has ended when
 // copyAll returns.
-func (c *copier) copyAll(ctx context.Context) (caughtUp bool, fresh time.Duration, err error) {
-	p := startPrefetching(ctx, c.source.source, c.known.newestCursor(), c.prefetch)
-	defer p.stop()
+func (p *pump) copyAll(ctx context.Context) (caughtUp bool, fresh time.Duration, err error) {
+	ahead := startPrefetching(ctx, p.source.source, p.known.newestCursor(), p.prefetch)
+	defer ahead.stop()
 	for ctx.Err() == nil {
-		batch, err := p.nextBatch(ctx)
+		batch, err := ahead.nextBatch(ctx)
 		if err != nil {
 			return false, 0, err
 		}
-		if err := c.commitBatch(ctx, batch); err != nil {
+		if err := p.commitBatch(ctx, batch); err != nil {
 			return false, 0, err
 		}
-		p.release()
-		if c.failures.end() {
-			c.report.enterState(Status{State: Reading})
+		ahead.release()
+		if p.failures.end() {
+			p.report.enterState(Status{State: Reading})
 		}
 		if !batch.More {
 			return true, batch.Fresh, nil
@@ -78,39 +78,39 @@ func (c *copier) copyAll(ctx context.Context) (caughtUp bool, fresh time.Duratio
 }
 
 // commitBatch commits the batch, unless it has no entities and its cursor need not be stored.
-func (c *copier) commitBatch(ctx context.Context, batch feed.Batch) error {
-	last := c.known.last
-	if !c.known.needsCommit(batch) {
+func (p *pump) commitBatch(ctx context.Context, batch feed.Batch) error {
+	last := p.known.last
+	if !p.known.needsCommit(batch) {
 		// If the process dies here, the next poll is made without the newest validators.
-		c.known.unstored, batch.Cursor = batch.Cursor, last.Cursor
-		c.report.batchSkipped(batch)
+		p.known.unstored, batch.Cursor = batch.Cursor, last.Cursor
+		p.report.batchSkipped(batch)
 		return nil
 	}
 	// Dead letters do not count: they are not in the topic.
 	published := len(batch.Entities) - feed.CountDead(batch.Entities)
 	cp := checkpoint.Checkpoint{
-		Feed:   c.feed,
-		Source: c.source.kind,
+		Feed:   p.feed,
+		Source: p.source.kind,
 		Cursor: batch.Cursor,
 		Count:  last.Count + uint64(published),
 		At:     time.Now(),
-		Writer: c.writer,
+		Writer: p.writer,
 		Moved:  last.Moved,
 	}
 	// A stop of the process does not cancel the commit: see the package comment. The sink
 	// bounds its time. If the process dies here, either all of the batch is published and
 	// cp is stored, or cp is not, and the next Resume knows what is published of the batch.
-	c.start.Extend(limit.SlowFirstCommit)
-	if err := c.sink.Commit(context.WithoutCancel(ctx), batch.Entities, cp); err != nil {
+	p.start.Extend(limit.SlowFirstCommit)
+	if err := p.sink.Commit(context.WithoutCancel(ctx), batch.Entities, cp); err != nil {
 		took := time.Since(cp.At)
-		err = c.size.explainError(err, batch.Entities, took)
-		c.size.failed(batch.Bytes, took)
+		err = p.size.explainError(err, batch.Entities, took)
+		p.size.failed(batch.Bytes, took)
 		return &sinkError{err, false}
 	}
-	c.start.Release()
+	p.start.Release()
 	took := time.Since(cp.At)
-	c.size.committed(batch.Bytes, took)
-	c.known.set(cp)
-	c.report.batchCommitted(batch, published, took)
+	p.size.committed(batch.Bytes, took)
+	p.known.set(cp)
+	p.report.batchCommitted(batch, published, took)
 	return nil
 }
