@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -108,14 +107,7 @@ func (m *Member) next() (Assignment, bool) {
 	now := time.Now()
 	if due := m.roster.warnDue(); !due.IsZero() && !now.Before(due) {
 		m.roster.warned = true
-		var others []string
-		for name, topics := range m.roster.present {
-			if topics != m.roster.present[m.self] {
-				others = append(others, name)
-			}
-		}
-		slices.Sort(others)
-		m.log.Warn("members of the fleet have other feeds than this copy; each feed is run by a member that has it", "members", others, "for", Rollout)
+		m.log.Warn("members of the fleet have other feeds than this copy; each feed is run by a member that has it", "members", m.roster.others(), "for", Rollout)
 	}
 	return m.roster.next(now)
 }

@@ -29,10 +29,12 @@ const (
 type roster struct {
 	self   string
 	topics *Topics // of this copy
+	// own is what this copy publishes, without Hashes. It is published when it changes.
+	own value
 	// sets are the known sets of topics, by fingerprint.
 	sets map[string]*Topics
-	// present has the fingerprints of the members' topics, as reported.
-	present map[string]string
+	// present has what the members publish, as reported, without Hashes.
+	present map[string]value
 	// acting are the members of the last assignment, in the form of members; nil before the first.
 	acting map[string]string
 	// left are the members that have ended since.
@@ -52,14 +54,14 @@ type roster struct {
 }
 
 func newRoster(self string) roster {
-	r := roster{self: self, sets: map[string]*Topics{}, left: map[string]bool{}}
+	r := roster{self: self, own: value{Member: self}, sets: map[string]*Topics{}, left: map[string]bool{}}
 	r.setTopics(NewTopics(nil))
 	return r
 }
 
 // setTopics takes the topics of this copy. They count once the bus has reported them.
 func (r *roster) setTopics(topics *Topics) {
-	r.topics = topics
+	r.topics, r.own.Topics = topics, topics.fingerprint
 	r.sets[topics.fingerprint] = topics
 }
 
@@ -67,44 +69,71 @@ func (r *roster) setTopics(topics *Topics) {
 // them.
 func (r *roster) value() []byte {
 	publishes := false
-	for _, topics := range r.present {
-		publishes = publishes || topics != r.topics.fingerprint
+	for _, other := range r.present {
+		publishes = publishes || other.Topics != r.own.Topics
 	}
-	for name, topics := range r.present {
-		publishes = publishes && (topics != r.topics.fingerprint || name >= r.self)
+	for name, other := range r.present {
+		publishes = publishes && (other.Topics != r.own.Topics || name >= r.self)
 	}
-	return encodeValue(r.self, r.topics, publishes)
+	v := r.own
+	if publishes {
+		v.Hashes = r.topics.encode()
+	}
+	return v.encode()
 }
 
 // report takes a report, and returns the names of entries that are no member's.
 func (r *roster) report(members map[string][]byte, left []string, now time.Time) (strangers []string) {
-	r.present = map[string]string{}
+	r.present = map[string]value{}
 	for name, text := range members {
 		v, ok := decodeValue(name, text)
 		if !ok {
 			strangers = append(strangers, name)
 			continue
 		}
-		r.present[name] = v.Topics
 		delete(r.left, name)
 		if r.sets[v.Topics] == nil && v.Hashes != nil {
 			if topics, err := decodeTopics(v.Hashes); err == nil && topics.fingerprint == v.Topics {
 				r.sets[v.Topics] = topics
 			}
 		}
+		v.Hashes = nil
+		r.present[name] = v
 	}
 	for _, name := range left {
 		r.left[name] = true
 	}
-	if r.interrupted || r.acting != nil && r.present[r.self] == "" {
+	if r.interrupted || r.acting != nil && r.present[r.self].Topics == "" {
 		// This copy was away, so others may have been away with it.
 		r.settled, r.interrupted = now.Add(returnTime), false
 	}
 	maps.DeleteFunc(r.sets, func(fingerprint string, topics *Topics) bool {
-		return topics != r.topics && !hasValue(r.present, fingerprint) && !hasValue(r.acting, fingerprint)
+		return topics != r.topics && !r.isPresent(fingerprint) && !hasValue(r.acting, fingerprint)
 	})
 	r.check(now)
 	return strangers
+}
+
+// others returns the members with other topics than this copy, in order; none if this copy is not a member.
+func (r *roster) others() (names []string) {
+	own, joined := r.present[r.self]
+	for name, v := range r.present {
+		if joined && v.Topics != own.Topics {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// isPresent reports whether a member has the topics with a fingerprint.
+func (r *roster) isPresent(fingerprint string) bool {
+	for _, v := range r.present {
+		if v.Topics == fingerprint {
+			return true
+		}
+	}
+	return false
 }
 
 func hasValue(m map[string]string, value string) bool {
@@ -120,10 +149,10 @@ func hasValue(m map[string]string, value string) bool {
 // empty if the topics are not known.
 func (r *roster) members(now time.Time) map[string]string {
 	count := map[string]string{}
-	for name, topics := range r.present {
+	for name, v := range r.present {
 		count[name] = ""
-		if r.sets[topics] != nil {
-			count[name] = topics
+		if r.sets[v.Topics] != nil {
+			count[name] = v.Topics
 		}
 	}
 	if now.Before(r.settled) {
@@ -146,8 +175,7 @@ func (r *roster) check(now time.Time) {
 			*since = now
 		}
 	}
-	own := r.present[r.self]
-	note(&r.different, own != "" && slices.ContainsFunc(slices.Collect(maps.Values(r.present)), func(topics string) bool { return topics != own }))
+	note(&r.different, len(r.others()) > 0)
 	note(&r.unknown, hasValue(members, ""))
 	r.warned = r.warned && !r.different.IsZero()
 	_, joined := members[r.self]
@@ -166,7 +194,7 @@ func (r *roster) check(now time.Time) {
 		if limit := r.unknown.Add(topicsTime); !r.unknown.IsZero() && r.due.Before(limit) {
 			r.due = limit
 		}
-	case now.Before(r.settled) && !maps.Equal(r.present, r.acting):
+	case now.Before(r.settled) && len(r.present) < len(r.acting): // members are missing, and count
 		r.due = r.settled
 	default:
 		r.due = time.Time{}
@@ -187,14 +215,11 @@ func (r *roster) next(now time.Time) (a Assignment, ok bool) {
 	r.acting = members
 	clear(r.left)
 	r.check(now)
-	a = Assignment{Self: r.self, Members: slices.Sorted(maps.Keys(members)), DifferentSince: r.different}
+	a = Assignment{Self: r.self, Members: slices.Sorted(maps.Keys(members)), Different: r.others(), DifferentSince: r.different}
 	sets := map[string]*Topics{}
 	for _, name := range a.Members {
 		if sets[name] = r.sets[members[name]]; sets[name] == nil {
 			sets[name] = NewTopics(nil)
-		}
-		if own, ok := r.present[r.self]; ok && r.present[name] != own && r.present[name] != "" {
-			a.Different = append(a.Different, name)
 		}
 	}
 	a.Owner = Balance(sets)

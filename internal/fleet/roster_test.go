@@ -1,10 +1,20 @@
 package fleet
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 )
+
+// encodeValue returns what a member publishes.
+func encodeValue(member string, topics *Topics, withHashes bool) []byte {
+	v := value{Member: member, Topics: topics.fingerprint}
+	if withHashes {
+		v.Hashes = topics.encode()
+	}
+	return v.encode()
+}
 
 // rosterTest drives a roster of the copy a in a time of its own.
 type rosterTest struct {
@@ -266,6 +276,17 @@ func TestNewTopicsCountOnceTheyAreReported(t *testing.T) {
 	r.put("a")
 	if a := r.want(settleTime, "a", "b"); a.Owner("new") == "" {
 		t.Error("nobody runs the new feed")
+	}
+}
+
+// Fields that another version of the program publishes change nothing.
+func TestUnknownFieldsOfAMember(t *testing.T) {
+	t.Parallel()
+	r := newRosterTest(t, "a", "b")
+	for _, text := range []string{`1`, `2`, `{"x": [null]}`} {
+		r.values["b"] = fmt.Appendf(nil, `{"later": %s, "feedbridge_member": "b", "topics": %q}`, text, r.roster.topics.fingerprint)
+		r.report()
+		r.wantNothing(time.Hour)
 	}
 }
 

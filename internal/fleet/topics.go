@@ -66,7 +66,8 @@ func decodeTopics(text []byte) (*Topics, error) {
 	return newTopics(hashes), nil
 }
 
-// value is what a member publishes. Other versions of the program must be able to read it.
+// value is what a member publishes, as a JSON object. Members of other versions of the program read it: they
+// ignore the fields that they do not know, so fields are only added.
 type value struct {
 	// Member is the name of the member. It distinguishes a member's value from what other programs store.
 	Member string `json:"feedbridge_member"`
@@ -77,11 +78,7 @@ type value struct {
 	Hashes []byte `json:"hashes,omitempty"`
 }
 
-func encodeValue(member string, topics *Topics, withHashes bool) []byte {
-	v := value{Member: member, Topics: topics.fingerprint}
-	if withHashes {
-		v.Hashes = topics.encode()
-	}
+func (v value) encode() []byte {
 	text, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // a struct of texts can be encoded
