@@ -263,6 +263,22 @@ func TestIndexIsComplete(t *testing.T) {
 	}
 }
 
+// The navigation of the site names every page.
+func TestSiteNamesEveryPage(t *testing.T) {
+	var files, named []string
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		must.Succeed(t, err)
+		for _, file := range found {
+			files = append(files, strings.TrimPrefix(filepath.ToSlash(file), "docs/"))
+		}
+	}
+	for _, m := range regexp.MustCompile(`"([a-zA-Z/-]+\.md)"`).FindAllStringSubmatch(read(t, "site/zensical.toml"), -1) {
+		named = append(named, m[1])
+	}
+	wantSame(t, "the navigation in site/zensical.toml", "page", files, named)
+}
+
 // Pages are short enough to be read: README in a minute, a page in half an hour.
 func TestPagesAreShort(t *testing.T) {
 	if lines := strings.Count(read(t, "README.md"), "\n"); lines > 150 {
