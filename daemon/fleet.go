@@ -40,7 +40,7 @@ func (m *membership) configure(cfg *config.Config) {
 	for _, f := range cfg.Feeds {
 		topics = append(topics, f.To.Topic)
 	}
-	m.member.SetTopics(topics)
+	m.member.SetTopics(topics, nil)
 }
 
 // isOwner reports whether this copy runs a feed. Before the first assignment it runs none.

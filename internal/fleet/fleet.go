@@ -3,6 +3,7 @@
 // Copies with the same fleet name and bus are the members of a fleet. Each feed is run by one of
 // those that have it in their configuration. A bus only reports who is a member, and what each has
 // published: which feeds it can run. From that every member computes the same owners, without a leader.
+// The same holds for the version of each [List] of feeds.
 //
 // Who runs a feed is no part of the promise: for a moment two members may run it, or none. The fence of
 // the sink keeps the topic exact in both cases.
@@ -67,6 +68,10 @@ type Assignment struct {
 	// DifferentSince is when this copy first saw members with different feeds; zero if all have the
 	// same.
 	DifferentSince time.Time
+	// OtherLists are the lists of which a member has not the version that the members agree on, by member.
+	OtherLists map[string][]string
+	// agreed are the versions that the members agree on, by list.
+	agreed map[string]*Topics
 }
 
 // Owns reports whether this copy runs the feed of a topic.

@@ -13,11 +13,12 @@ import (
 func FuzzValue(f *testing.F) {
 	f.Add("b", encodeValue("b", NewTopics([]string{"x", "z"}), true), []byte(`{"feedbridge_member":"c","topics":"1"}`))
 	f.Add("a", []byte(`{"feedbridge_member":"a","topics":"0","hashes":"AQE="}`), []byte(`null`))
+	f.Add("b", []byte(`{"feedbridge_member":"b","topics":"1","lists":{"blogs":{"topics":"0","hashes":"AQE="}}}`), List{URLs: map[string]string{"x": "/"}}.encoded())
 	f.Add("", []byte(`{"feedbridge_member":"","topics":"x"}`), []byte{})
 	f.Fuzz(func(t *testing.T, name string, one, two []byte) {
 		cputime.CheckRepeated(t, string(one), func(text string) {
-			if topics, err := decodeTopics([]byte(text)); err == nil {
-				if again, err := decodeTopics(topics.encode()); err != nil || !slices.Equal(again.hashes, topics.hashes) {
+			if topics, err := decodeTopics([]byte(text), hashBits); err == nil {
+				if again, err := decodeTopics(topics.encode(), hashBits); err != nil || !slices.Equal(again.hashes, topics.hashes) {
 					t.Fatalf("%x, %v", topics.hashes, err)
 				}
 			}
@@ -43,4 +44,12 @@ func FuzzValue(f *testing.F) {
 		r.now = r.now.Add(time.Hour)
 		_, _ = r.roster.next(r.now)
 	})
+}
+
+// encoded returns what the member c publishes that has the list, and no other feeds.
+func (l List) encoded() []byte {
+	r := newRoster("c")
+	r.setTopics(NewTopics(nil), map[string]List{"blogs": l})
+	r.present = map[string]value{"b": {Topics: "1"}}
+	return r.value()
 }

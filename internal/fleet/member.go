@@ -43,12 +43,12 @@ func NewMember(writer string, log *slog.Logger) *Member {
 	}
 }
 
-// SetTopics takes the topics of the feeds that this copy can run. It is called before Run, and when they
-// change.
-func (m *Member) SetTopics(names []string) {
+// SetTopics takes the topics of the feeds in this copy's configuration, and the lists that it has read, by name. It
+// is called before Run, and when they change.
+func (m *Member) SetTopics(names []string, lists map[string]List) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.roster.setTopics(NewTopics(names))
+	m.roster.setTopics(NewTopics(names), lists)
 	m.publish()
 }
 

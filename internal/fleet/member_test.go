@@ -84,7 +84,7 @@ type copyOf struct {
 
 func start(t *testing.T, b *memoryBus, name string, log *slog.Logger, topics ...string) *copyOf {
 	c := &copyOf{Member: fleet.NewMember(name, log)}
-	c.SetTopics(topics)
+	c.SetTopics(topics, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -164,7 +164,7 @@ func TestEachFeedIsRunByOneOfTheCopiesThatHaveIt(t *testing.T) {
 		has[z] = all[5:25]
 		check("a third one with feeds of both")
 		for n, c := range []*copyOf{x, y, z} {
-			c.SetTopics(all)
+			c.SetTopics(all, nil)
 			has[c] = all
 			check(fmt.Sprint("a rollout to copy ", n))
 		}
@@ -189,13 +189,13 @@ func TestDifferentFeedsAreLoggedOnce(t *testing.T) {
 		y := start(t, b, "y", quiet, "a")
 		logged := func() int { return strings.Count(out.String(), "have other feeds than this copy") }
 		time.Sleep(fleet.Rollout / 2)
-		y.SetTopics([]string{"a", "b"})
+		y.SetTopics([]string{"a", "b"}, nil)
 		time.Sleep(2 * fleet.Rollout)
 		if logged() != 0 {
 			t.Errorf("a short rollout is logged:\n%s", out.String())
 		}
 		for want := 1; want <= 2; want++ {
-			y.SetTopics([]string{"c"})
+			y.SetTopics([]string{"c"}, nil)
 			time.Sleep(time.Hour)
 			if n := logged(); n != want || !strings.Contains(out.String(), "members=[y]") {
 				t.Errorf("logged %d times, want %d:\n%s", n, want, out.String())
@@ -203,7 +203,7 @@ func TestDifferentFeedsAreLoggedOnce(t *testing.T) {
 			if a, _, _ := x.state(); a.DifferentSince.IsZero() {
 				t.Error("the assignment does not show it")
 			}
-			y.SetTopics([]string{"a", "b"})
+			y.SetTopics([]string{"a", "b"}, nil)
 			time.Sleep(time.Minute)
 		}
 	})

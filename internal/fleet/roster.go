@@ -27,16 +27,17 @@ const (
 // have expired. Until settled, members that are missing count as before, so that they come back and
 // nothing moves.
 type roster struct {
-	self   string
-	topics *Topics // of this copy
+	self string
+	// topics are those of this copy by list; with an empty name, those of its configuration.
+	topics map[string]*Topics
 	// own is what this copy publishes, without Hashes. It is published when it changes.
 	own value
 	// sets are the known sets of topics, by fingerprint.
 	sets map[string]*Topics
 	// present has what the members publish, as reported, without Hashes.
 	present map[string]value
-	// acting are the members of the last assignment, in the form of members; nil before the first.
-	acting map[string]string
+	// acting is the last assignment; nil before the first.
+	acting *plan
 	// left are the members that have ended since.
 	left map[string]bool
 	// interrupted is set until the first report after an outage.
@@ -55,31 +56,53 @@ type roster struct {
 
 func newRoster(self string) roster {
 	r := roster{self: self, own: value{Member: self}, sets: map[string]*Topics{}, left: map[string]bool{}}
-	r.setTopics(NewTopics(nil))
+	r.setTopics(NewTopics(nil), nil)
 	return r
 }
 
-// setTopics takes the topics of this copy. They count once the bus has reported them.
-func (r *roster) setTopics(topics *Topics) {
-	r.topics, r.own.Topics = topics, topics.fingerprint
-	r.sets[topics.fingerprint] = topics
+// setTopics takes the topics of this copy and its lists. They count once the bus has reported them.
+func (r *roster) setTopics(topics *Topics, lists map[string]List) {
+	r.topics = map[string]*Topics{"": topics}
+	r.own.Topics, r.own.Lists = topics.fingerprint, map[string]listVersion{}
+	for name, list := range lists {
+		version := list.version()
+		r.topics[name], r.own.Lists[name] = version, listVersion{Topics: version.fingerprint, Failed: list.Failed}
+	}
+	for _, topics := range r.topics {
+		r.sets[topics.fingerprint] = topics
+	}
 }
 
-// value returns what this copy publishes. Of the members with the same topics the first one publishes
-// them.
+// value returns what this copy publishes.
 func (r *roster) value() []byte {
-	publishes := false
-	for _, other := range r.present {
-		publishes = publishes || other.Topics != r.own.Topics
-	}
-	for name, other := range r.present {
-		publishes = publishes && (other.Topics != r.own.Topics || name >= r.self)
-	}
 	v := r.own
-	if publishes {
-		v.Hashes = r.topics.encode()
+	v.Lists = maps.Clone(v.Lists)
+	for name, topics := range r.topics {
+		switch list := v.Lists[name]; {
+		case !r.publishes(name):
+		case name == "":
+			v.Hashes = topics.encode()
+		default:
+			list.Hashes = topics.encode()
+			v.Lists[name] = list
+		}
 	}
 	return v.encode()
+}
+
+// publishes reports whether this copy publishes the hashes of a list: members have another version of it, or none,
+// and of those with the same version this copy is the first one.
+func (r *roster) publishes(list string) bool {
+	own, differs := r.own.fingerprint(list), false
+	for name, other := range r.present {
+		switch {
+		case other.fingerprint(list) != own:
+			differs = true
+		case name < r.self:
+			return false
+		}
+	}
+	return differs
 }
 
 // report takes a report, and returns the names of entries that are no member's.
@@ -92,12 +115,13 @@ func (r *roster) report(members map[string][]byte, left []string, now time.Time)
 			continue
 		}
 		delete(r.left, name)
-		if r.sets[v.Topics] == nil && v.Hashes != nil {
-			if topics, err := decodeTopics(v.Hashes); err == nil && topics.fingerprint == v.Topics {
-				r.sets[v.Topics] = topics
-			}
-		}
+		r.addSet(v.Topics, v.Hashes, hashBits)
 		v.Hashes = nil
+		for list, version := range v.Lists {
+			r.addSet(version.Topics, version.Hashes, hashBits+urlBits)
+			version.Hashes = nil
+			v.Lists[list] = version
+		}
 		r.present[name] = v
 	}
 	for _, name := range left {
@@ -107,18 +131,48 @@ func (r *roster) report(members map[string][]byte, left []string, now time.Time)
 		// This copy was away, so others may have been away with it.
 		r.settled, r.interrupted = now.Add(returnTime), false
 	}
-	maps.DeleteFunc(r.sets, func(fingerprint string, topics *Topics) bool {
-		return topics != r.topics && !r.isPresent(fingerprint) && !hasValue(r.acting, fingerprint)
-	})
+	used := r.usedSets()
+	maps.DeleteFunc(r.sets, func(fingerprint string, _ *Topics) bool { return !used[fingerprint] })
 	r.check(now)
 	return strangers
 }
 
-// others returns the members with other topics than this copy, in order; none if this copy is not a member.
+// addSet keeps topics that a member publishes.
+func (r *roster) addSet(fingerprint string, hashes []byte, bits int) {
+	if r.sets[fingerprint] != nil || hashes == nil {
+		return
+	}
+	if topics, err := decodeTopics(hashes, bits); err == nil && topics.fingerprint == fingerprint {
+		r.sets[fingerprint] = topics
+	}
+}
+
+// usedSets returns the fingerprints of the topics of all members.
+func (r *roster) usedSets() map[string]bool {
+	used := map[string]bool{}
+	add := func(v value) {
+		used[v.Topics] = true
+		for _, list := range v.Lists {
+			used[list.Topics] = true
+		}
+	}
+	add(r.own)
+	for _, v := range r.present {
+		add(v)
+	}
+	if r.acting != nil {
+		for _, v := range r.acting.members {
+			add(v)
+		}
+	}
+	return used
+}
+
+// others returns the members with other feeds than this copy, in order; none if this copy is not a member.
 func (r *roster) others() (names []string) {
 	own, joined := r.present[r.self]
 	for name, v := range r.present {
-		if joined && v.Topics != own.Topics {
+		if joined && !v.hasSameFeeds(own) {
 			names = append(names, name)
 		}
 	}
@@ -126,48 +180,57 @@ func (r *roster) others() (names []string) {
 	return names
 }
 
-// isPresent reports whether a member has the topics with a fingerprint.
-func (r *roster) isPresent(fingerprint string) bool {
-	for _, v := range r.present {
-		if v.Topics == fingerprint {
-			return true
-		}
-	}
-	return false
+// plan is what an assignment is computed from.
+type plan struct {
+	// members are those that count.
+	members map[string]value
+	// agreed has the fingerprint of the version that the members agree on, by list.
+	agreed map[string]string
+	// keys are the same for members that can run the same topics. They lack topics that are not known.
+	keys map[string]string
+	// unknown reports whether there are such topics.
+	unknown bool
 }
 
-func hasValue(m map[string]string, value string) bool {
-	for _, v := range m {
-		if v == value {
-			return true
-		}
-	}
-	return false
+// equal reports whether an assignment would be the same.
+func (p *plan) equal(other *plan) bool {
+	return other != nil && maps.Equal(p.keys, other.keys) && maps.Equal(p.agreed, other.agreed)
 }
 
-// members returns the members that count at a time, with the fingerprints of their topics, which are
-// empty if the topics are not known.
-func (r *roster) members(now time.Time) map[string]string {
-	count := map[string]string{}
-	for name, v := range r.present {
-		count[name] = ""
-		if r.sets[v.Topics] != nil {
-			count[name] = v.Topics
-		}
+// plan returns the plan at a time.
+func (r *roster) plan(now time.Time) *plan {
+	p := &plan{members: maps.Clone(r.present), keys: map[string]string{}}
+	if p.members == nil {
+		p.members = map[string]value{}
 	}
-	if now.Before(r.settled) {
-		for name, topics := range r.acting {
-			if _, ok := count[name]; !ok && !r.left[name] {
-				count[name] = topics
+	if r.acting != nil && now.Before(r.settled) {
+		for name, v := range r.acting.members {
+			if _, ok := p.members[name]; !ok && !r.left[name] {
+				p.members[name] = v
 			}
 		}
 	}
-	return count
+	p.agreed = agree(p.members)
+	known := func(fingerprint string) string {
+		if r.sets[fingerprint] == nil {
+			p.unknown = true
+			return ""
+		}
+		return fingerprint
+	}
+	for name, v := range p.members {
+		key := known(v.Topics)
+		for _, list := range slices.Sorted(maps.Keys(v.Lists)) {
+			key += "\x00" + list + "\x00" + known(v.Lists[list].Topics) + "\x00" + known(p.agreed[list])
+		}
+		p.keys[name] = key
+	}
+	return p
 }
 
 // check sets different, unknown and due.
 func (r *roster) check(now time.Time) {
-	members := r.members(now)
+	p := r.plan(now)
 	note := func(since *time.Time, is bool) {
 		if !is {
 			*since = time.Time{}
@@ -176,14 +239,14 @@ func (r *roster) check(now time.Time) {
 		}
 	}
 	note(&r.different, len(r.others()) > 0)
-	note(&r.unknown, hasValue(members, ""))
+	note(&r.unknown, p.unknown)
 	r.warned = r.warned && !r.different.IsZero()
-	_, joined := members[r.self]
+	_, joined := p.members[r.self]
 	switch {
-	case r.acting == nil && !joined, len(members) == 0:
+	case r.acting == nil && !joined, len(p.members) == 0:
 		// Without members no copy has taken over.
 		r.due = time.Time{}
-	case !maps.Equal(members, r.acting):
+	case !p.equal(r.acting):
 		wait := settleTime
 		if r.acting == nil {
 			wait = joinTime
@@ -194,7 +257,7 @@ func (r *roster) check(now time.Time) {
 		if limit := r.unknown.Add(topicsTime); !r.unknown.IsZero() && r.due.Before(limit) {
 			r.due = limit
 		}
-	case now.Before(r.settled) && len(r.present) < len(r.acting): // members are missing, and count
+	case now.Before(r.settled) && len(r.present) < len(r.acting.members): // members are missing, and count
 		r.due = r.settled
 	default:
 		r.due = time.Time{}
@@ -207,19 +270,32 @@ func (r *roster) next(now time.Time) (a Assignment, ok bool) {
 		return a, false
 	}
 	r.due = time.Time{}
-	members := r.members(now)
-	if len(members) == 0 || maps.Equal(members, r.acting) {
+	p := r.plan(now)
+	if len(p.members) == 0 || p.equal(r.acting) {
 		r.check(now)
 		return a, false
 	}
-	r.acting = members
+	r.acting = p
 	clear(r.left)
 	r.check(now)
-	a = Assignment{Self: r.self, Members: slices.Sorted(maps.Keys(members)), Different: r.others(), DifferentSince: r.different}
-	sets := map[string]*Topics{}
+	a = Assignment{
+		Self: r.self, Members: slices.Sorted(maps.Keys(p.members)), Different: r.others(), DifferentSince: r.different,
+		OtherLists: map[string][]string{}, agreed: map[string]*Topics{},
+	}
+	for list, fingerprint := range p.agreed {
+		a.agreed[list] = r.sets[fingerprint]
+	}
+	sets, able := map[string]*Topics{}, map[string]*Topics{}
 	for _, name := range a.Members {
-		if sets[name] = r.sets[members[name]]; sets[name] == nil {
-			sets[name] = NewTopics(nil)
+		key, v := p.keys[name], p.members[name]
+		if able[key] == nil {
+			able[key] = r.able(v, p.agreed)
+		}
+		sets[name] = able[key]
+		for _, list := range slices.Sorted(maps.Keys(p.agreed)) {
+			if v.fingerprint(list) != p.agreed[list] {
+				a.OtherLists[name] = append(a.OtherLists[name], list)
+			}
 		}
 	}
 	a.Owner = Balance(sets)

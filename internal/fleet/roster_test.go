@@ -27,7 +27,7 @@ type rosterTest struct {
 // newRosterTest returns a roster that has assigned topics to some members, a among them.
 func newRosterTest(t *testing.T, members ...string) *rosterTest {
 	r := &rosterTest{t: t, roster: newRoster("a"), now: time.Unix(0, 0), values: map[string][]byte{}}
-	r.roster.setTopics(NewTopics([]string{"x", "y"}))
+	r.roster.setTopics(NewTopics([]string{"x", "y"}), nil)
 	r.put(members...)
 	r.want(joinTime, members...)
 	return r
@@ -38,7 +38,7 @@ func (r *rosterTest) report(left ...string) { r.roster.report(r.values, left, r.
 
 func (r *rosterTest) put(members ...string) {
 	for _, m := range members {
-		r.values[m] = encodeValue(m, r.roster.topics, false)
+		r.values[m] = encodeValue(m, r.roster.topics[""], false)
 	}
 	r.report()
 }
@@ -269,10 +269,10 @@ func TestTopicsThatAreNotPublishedAreNotWaitedForLong(t *testing.T) {
 func TestNewTopicsCountOnceTheyAreReported(t *testing.T) {
 	t.Parallel()
 	r := newRosterTest(t, "a", "b")
-	r.roster.setTopics(NewTopics([]string{"x", "y", "new"}))
+	r.roster.setTopics(NewTopics([]string{"x", "y", "new"}), nil)
 	r.report()
 	r.wantNothing(time.Hour)
-	r.values["b"] = encodeValue("b", r.roster.topics, false)
+	r.values["b"] = encodeValue("b", r.roster.topics[""], false)
 	r.put("a")
 	if a := r.want(settleTime, "a", "b"); a.Owner("new") == "" {
 		t.Error("nobody runs the new feed")
@@ -284,7 +284,7 @@ func TestUnknownFieldsOfAMember(t *testing.T) {
 	t.Parallel()
 	r := newRosterTest(t, "a", "b")
 	for _, text := range []string{`1`, `2`, `{"x": [null]}`} {
-		r.values["b"] = fmt.Appendf(nil, `{"later": %s, "feedbridge_member": "b", "topics": %q}`, text, r.roster.topics.fingerprint)
+		r.values["b"] = fmt.Appendf(nil, `{"later": %s, "feedbridge_member": "b", "topics": %q}`, text, r.roster.topics[""].fingerprint)
 		r.report()
 		r.wantNothing(time.Hour)
 	}
@@ -308,7 +308,7 @@ func TestTopicsAreEncoded(t *testing.T) {
 	t.Parallel()
 	for _, names := range [][]string{nil, {"a"}, {"a", "b", "c", "a"}} {
 		topics := NewTopics(names)
-		got, err := decodeTopics(topics.encode())
+		got, err := decodeTopics(topics.encode(), hashBits)
 		if err != nil || !slices.Equal(got.hashes, topics.hashes) || got.fingerprint != topics.fingerprint {
 			t.Errorf("%q: %v, error %v; want %v", names, got, err, topics)
 		}
@@ -317,7 +317,7 @@ func TestTopicsAreEncoded(t *testing.T) {
 		t.Error("other topics have the same fingerprint")
 	}
 	for _, bad := range []string{"\x80", "\x01\x00", "\xff\xff\xff\xff\xff\xff\xff\x7f"} {
-		if _, err := decodeTopics([]byte(bad)); err == nil {
+		if _, err := decodeTopics([]byte(bad), hashBits); err == nil {
 			t.Errorf("%q: no error", bad)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
@@ -17,10 +18,11 @@ const hashBits = 48
 
 func hashOf(topic string) uint64 { return xxhash.Sum64String(topic) >> (64 - hashBits) }
 
-// Topics are the topics of the feeds that a member can run. They are not changed, and may be used by
-// any number of goroutines.
+// Topics are the topics of the feeds that a member can run, or a version of a [List]. They are not changed, and
+// may be used by any number of goroutines.
 type Topics struct {
-	hashes      []uint64 // in order, each once
+	// hashes are in order, each once. Those of a version of a list end in the hash of the URL.
+	hashes      []uint64
 	fingerprint string
 }
 
@@ -52,12 +54,12 @@ func (t *Topics) encode() (text []byte) {
 	return text
 }
 
-// decodeTopics is the inverse of encode.
-func decodeTopics(text []byte) (*Topics, error) {
+// decodeTopics is the inverse of encode, for hashes of some bits.
+func decodeTopics(text []byte, bits int) (*Topics, error) {
 	var hashes []uint64
 	for last := uint64(0); len(text) > 0; {
 		step, n := binary.Uvarint(text)
-		if n <= 0 || (last+step)>>hashBits != 0 || step == 0 && len(hashes) > 0 {
+		if n <= 0 || last+step < last || (last+step)>>bits != 0 || step == 0 && len(hashes) > 0 {
 			return nil, errors.New("invalid set of topics")
 		}
 		last, text = last+step, text[n:]
@@ -76,6 +78,21 @@ type value struct {
 	// Hashes are the topics. They are published only while members have different ones, and then by one
 	// of those with the same fingerprint.
 	Hashes []byte `json:"hashes,omitempty"`
+	// Lists are the lists that the member has read, by name. Their feeds are not among Topics.
+	Lists map[string]listVersion `json:"lists,omitempty"`
+}
+
+// fingerprint returns that of a list, or with an empty name that of the other feeds; empty if there is none.
+func (v value) fingerprint(list string) string {
+	if list == "" {
+		return v.Topics
+	}
+	return v.Lists[list].Topics
+}
+
+// hasSameFeeds reports whether two members have the same feeds.
+func (v value) hasSameFeeds(other value) bool {
+	return v.Topics == other.Topics && maps.EqualFunc(v.Lists, other.Lists, func(a, b listVersion) bool { return a.Topics == b.Topics })
 }
 
 func (v value) encode() []byte {

@@ -187,7 +187,7 @@ func TestNewTopicsAreStoredAtOnce(t *testing.T) {
 			return false
 		}
 		attempts++ // the key may expire during one
-		a.SetTopics([]string{fmt.Sprint(attempts)})
+		a.SetTopics([]string{fmt.Sprint(attempts)}, nil)
 		now := before
 		eventually(t, "the new topics are stored", func() bool {
 			if entry, err := kv.Get(t.Context(), "a"); err == nil {

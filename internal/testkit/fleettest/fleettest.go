@@ -39,7 +39,7 @@ func Join(t testing.TB, bus fleet.Bus, name string, log *slog.Logger, topics []s
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	c := &Copy{Member: fleet.NewMember(name, log), Name: name, Stop: stop, ended: make(chan struct{})}
-	c.SetTopics(topics)
+	c.SetTopics(topics, nil)
 	go func() {
 		defer close(c.ended)
 		c.Run(ctx, func(context.Context) (fleet.Bus, error) { return bus, nil }, func(a fleet.Assignment) {
@@ -200,7 +200,7 @@ func testDifferentFeeds(t *testing.T, s System) {
 	if different := a.Assignment().Different; !slices.Equal(different, []string{"b", "c"}) {
 		t.Errorf("a sees other feeds at %q", different)
 	}
-	a.SetTopics(Topics)
+	a.SetTopics(Topics, nil)
 	Eventually(t, patience, func() string {
 		if n := len(a.Owned()); n < 90 {
 			return fmt.Sprintf("after a reload a runs %d feeds", n)
@@ -208,8 +208,8 @@ func testDifferentFeeds(t *testing.T, s System) {
 		return Problem(Topics, a, b, c)
 	})
 	check(has(Topics, Topics[200:], Topics[50:250]))
-	b.SetTopics(Topics)
-	c.SetTopics(Topics)
+	b.SetTopics(Topics, nil)
+	c.SetTopics(Topics, nil)
 	Eventually(t, patience, func() string {
 		if len(a.Assignment().Different)+len(b.Assignment().Different) > 0 {
 			return "there are still different feeds"
