@@ -72,7 +72,12 @@ type Config struct {
 
 	// loaded has the values that the configuration was built of. It is nil without lists.
 	loaded *loader
+	// set has the keys that are configured.
+	set locations
 }
+
+// IsSet reports whether a key such as admin.listen is configured, and not a default.
+func (c *Config) IsSet(key string) bool { return c.set.isSet(key) }
 
 // Log configures the log.
 type Log struct {
@@ -221,8 +226,11 @@ type Admin struct {
 	// Default 127.0.0.1:9321.
 	Listen string `yaml:"listen" default:"127.0.0.1:9321"`
 	// Socket is the path of a Unix socket for the same server, with mode 0600. Its clients
-	// may change things without a token. Default: none.
+	// may change things without a token. Empty, or off in the file, means none.
 	Socket string `yaml:"socket"`
+	// DefaultSockets are paths of the socket if the file has none: a daemon listens on the first if it can, and
+	// its clients use the first that answers.
+	DefaultSockets []string `yaml:"-"`
 	// Token is what clients of Listen need for changes. Default: none, so that Listen is
 	// read-only. Its file is read for every change.
 	Token credential.Secret `yaml:"token"`

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,7 +143,7 @@ func TestGoodFiles(t *testing.T) {
 }
 
 // reveal makes cmp compare the values of secrets.
-var reveal = cmp.Options{cmp.Transformer("reveal", credential.Secret.Reveal), cmpopts.IgnoreUnexported(Config{})}
+var reveal = cmp.Options{cmp.Transformer("reveal", credential.Secret.Reveal), cmpopts.IgnoreUnexported(Config{}), cmpopts.IgnoreFields(Admin{}, "DefaultSockets")}
 
 // withDefaults is testdata/feed_defaults.good.yaml.
 func withDefaults() *Config {
@@ -389,4 +390,34 @@ func read(t testing.TB, file string) []byte {
 	data, err := os.ReadFile(file)
 	must.Succeed(t, err)
 	return data
+}
+
+func TestDefaultSockets(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		situation string
+		environ   []string
+		file      string
+		want      []string
+	}{
+		{"the data directory", []string{"FEEDBRIDGE_DATA_DIR=/data"}, "", []string{"/data/admin.sock"}},
+		{"another port", []string{"FEEDBRIDGE_ADMIN_LISTEN=127.0.0.1:9322"}, "", []string{"feedbridge-data/admin-9322.sock"}},
+		{"any port", []string{"FEEDBRIDGE_ADMIN_LISTEN=127.0.0.1:0"}, "", []string{"feedbridge-data/admin.sock"}},
+		{"no port", []string{"FEEDBRIDGE_ADMIN_LISTEN=off"}, "", []string{"feedbridge-data/admin.sock"}},
+		{"a port that is none", []string{"FEEDBRIDGE_ADMIN_LISTEN=x:../../y"}, "", []string{"feedbridge-data/admin-y.sock"}},
+		{"a service", []string{"RUNTIME_DIRECTORY=/run/a:/run/b"}, "/etc/feedbridge/feedbridge.yaml", []string{"/run/a/admin.sock"}},
+		{"a client of a service", []string{"FEEDBRIDGE_DATA_DIR=/data"}, "/etc/orders/x.yaml", []string{"/data/admin.sock", "/run/orders/admin.sock"}},
+		{"a file beside the services'", []string{"FEEDBRIDGE_DATA_DIR=/data"}, "/etc/x.yaml", []string{"/data/admin.sock"}},
+		{"a socket", []string{"FEEDBRIDGE_ADMIN_SOCKET=s"}, "", nil},
+		{"off", []string{"FEEDBRIDGE_ADMIN_SOCKET=off"}, "", nil},
+	} {
+		l := newLoader(test.environ)
+		l.file = test.file
+		l.readVariables()
+		cfg := l.buildConfig()
+		l.completeAdmin(cfg)
+		if !slices.Equal(cfg.Admin.DefaultSockets, test.want) || cfg.Admin.Socket == "off" {
+			t.Errorf("%s: got %q and %q, want %q", test.situation, cfg.Admin.Socket, cfg.Admin.DefaultSockets, test.want)
+		}
+	}
 }

@@ -2,6 +2,10 @@ package config
 
 import (
 	"cmp"
+	"net"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/safetext"
@@ -18,9 +22,6 @@ func completeDefaults(cfg *Config, buses []string, set locations) {
 	onlyBus := ""
 	if len(buses) == 1 {
 		onlyBus = buses[0]
-	}
-	if cfg.Admin.Listen == "off" {
-		cfg.Admin.Listen = ""
 	}
 	if cfg.Fleet != nil {
 		cfg.Fleet.Bus = cmp.Or(cfg.Fleet.Bus, onlyBus)
@@ -80,4 +81,37 @@ func completeDefaults(cfg *Config, buses []string, set locations) {
 		}
 		cfg.Serve.Feeds[name] = f
 	}
+}
+
+// completeAdmin fills in the defaults of the admin server.
+func (l *loader) completeAdmin(cfg *Config) {
+	a := &cfg.Admin
+	if a.Listen == "off" {
+		a.Listen = ""
+	}
+	switch {
+	case a.Socket == "off":
+		a.Socket = ""
+	case a.Socket == "" && runtime.GOOS != "windows": // which has no mode 0600
+		a.DefaultSockets = l.defaultSockets(cfg)
+	}
+}
+
+// defaultSockets returns the default paths of the admin socket. It is in the runtime directory of the service (see
+// systemd.exec), and without one in the data directory. Clients have no variable for the former. They
+// know it by the directory of the configuration, which systemd gives the same name.
+func (l *loader) defaultSockets(cfg *Config) []string {
+	name := "admin.sock"
+	// Daemons on one machine have different ports, so that those with one data directory have a socket each.
+	if _, port, err := net.SplitHostPort(cfg.Admin.Listen); err == nil && port != "9321" && port != "0" {
+		name = "admin-" + filepath.Base(port) + ".sock"
+	}
+	if dir, _, _ := strings.Cut(l.environ["RUNTIME_DIRECTORY"], ":"); dir != "" {
+		return []string{filepath.Join(dir, name)}
+	}
+	paths := []string{filepath.Join(cfg.DataDir, name)}
+	if dir, service := filepath.Split(filepath.Dir(l.file)); dir == "/etc/" {
+		paths = append(paths, filepath.Join("/run", service, name))
+	}
+	return paths
 }

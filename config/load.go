@@ -26,6 +26,7 @@ func LoadAdmin(opts Options) (Admin, error) {
 	l.readVariables()
 	l.readSettings(opts.Set)
 	cfg := l.buildConfig()
+	l.completeAdmin(cfg)
 	completeDefaults(cfg, nil, l.locations)
 	(&validator{cfg: cfg, diagnostics: &l.diagnostics}).checkAdmin(cfg.Admin)
 	errs := slices.DeleteFunc(l.errs, func(e *Error) bool {
@@ -116,6 +117,7 @@ func (l *loader) loadConfig(opts Options) (*Config, error) {
 		l.errs.sortByLocation()
 		return nil, l.errs
 	}
+	cfg.set = l.locations
 	if len(cfg.FeedsFrom) > 0 {
 		cfg.loaded = l
 	}
@@ -130,6 +132,7 @@ func (l *loader) complete() *Config {
 		l.locations.setLocation("buses.embedded.embedded", location{})
 	}
 	cfg := l.buildConfig()
+	l.completeAdmin(cfg)
 	completeDefaults(cfg, buses, l.locations)
 	(&validator{cfg, buses, l.feedless, map[[2]string][]string{}, &l.diagnostics}).checkConfig()
 	return cfg
@@ -138,7 +141,7 @@ func (l *loader) complete() *Config {
 // clone returns a loader with the same values, and without errors.
 func (l *loader) clone() *loader {
 	c := newLoader(nil)
-	c.file, c.feedless, c.values, c.locations = l.file, l.feedless, maps.Clone(l.values), maps.Clone(l.locations)
+	c.file, c.feedless, c.environ, c.values, c.locations = l.file, l.feedless, l.environ, maps.Clone(l.values), maps.Clone(l.locations)
 	return c
 }
 

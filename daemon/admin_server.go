@@ -2,7 +2,10 @@ package daemon
 
 import (
 	"context"
+	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/internal/admin"
@@ -14,7 +17,7 @@ type adminListeners struct{ tcp, socket net.Listener }
 
 // openAdmin opens the listeners of the admin server. It reads the token once, so that a
 // missing file is an error now and not at the first change.
-func openAdmin(cfg config.Admin) (l adminListeners, err error) {
+func openAdmin(cfg config.Admin, log *slog.Logger) (l adminListeners, err error) {
 	if _, err := cfg.ReadToken(); err != nil {
 		return l, err
 	}
@@ -23,12 +26,26 @@ func openAdmin(cfg config.Admin) (l adminListeners, err error) {
 			return l, err
 		}
 	}
-	if cfg.Socket != "" {
+	switch {
+	case cfg.Socket != "":
 		if l.socket, err = admin.ListenSocket(cfg.Socket); err != nil {
 			l.close()
 		}
+	case len(cfg.DefaultSockets) > 0:
+		var unavailable error
+		if l.socket, unavailable = openDefaultSocket(cfg.DefaultSockets[0]); unavailable != nil {
+			log.Warn("there is no admin socket; set admin.socket to another path, or to off", "error", unavailable)
+		}
 	}
 	return l, err
+}
+
+// openDefaultSocket listens on a socket that nobody has configured, in a directory that need not exist.
+func openDefaultSocket(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	return admin.ListenSocket(path)
 }
 
 // servers returns the functions that serve on each listener until their context ends.

@@ -92,7 +92,7 @@ func (d *daemon) run(ctx context.Context) error {
 	d.buses.Store(opened)
 	// A reload may have replaced some of them.
 	defer func() { d.buses.Load().closeAll() }()
-	listeners, err := openAdmin(d.cfg.Admin)
+	listeners, err := openAdmin(d.cfg.Admin, d.log)
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,8 @@ func (d *daemon) announce(writer string, admin adminListeners) {
 		attrs = append(attrs, "status", at.Status+"/status", "status_page", at.Status+"/")
 	}
 	if admin.socket != nil {
-		attrs = append(attrs, "admin_socket", admin.socket.Addr().String())
+		at.Socket = admin.socket.Addr().String()
+		attrs = append(attrs, "admin_socket", at.Socket)
 	}
 	if d.served.listener != nil {
 		at.Feeds = urlScheme(d.cfg.Serve) + "://" + d.served.listener.Addr().String()

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,13 +41,21 @@ func runEmbedded(dataDir, listen string, log *slog.Logger) (*embedded.Server, st
 	if err != nil {
 		return nil, "", err
 	}
+	// A command that finds the directory locked cannot know the port if the system has chosen it.
+	if err := os.WriteFile(urlFile(dataDir), []byte(server.URL()), 0o600); err != nil {
+		server.Close()
+		return nil, "", fmt.Errorf("embedded NATS: %w", err)
+	}
 	return server, server.URL(), nil
 }
+
+// urlFile is the file with the URL of the embedded bus that runs in dataDir, or ran there last.
+func urlFile(dataDir string) string { return filepath.Join(dataDir, "embedded-bus.url") }
 
 // attachEmbedded connects a command to the embedded bus. It returns the address of the daemon that
 // runs the bus. If none does, it runs the bus itself, at a free port. It returns errNoEmbedded if
 // there is no bus in dataDir, and creates none.
-func attachEmbedded(dataDir, listen string, log *slog.Logger) (*embedded.Server, string, error) {
+func attachEmbedded(dataDir, _ string, log *slog.Logger) (*embedded.Server, string, error) {
 	dir := embeddedDir(dataDir)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		if full, err := filepath.Abs(dir); err == nil {
@@ -60,17 +67,11 @@ func attachEmbedded(dataDir, listen string, log *slog.Logger) (*embedded.Server,
 	if !errors.Is(err, embedded.ErrLocked) {
 		return server, url, err
 	}
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return nil, "", err // the configuration was checked
+	running, err := os.ReadFile(urlFile(dataDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errors.New("the feedbridge that has the embedded bus is starting; try again")
 	}
-	if port == "0" {
-		return nil, "", errors.New("a running feedbridge has the embedded bus on a random port; stop it, or set a port in embedded.listen")
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return nil, "nats://" + net.JoinHostPort(host, port), nil
+	return nil, string(running), err
 }
 
 var errNoEmbedded = errors.New("the embedded bus has never run")

@@ -28,10 +28,11 @@ type Options struct {
 	Started func(Addresses)
 }
 
-// Addresses are the URLs at which a daemon listens, without a path. One that it does not
-// have is empty.
+// Addresses are the URLs at which a daemon listens, without a path, and the path of its socket. One
+// that it does not have is empty.
 type Addresses struct {
 	Bus    string // the embedded bus
 	Status string // the admin server
+	Socket string // the admin server
 	Feeds  string // the served feeds
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -38,8 +39,10 @@ func (a *app) addAdminFlags(cmd *cobra.Command) *cobra.Command {
 // adminClient sends requests to the admin server of a running daemon.
 type adminClient struct {
 	// at is the address for people: a URL, or unix: and a path.
-	at    string
-	base  string
+	at   string
+	base string
+	// hint is what to do if the daemon refuses a change.
+	hint  string
 	token credential.Secret
 	http  *http.Client
 }
@@ -50,7 +53,8 @@ const largestAnswer = 256 << 20
 // openAdmin returns a client for the daemon that the flags or the configuration name. It makes
 // no request.
 //
-// If both a socket and an address are configured, it uses the socket, which needs no token.
+// If there is a socket beside an address, it uses the socket, which needs no token. One that is not
+// configured has to answer.
 func (a *app) openAdmin() (*adminClient, error) {
 	cfg, err := config.LoadAdmin(config.Options{File: a.file, Environ: a.environ, Set: a.set})
 	if err != nil && a.admin.url == "" {
@@ -63,13 +67,39 @@ func (a *app) openAdmin() (*adminClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := a.admin.url
+	at, hint := a.admin.url, ""
+	if at == "" && cfg.Socket == "" {
+		cfg.Socket, hint = answeringSocket(cfg)
+	}
 	if at == "" {
 		if at, err = adminURL(cfg); err != nil {
 			return nil, err
 		}
 	}
-	return newAdminClient(at, token)
+	client, err := newAdminClient(at, token)
+	if err == nil {
+		client.hint = hint
+	}
+	return client, err
+}
+
+// answeringSocket returns the first default socket that answers, or one if there is no other address. If only
+// another user may use one, the hint has the cure.
+func answeringSocket(cfg config.Admin) (path, hint string) {
+	for _, path := range cfg.DefaultSockets {
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "unix", path)
+		if err == nil {
+			_ = conn.Close()
+			return path, ""
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			hint = fmt.Sprintf("; the user of the daemon may change it by the socket %s: run this command as that user (sudo -u)", path)
+		}
+	}
+	if _, port, err := net.SplitHostPort(cfg.Listen); len(cfg.DefaultSockets) > 0 && (err != nil || port == "0") {
+		return cfg.DefaultSockets[0], hint
+	}
+	return "", hint
 }
 
 // adminURL returns the URL of the configured admin server.
@@ -183,5 +213,5 @@ func (c *adminClient) responseError(status string, body []byte) error {
 	if u, err := url.Parse(c.at); err == nil && strings.HasPrefix(status, "404") && strings.HasPrefix(u.Scheme, "http") && strings.Trim(u.Path, "/") != "" {
 		return fmt.Errorf("nothing answers for the admin server at %s (%s); leave out the path of the URL, %s", c.at, status, u.Path)
 	}
-	return fmt.Errorf("the daemon at %s answers %s: %s", c.at, status, bytes.TrimSpace(body))
+	return fmt.Errorf("the daemon at %s answers %s: %s%s", c.at, status, bytes.TrimSpace(body), c.hint)
 }

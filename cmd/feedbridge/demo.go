@@ -43,27 +43,36 @@ func runDemo(ctx context.Context, a *app, dir string) error {
 	defer listener.Close()
 	feedURL := "http://" + d.Listen + "/feed/latest"
 	status, progress := newStatusLine(a.err), &progress{feeds: 1}
-	level := "info"
-	if status.width != nil {
-		level = "warn" // the status line shows the rest
-	}
-	cfg, err := config.Load(config.Options{Environ: []string{
-		"FEEDBRIDGE_DATA_DIR=" + dir,
-		"FEEDBRIDGE_FEEDS_ORDERS_URL=" + feedURL,
-		"FEEDBRIDGE_FEEDS_ORDERS_EVERY=1s",
-		"FEEDBRIDGE_LOG_LEVEL=" + level,
-		"FEEDBRIDGE_BUSES_DEMO_EMBEDDED_LISTEN=" + addressOrFree(ctx, demoBusPort),
-		"FEEDBRIDGE_ADMIN_LISTEN=" + addressOrFree(ctx, demoStatusPort),
-		"FEEDBRIDGE_SERVE_LISTEN=" + addressOrFree(ctx, demoServePort),
-		"FEEDBRIDGE_SERVE_FEEDS_ORDERS_FROM_TOPIC=orders",
-	}})
+	file, err := writeDemoConfig(dir, feedURL)
 	if err != nil {
+		return err
+	}
+	opts := config.Options{File: file}
+	if status.width != nil {
+		opts.Set = []string{"log.level=warn"} // the status line shows the rest
+	}
+	cfg, err := config.Load(opts)
+	if err != nil {
+		return err
+	}
+	opts.Set = append(opts.Set, freePorts(ctx, cfg, func(string) bool { return true })...)
+	load := func() (*config.Config, error) { return config.Load(opts) }
+	if cfg, err = load(); err != nil {
 		return err
 	}
 	log := a.newLog(status, cfg.Log)
 	daemon.CaptureStandardLog(log)
-	opts := daemon.Options{Version: programVersion(), Log: log, Observer: progress, Started: func(at daemon.Addresses) {
-		fmt.Fprintf(status, demoBanner, feedURL, programName(), feedURL, at.Bus, at.Bus, at.Feeds, at.Status, programName(), at.Status, dir)
+	reload, stopReload := reloadSignal()
+	defer stopReload()
+	daemonOpts := daemon.Options{Version: programVersion(), Log: log, Observer: progress, Load: load, Reload: reload, Started: func(at daemon.Addresses) {
+		fmt.Fprintf(status, demoBanner, commandLines(
+			"tail -c "+file+" --topic orders --limit 1",
+			"status -c "+file,
+			"verify -c "+file+" --feed orders --topic orders --wait 10s",
+			"pause -c "+file+" orders",
+			"resume -c "+file+" orders",
+			"checkpoint show -c "+file+" orders",
+		), feedURL, at.Bus, at.Feeds, at.Status, file, dir)
 	}}
 
 	sampleFeed := sample.New(sample.Options{PageSize: demoPageSize, Entity: sample.Orders(d.timeOf)})
@@ -78,7 +87,7 @@ func runDemo(ctx context.Context, a *app, dir string) error {
 	})
 	stop := status.showUntilStopped(progress.statusText)
 	a.isDaemon.Store(true)
-	err = daemon.Run(ctx, cfg, opts)
+	err = daemon.Run(ctx, cfg, daemonOpts)
 	stop()
 	stopServing()
 	return errors.Join(err, upstream.Wait())
@@ -86,20 +95,23 @@ func runDemo(ctx context.Context, a *app, dir string) error {
 
 const demoBanner = `
 A feed that keeps growing is copied to a topic, each entity once and in order.
+Paste these lines into another terminal, in this directory:
 
+%s
   the feed     %s
-               %s tail --from now --follow %s
   the topic    orders, on %s
-               nats --server %s subscribe orders --all
-               (go install github.com/nats-io/natscli/nats@latest)
-  and back     %s, the topic as a feed again
-  the status   %s/ in a browser, or
-               %s status --admin %s
+  and back     %s/feeds/orders/latest, the topic as a feed again
+  the status   %s/ in a browser
 
-Ctrl-C ends it, and another run continues where this one stopped. Its data is
-in %s; with another --data-dir it starts over.
+Its configuration is %s. Ctrl-C ends it, and another run continues
+where this one stopped. Its data is in %s; with another --data-dir it starts over.
 
 `
+
+// commandLines returns lines that run this program.
+func commandLines(commands ...string) string {
+	return "  " + programName() + " " + strings.Join(commands, "\n  "+programName()+" ") + "\n"
+}
 
 // programName returns the command that runs this program again: go run has put it
 // into a temporary directory.

@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -28,7 +30,8 @@ const (
 	demoStatusPort = 9321
 	demoServePort  = 8080
 
-	demoFile = "demo.json"
+	demoFile   = "demo.json"
+	demoConfig = "feedbridge.yaml"
 )
 
 // demoState is stored beside the bus, so that a second run of the demo serves the same feed.
@@ -119,3 +122,34 @@ func (d *demoState) addEntities(ctx context.Context, f *sample.Feed) {
 		}
 	}
 }
+
+// writeDemoConfig writes the configuration of the demo in dir, unless there is one, and returns its path.
+func writeDemoConfig(dir, feedURL string) (string, error) {
+	file := filepath.Join(dir, demoConfig)
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return file, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("write the configuration of the demo: %w", err)
+	}
+	quoted := strings.ReplaceAll(strconv.Quote(dir), "${", "$${")
+	_, err = fmt.Fprintf(f, demoText, quoted, localhost(demoBusPort), feedURL, localhost(demoServePort), localhost(demoStatusPort))
+	return file, errors.Join(err, f.Close())
+}
+
+const demoText = `# The configuration of the demo. After a change run 'feedbridge reload -c' with this file.
+# A port that is in use when the demo starts is replaced by a free one.
+data_dir: %s      # also has the socket by which commands find the demo
+buses:
+  demo: {embedded: {listen: "%s"}}
+feeds:
+  orders:                              # also the name of the topic
+    url: %s
+    every: 1s                          # wait between polls that find nothing new
+serve:
+  listen: %s
+  feeds:
+    orders: {from: {topic: orders}}    # the topic as a feed again
+admin: {listen: "%s"}
+`

@@ -23,8 +23,8 @@ func pauseCommand(a *app) *cobra.Command {
 after restarts, until 'feedbridge resume'. The pause is part of the checkpoint on
 the bus. Nothing is lost unless entities leave the feed meanwhile.
 
-If admin.socket or admin.token is configured and the daemon runs, or with --admin,
-the daemon makes the change. Otherwise the command makes it on the bus itself;
+If the daemon's socket answers, or admin.token is configured and the daemon runs, or
+with --admin, the daemon makes the change. Otherwise the command makes it on the bus itself;
 running copies then stop reading within half a minute.`,
 		Example: `  feedbridge pause -c feedbridge.yaml orders`,
 	})
@@ -112,7 +112,7 @@ func pollCommand(a *app) *cobra.Command {
 		Short: "Make a running daemon poll a feed now",
 		Long: `Poll makes a running daemon poll a feed now, also one that waits after an error, and
 prints what it has published. It waits for a minute; a longer poll continues
-without it. It needs admin.socket or admin.token. The exit code is 0 unless the
+without it. It needs the daemon's socket or admin.token. The exit code is 0 unless the
 poll fails or the feed is paused.`,
 		Example:           `  feedbridge poll -c feedbridge.yaml orders`,
 		Args:              exactArgs("FEED"),

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,8 +24,8 @@ Ctrl-C stops reading and waits for the commits in flight; a second one does not 
 SIGHUP, or 'feedbridge reload', reads the configuration again.
 
 With only a URL, that feed is copied to a NATS server inside feedbridge, which
-stores its data in ./feedbridge-data and listens on 127.0.0.1:4222. Its topic has
-a name made from the URL, or the name that --topic gives. If the URL is a web page
+stores its data in ./feedbridge-data and listens on 127.0.0.1:4222, or on a free
+port. Its topic has a name made from the URL, or the name that --topic gives. If the URL is a web page
 that names one feed, that is copied; of several, run lists them.`,
 		Example: `  feedbridge run https://shop.example.com/feed/latest
   feedbridge run --topic orders https://shop.example.com/feed/latest
@@ -55,6 +57,14 @@ that names one feed, that is copied; of several, run lists them.`,
 					return err
 				}
 			}
+			flags := a.repeatFlags()
+			if url != "" {
+				// Nobody has chosen the addresses that are defaults.
+				a.set = append(a.set, freePorts(cmd.Context(), cfg, func(key string) bool { return !cfg.IsSet(key) })...)
+				if cfg, err = a.loadConfig(url, topic); err != nil {
+					return err
+				}
+			}
 			status, progress := newStatusLine(a.err), &progress{feeds: len(cfg.Feeds)}
 			defer status.showUntilStopped(progress.statusText)()
 			log, level := a.newLeveledLog(status, cfg.Log)
@@ -78,10 +88,50 @@ that names one feed, that is copied; of several, run lists them.`,
 			if status.width != nil {
 				opts.Observer = progress
 			}
+			if url != "" && daemon.IsText(cfg.Log, isTerminal(a.err)) {
+				opts.Started = func(at daemon.Addresses) { fmt.Fprint(status, urlBanner(cfg, url, flags, at)) }
+			}
 			a.isDaemon.Store(true)
 			return daemon.Run(cmd.Context(), cfg, opts)
 		},
 	})
 	cmd.Flags().StringVar(&topic, "topic", "", "the `NAME` of the topic for the feed of URL")
 	return cmd
+}
+
+// repeatFlags returns the flags by which other commands find the same daemon and bus. Values that may be secrets are
+// not repeated.
+func (a *app) repeatFlags() string {
+	flags := ""
+	if a.file != "" {
+		flags += " -c " + a.file
+	}
+	for _, set := range a.set {
+		if key, _, _ := strings.Cut(set, "="); slices.Contains([]string{"data_dir", "admin.listen", "admin.socket"}, key) {
+			flags += " --set " + set
+		}
+	}
+	return flags
+}
+
+// urlBanner returns where the messages of the feed of a URL are, and commands that show them.
+func urlBanner(cfg *config.Config, url, flags string, at daemon.Addresses) string {
+	for name, f := range cfg.Feeds {
+		if f.Source.URL != url {
+			continue
+		}
+		topic, bus := f.To.Topic, f.To.Bus
+		if cfg.Buses[bus].Embedded != nil {
+			bus = at.Bus
+		}
+		if len(cfg.Buses) > 1 {
+			topic += " --bus " + f.To.Bus
+		}
+		lines := []string{"tail" + flags + " --topic " + topic + " --limit 1", "status" + flags + " " + name}
+		if at.Socket != "" {
+			lines = append(lines, "poll"+flags+" "+name)
+		}
+		return fmt.Sprintf("\nThe messages are in the topic %s on %s. Paste these lines into another\nterminal, in this directory, to see them:\n\n%s\n", f.To.Topic, bus, commandLines(lines...))
+	}
+	return ""
 }

@@ -76,7 +76,7 @@ func spelled(t *testing.T) (url string) {
 func TestSpellingsOfDatesAndOperationsAreReadAlike(t *testing.T) {
 	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
-	source, err := feedStream(t.Context(), &app{}, spelled(t), verification{}, log)
+	source, err := feedStream(t.Context(), &app{}, spelled(t), &verification{}, log)
 	must.Succeed(t, err)
 	var entities []feed.Entity
 	var topic filled
@@ -100,7 +100,7 @@ func TestSpellingsOfDatesAndOperationsAreReadAlike(t *testing.T) {
 	}
 
 	foreign := 0
-	recorded, err := topicEntities(t.Context(), topic, &foreign)
+	recorded, err := (&verification{}).topicEntities(t.Context(), topic, &foreign)
 	must.Succeed(t, err)
 	same(t, "the topic", entities, recorded)
 

@@ -48,7 +48,7 @@ that was reached.`,
   feedbridge verify --feed https://shop.example.com/feed/latest --feed http://127.0.0.1:8080/feeds/orders/latest`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := runVerification(cmd.Context(), a, v)
+			r, err := runVerification(cmd.Context(), a, &v)
 			if r == nil {
 				return err
 			}
@@ -66,6 +66,7 @@ that was reached.`,
 	addCountFlag(cmd, &v.lookahead, "window", "", fmt.Sprintf("search `N` entities ahead for one at another position (default %d)", v.lookahead))
 	addCountFlag(cmd, &v.limit, "limit", "n", fmt.Sprintf("stop after `N` differences (default %d)", v.limit))
 	cmd.Flags().DurationVar(&v.retryFor, "retry-for", 5*time.Minute, "how long to retry transient errors")
+	cmd.Flags().DurationVar(&v.wait, "wait", 0, "how long the topic may take to get the last entities of the feed")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -79,6 +80,8 @@ type verification struct {
 	lookahead  int
 	limit      int
 	retryFor   time.Duration
+	wait       time.Duration // for the topic
+	feedEnded  bool          // set when the feed was read to its end
 }
 
 // errDiffer makes the exit code 1.
@@ -93,8 +96,8 @@ func (v *verification) checkArguments() error {
 		return &usageError{errors.New("the second side is missing: add --topic, --served or another --feed")}
 	case len(v.feeds) > 2, len(v.feeds) == 2 && v.topic+v.served != "", v.topic != "" && v.served != "":
 		return &usageError{errors.New("want one --feed with --topic or --served, or two --feed")}
-	case v.topic == "" && v.bus != "":
-		return &usageError{errors.New("--bus is for --topic")}
+	case v.topic == "" && (v.bus != "" || v.wait != 0):
+		return &usageError{errors.New("--bus and --wait are for --topic")}
 	}
 	return nil
 }
@@ -102,7 +105,7 @@ func (v *verification) checkArguments() error {
 // openStreams returns the two streams, and a function that closes the bus of the second.
 func (v *verification) openStreams(ctx context.Context, a *app, log *slog.Logger) (streams []entityStream, closeBus func(), err error) {
 	for _, name := range v.feeds {
-		s, err := feedStream(ctx, a, name, *v, log)
+		s, err := feedStream(ctx, a, name, v, log)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -115,7 +118,7 @@ func (v *verification) openStreams(ctx context.Context, a *app, log *slog.Logger
 	if v.served != "" {
 		of = servedStream
 	}
-	s, closeBus, err := of(ctx, a, *v, log)
+	s, closeBus, err := of(ctx, a, v, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -124,7 +127,7 @@ func (v *verification) openStreams(ctx context.Context, a *app, log *slog.Logger
 
 // runVerification compares two streams. It returns a report even if it did not reach the end,
 // and nil if it could not begin.
-func runVerification(ctx context.Context, a *app, v verification) (*comparison, error) {
+func runVerification(ctx context.Context, a *app, v *verification) (*comparison, error) {
 	if err := v.checkArguments(); err != nil {
 		return nil, err
 	}

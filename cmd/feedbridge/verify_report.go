@@ -38,7 +38,7 @@ func (r *comparison) addRemarks(streams []entityStream) {
 		r.Remarks = append(r.Remarks, fmt.Sprintf("%s in the dead-letter topic instead.", withNoun(r.DeadLetters, "entity of the feed is", "entities of the feed are")))
 	}
 	only := func(n int) bool { return n > 0 && n == r.Missing+r.Extra+r.Reordered+r.Different }
-	short := "%s is shorter by %d, and otherwise the same. If something was published meanwhile, or is still being copied, compare again."
+	short := "%s is shorter by %d, and otherwise the same. If something was published meanwhile, or is still being copied, compare again, a topic with --wait 10s."
 	if !r.Complete {
 		short = strings.Replace(short, "%d", "at least %d", 1)
 	}

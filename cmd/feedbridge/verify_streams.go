@@ -9,10 +9,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/retry"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/sink"
@@ -29,7 +31,7 @@ type entityStream struct {
 }
 
 // feedStream returns a feed from its start to the end that it has now.
-func feedStream(ctx context.Context, a *app, name string, v verification, log *slog.Logger) (entityStream, error) {
+func feedStream(ctx context.Context, a *app, name string, v *verification, log *slog.Logger) (entityStream, error) {
 	reader := a
 	if !feedNames.MatchString(name) {
 		reader = &app{} // the configuration is for the topic only
@@ -55,6 +57,7 @@ func feedStream(ctx context.Context, a *app, name string, v verification, log *s
 			}
 			return nil
 		})
+		v.feedEnded = true
 		if err != nil && !errors.Is(err, errEnough) {
 			yield(feed.Entity{}, err)
 		}
@@ -63,7 +66,7 @@ func feedStream(ctx context.Context, a *app, name string, v verification, log *s
 
 // servedStream returns the entities that a topic has now, as the feed that is served of it,
 // and a function that closes the connection to the topic's bus.
-func servedStream(ctx context.Context, a *app, v verification, log *slog.Logger) (_ entityStream, closeBus func(), err error) {
+func servedStream(ctx context.Context, a *app, v *verification, log *slog.Logger) (_ entityStream, closeBus func(), err error) {
 	cfg, err := a.loadBuses()
 	if err != nil {
 		return entityStream{}, nil, err
@@ -105,7 +108,7 @@ func (v verification) retryLog(topic serve.Log, log *slog.Logger) serve.Log {
 
 // topicStream returns the entities that a topic has now, and a function that closes the
 // connection to the topic's bus.
-func topicStream(ctx context.Context, a *app, v verification, log *slog.Logger) (_ entityStream, closeBus func(), err error) {
+func topicStream(ctx context.Context, a *app, v *verification, log *slog.Logger) (_ entityStream, closeBus func(), err error) {
 	cfg, err := a.loadBuses()
 	if err != nil {
 		return entityStream{}, nil, err
@@ -122,7 +125,7 @@ func topicStream(ctx context.Context, a *app, v verification, log *slog.Logger) 
 	topic, err := v.orderedLog(ctx, b, cfg.Buses[name].Kafka != nil, log)
 	foreign := 0
 	if err == nil {
-		s.entities, err = topicEntities(ctx, topic, &foreign)
+		s.entities, err = v.topicEntities(ctx, topic, &foreign)
 	}
 	if err == nil {
 		s.dead, err = deadLetterIDs(ctx, v.retryLog(b.Log(config.From{Topic: v.topic + sink.DeadSuffix}), log))
@@ -190,15 +193,15 @@ func deadLetterIDs(ctx context.Context, topic serve.Log) (map[string]bool, error
 	return ids, nil
 }
 
-// topicEntities returns the entities that a topic has now. A message that has no
-// Content-ID gets its position as ID, and is counted as foreign.
-func topicEntities(ctx context.Context, topic serve.Log, foreign *int) (iter.Seq2[feed.Entity, error], error) {
+// topicEntities returns the entities that a topic has now, and with --wait those that it gets until it has what the
+// feed had. A message that has no Content-ID gets its position as ID, and is counted as foreign.
+func (v *verification) topicEntities(ctx context.Context, topic serve.Log, foreign *int) (iter.Seq2[feed.Entity, error], error) {
 	span, err := topic.Span(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return func(yield func(feed.Entity, error) bool) {
-		for r, err := range topic.Read(ctx, span.First, span.End) {
+		for r, err := range v.messages(ctx, topic, span) {
 			if err != nil {
 				yield(feed.Entity{}, fmt.Errorf("the topic: %w", err))
 				return
@@ -217,4 +220,31 @@ func topicEntities(ctx context.Context, topic serve.Log, foreign *int) (iter.Seq
 			}
 		}
 	}, nil
+}
+
+// messages returns the messages in span. With --wait it returns those behind it, too, until the feed has been read to
+// its end.
+func (v *verification) messages(ctx context.Context, topic serve.Log, span feed.Span) iter.Seq2[feed.Record, error] {
+	return func(yield func(feed.Record, error) bool) {
+		var deadline time.Time
+		for from := span.First; ; {
+			for r, err := range topic.Read(ctx, from, span.End) {
+				if !deadline.IsZero() && v.feedEnded || !yield(r, err) || err != nil {
+					return
+				}
+			}
+			if deadline.IsZero() {
+				deadline = time.Now().Add(v.wait)
+			}
+			if v.feedEnded || !time.Now().Before(deadline) || retry.Sleep(ctx, 100*time.Millisecond) != nil {
+				return
+			}
+			from = span.End
+			var err error
+			if span, err = topic.Span(ctx); err != nil {
+				yield(feed.Record{}, err)
+				return
+			}
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
@@ -62,7 +63,7 @@ func TestTopicEntities(t *testing.T) {
 		{"a bus that is away", records{headers: []feed.Header{nil}, err: gone}, []string{"position 5"}, "the bus is gone"},
 	} {
 		parallel.Run(t, tt.name, func(t *testing.T) {
-			entities, err := topicEntities(t.Context(), tt.topic, new(int))
+			entities, err := (&verification{}).topicEntities(t.Context(), tt.topic, new(int))
 			must.Succeed(t, err)
 			var ids []string
 			text := ""
@@ -161,5 +162,44 @@ func TestTopicsOfSeveralPartitionsAreNotCompared(t *testing.T) {
 	}
 	if _, err := (verification{topic: "two"}).orderedLog(t.Context(), bus, true, nil); err == nil || !strings.Contains(err.Error(), "several partitions") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// growing is a topic that gets a message when it is looked at.
+type growing struct{ records }
+
+func (g *growing) Span(ctx context.Context) (feed.Span, error) {
+	g.headers = append(g.headers, feed.Header{})
+	return g.records.Span(ctx)
+}
+
+// With --wait the messages that a topic gets are read too, once each, until the feed has ended or the time is over.
+func TestGrowingTopicIsAwaited(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		wait   time.Duration
+		enough int // the entities of the feed
+		want   string
+	}{
+		"no wait":            {0, 100, "5 "},
+		"the feed ends":      {time.Minute, 3, "5 6 7 "},
+		"the feed has ended": {time.Minute, 1, "5 "},
+		"the time is over":   {250 * time.Millisecond, 100, "5 6 7 8 "},
+	} {
+		parallel.RunVirtual(t, name, func(t *testing.T) {
+			v := &verification{wait: tt.wait}
+			entities, err := v.topicEntities(t.Context(), &growing{}, new(int))
+			must.Succeed(t, err)
+			got, n := "", 0
+			for e, err := range entities {
+				must.Succeed(t, err)
+				got += strings.TrimPrefix(e.ID, "position ") + " "
+				n++
+				v.feedEnded = n == tt.enough
+			}
+			if got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
 	}
 }

@@ -80,7 +80,7 @@ type tokenCheck struct {
 // authorize reports whether the request has the token, and answers it if not.
 func (c *tokenCheck) authorize(w http.ResponseWriter, r *http.Request) bool {
 	if c.token == nil {
-		http.Error(w, "changes are disabled at this address; set admin.token or admin.socket to change anything", http.StatusForbidden)
+		http.Error(w, "changes are disabled at this address; use the socket of the daemon, or set admin.token", http.StatusForbidden)
 		return false
 	}
 	token, err := c.token()

@@ -56,7 +56,7 @@ func TestChangesNeedTheToken(t *testing.T) {
 		status        int
 		want          string
 	}{
-		{"no token is configured", nil, "Bearer ", 403, "changes are disabled at this address; set admin.token or admin.socket to change anything\n"},
+		{"no token is configured", nil, "Bearer ", 403, "changes are disabled at this address; use the socket of the daemon, or set admin.token\n"},
 		{"no token is sent", withToken, "", 401, "wrong or missing token; a change needs the header Authorization: Bearer with admin.token\n"},
 		{"another token", withToken, "Bearer 0123456789abcdeF", 401, "wrong or missing token; a change needs the header Authorization: Bearer with admin.token\n"},
 		{"a part of the token", withToken, "Bearer 0123456789abcde", 401, "wrong or missing token; a change needs the header Authorization: Bearer with admin.token\n"},
