@@ -47,7 +47,7 @@ func runDemo(ctx context.Context, a *app, dir string) error {
 	if err != nil {
 		return err
 	}
-	opts := config.Options{File: file}
+	opts := config.Options{File: file, Environ: a.environ} // as the commands read it
 	if status.width != nil {
 		opts.Set = []string{"log.level=warn"} // the status line shows the rest
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -81,9 +82,13 @@ func (s *statusLine) showUntilStopped(text func() string) (stop func()) {
 }
 
 // drawLine shows line, cut to the terminal's width with room for a ^C: a line that wraps cannot
-// be erased.
+// be erased. The last of the parts between two spaces matters most, so the first are left out.
 func (s *statusLine) drawLine(line string) {
-	line = line[:min(len(line), max(0, s.width()-len("^C")-1))]
+	room := max(0, s.width()-len("^C")-1)
+	for _, rest, more := strings.Cut(line, "  "); more && len(line) > room; _, rest, more = strings.Cut(line, "  ") {
+		line = rest
+	}
+	line = line[:min(len(line), room)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if line != s.line {

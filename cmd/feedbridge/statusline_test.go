@@ -65,6 +65,9 @@ func TestTheLiveLineIsNarrowerThanTheTerminal(t *testing.T) {
 	width = 5
 	s.drawLine("0123456789abc")
 	wantLines(t, &term, "01")
+	width = 20
+	s.drawLine("10 pages  1234 entities  idle")
+	wantLines(t, &term, "idle")
 	width = 0
 	s.drawLine("0123456789abc")
 	wantLines(t, &term, "")
