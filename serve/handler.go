@@ -207,7 +207,7 @@ func (f *handler) sendPage(w http.ResponseWriter, r *http.Request, p *page) erro
 	// A page that may get entities, or a next page, must not be taken for the same
 	// because it was changed in the same second. Times may run back, so a later time is no proof.
 	since := p.modified
-	entry := strings.HasSuffix(r.URL.Path, "/latest") || p.kind == eventList && r.URL.Query().Get(lastEventID) == ""
+	entry := strings.HasSuffix(r.URL.Path, "/latest") || p.kind == eventList && lastEventOf(r.URL.Query()) == ""
 	if entry && (!p.dated || r.Header.Get("If-Modified-Since") != modified) || !entry && !p.after.ok {
 		since = time.Time{}
 	}

@@ -55,6 +55,14 @@ func parseEventID(id string, span feed.Span) (next uint64, ok bool) {
 	return position + 1, err == nil && epoch == span.Epoch && position < span.End && id == eventID(epoch, position)
 }
 
+// lastEventOf returns the ID of a request; "" at the beginning, for which the pseudo-code of http-feeds.org sends null.
+func lastEventOf(query url.Values) string {
+	if id := query.Get(lastEventID); id != "null" {
+		return id
+	}
+	return ""
+}
+
 // serveEvents answers with the events behind lastEventId, as http-feeds.org has it. If there are none and the request
 // has a timeout, it waits for some.
 func (f *handler) serveEvents(w *watchedWriter, r *http.Request) error {
@@ -70,7 +78,7 @@ func (f *handler) serveEvents(w *watchedWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	from, last := uint64(0), query.Get(lastEventID)
+	from, last := uint64(0), lastEventOf(query)
 	if last != "" {
 		var known bool
 		if from, known = parseEventID(last, span); !known {

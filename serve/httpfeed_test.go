@@ -54,6 +54,7 @@ func TestServedEvents(t *testing.T) {
 		s := serveTopic(t, topic, as(HTTPFeeds))
 		wantList(t, s, "", "e0-0 e0-1 e0-2", open)
 		wantList(t, s, "?lastEventId=", "e0-0 e0-1 e0-2", open)
+		wantList(t, s, "?lastEventId=null&timeout=5000", "e0-0 e0-1 e0-2", open)
 		wantList(t, s, "?lastEventId=e0-0", "e0-1 e0-2", final)
 		wantList(t, s, "/?lastEventId=e0-2", "e0-3 e0-4 e0-5", final)
 		wantList(t, s, "?lastEventId=e0-5&timeout=0", "e0-6", open)

@@ -34,7 +34,8 @@ type cursor struct {
 	First  string `json:"first,omitempty"`
 	// Start is startNow or a time, while events before it are skipped.
 	Start string `json:"start,omitempty"`
-	// Moved reports that a person has set Last, so that the topic may have the events behind it.
+	// Moved reports that a person has moved the position, so that the topic may have events behind it, until the end of
+	// the feed.
 	Moved bool `json:"moved,omitempty"`
 	// Halted reports that the server did not continue behind Last. Reading goes on when it sends Last behind Before,
 	// which proves that it knows the IDs. Any other answer may have skipped events.
@@ -75,6 +76,13 @@ func (c *cursor) encode() feed.Cursor {
 func (c *cursor) skips(at time.Time) bool {
 	from, err := time.Parse(time.RFC3339Nano, c.Start)
 	return c.Start == startNow || err == nil && at.Before(from)
+}
+
+// reachEnd records that the feed has no event behind the cursor. Whatever comes is new.
+func (c *cursor) reachEnd() {
+	if c.Moved = false; c.Start == startNow {
+		c.Start = ""
+	}
 }
 
 // hashID returns a hash of an ID that is short enough for the cursor.

@@ -239,6 +239,20 @@ func TestReading(t *testing.T) {
 		u := &upstream{answer: func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusNoContent); return true }}
 		u.read(t).want("")
 	})
+	t.Run("case 14: 204 at the end, from now on", func(t *testing.T) {
+		u := &upstream{events: letters("ab")}
+		u.answer = func(w http.ResponseWriter, r *http.Request) bool {
+			atEnd := strings.HasPrefix(r.URL.RawQuery, "lastEventId=b")
+			if atEnd {
+				w.WriteHeader(http.StatusNoContent)
+			}
+			return atEnd
+		}
+		r := u.read(t, func(c *httpfeed.Config) { c.Start.Now = true })
+		r.want("")
+		u.events, u.answer = letters("abc"), nil
+		r.want("c")
+	})
 }
 
 // A server that does not continue behind lastEventId halts the feed, and nothing is published twice.
@@ -268,6 +282,10 @@ func TestServerThatForgets(t *testing.T) {
 		r.want("")
 		u.answer = ignores
 		r.wantError(true, "", "ignores lastEventId")
+	})
+	t.Run("case 5: before the end was read", func(t *testing.T) {
+		u := &upstream{events: letters("abc"), answer: ignores}
+		u.read(t, func(c *httpfeed.Config) { c.Start.Now = true }).wantError(true, "", "ignores lastEventId")
 	})
 	t.Run("case 5: its first events are gone", func(t *testing.T) {
 		u := &upstream{events: letters("abcd")}
@@ -315,22 +333,53 @@ func TestServerThatForgets(t *testing.T) {
 			r.wantError(true, "", "may have forgotten the event")
 		})
 	}
-	t.Run("a person moves the position back", func(t *testing.T) {
-		u := &upstream{events: letters("abc"), batch: 1}
-		r := u.read(t)
-		r.want("a b c")
-		u.events = letters("abcd")
-		for _, c := range [][2]string{{"beginning", "d"}, {"after:c", ""}} {
-			var err error
-			r.cursor, err = httpfeed.ParseCursor(c[0])
-			must.Succeed(t, err)
-			r.restart()
-			got, err := r.poll()
-			must.Succeed(t, err)
-			if got != c[1] {
-				t.Errorf("%s: published %q", c[0], got)
+	// Known events are expected until the end of the feed. Behind it the guard is back.
+	for name, c := range map[string]struct {
+		position, topic, published string
+		edit                       func(*httpfeed.Config)
+	}{
+		"beginning":                   {"beginning", "abc", "d", nil},
+		"after c":                     {"after:c", "abc", "d", nil},
+		"a reset":                     {"", "abc", "d", nil},
+		"beginning, of a topic since": {"beginning", "c", "a b d", func(c *httpfeed.Config) { c.Start.ID = "b" }},
+		"a time":                      {"2026-01-01T00:00:01Z", "abc", "d", nil},
+		"a reset, with a start":       {"", "abc", "d", func(c *httpfeed.Config) { c.Start.At = time.Date(2026, 1, 1, 0, 0, 1, 0, time.UTC) }},
+	} {
+		t.Run("a person moves the position: "+name, func(t *testing.T) {
+			u := &upstream{events: letters("abc"), batch: 1}
+			var edits []func(*httpfeed.Config)
+			if c.edit != nil {
+				edits = append(edits, c.edit)
 			}
+			r := u.read(t, edits...)
+			r.want(strings.Join(strings.Split(c.topic, ""), " "))
+			u.events = letters("abcd")
+			if r.cursor = nil; c.position != "" {
+				var err error
+				r.cursor, err = httpfeed.ParseCursor(c.position)
+				must.Succeed(t, err)
+			}
+			r.restart()
+			if got, err := r.poll(); err != nil || got != c.published {
+				t.Errorf("published %q, %v", got, err)
+			}
+			u.answer = ignores
+			r.wantError(true, "", "ignores lastEventId")
+		})
+	}
+	t.Run("a person moves the position, and the server begins again before the end", func(t *testing.T) {
+		u := &upstream{events: letters("abcd"), batch: 2}
+		r := u.read(t)
+		r.want("a b c d")
+		r.cursor = nil
+		r.restart()
+		u.answer = func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Query().Get("lastEventId") == "d" {
+				r.URL.RawQuery = ""
+			}
+			return false
 		}
+		r.wantError(true, "", "ignores lastEventId")
 	})
 }
 
@@ -343,18 +392,19 @@ func TestEvents(t *testing.T) {
 		header      map[string]string // besides Content-ID, Last-Modified and Operation-Type
 		kinds       []string
 	}{
-		"JSON as it stands":      {`{"id":"a",` + rest + `,"data":{ "b" : 1e309 }}`, `{ "b" : 1e309 }`, feed.Put, map[string]string{"Content-Type": "application/json"}, nil},
-		"subject and extensions": {`{"id":"a",` + rest + `,"subject":"k","tenant":7,"status":"x","datacontenttype":"application/x+json","data":"s"}`, `"s"`, feed.Put, map[string]string{"Content-Type": "application/x+json", "subject": "k", "tenant": "7", "status": "x"}, nil},
-		"text":                   {`{"id":"a",` + rest + `,"datacontenttype":"text/plain","data":"s\n"}`, "s\n", feed.Put, map[string]string{"Content-Type": "text/plain"}, nil},
-		"base64":                 {`{"id":"a",` + rest + `,"datacontenttype":"image/png","data_base64":"AAE="}`, "\x00\x01", feed.Put, map[string]string{"Content-Type": "image/png"}, nil},
-		"case 10: both":          {`{"id":"a",` + rest + `,"data":1,"data_base64":"AAE="}`, "1", feed.Put, map[string]string{"Content-Type": "application/json"}, []string{"data_and_data_base64"}},
-		"case 10: null data":     {`{"id":"a",` + rest + `,"data":null}`, "", feed.Put, nil, nil},
-		"case 10: DELETE":        {`{"id":"a",` + rest + `,"method":"delete","subject":"k"}`, "", feed.Delete, map[string]string{"subject": "k"}, nil},
-		"case 10: PATCH":         {`{"id":"a",` + rest + `,"method":"PATCH"}`, "", feed.Patch, nil, nil},
-		"case 10: 2.0":           {`{"id":"a",` + strings.Replace(rest, "1.0", "2.0", 1) + `}`, "", feed.Put, map[string]string{"specversion": "2.0"}, []string{"invalid_specversion"}},
-		"a member twice":         {`{"id":"b","id":"a",` + rest + `}`, "", feed.Put, nil, []string{"repeated_event_member"}},
-		"no such name":           {`{"id":"a",` + rest + `,"X-y":"z"}`, "", feed.Put, nil, []string{"invalid_attribute_name"}},
-		"control characters":     {`{"id":"a",` + rest + `,"subject":"k\nl"}`, "", feed.Put, map[string]string{"subject": "k%0Al"}, nil},
+		"JSON as it stands":        {`{"id":"a",` + rest + `,"data":{ "b" : 1e309 }}`, `{ "b" : 1e309 }`, feed.Put, map[string]string{"Content-Type": "application/json"}, nil},
+		"subject and extensions":   {`{"id":"a",` + rest + `,"subject":"k","tenant":7,"status":"x","datacontenttype":"application/x+json","data":"s"}`, `"s"`, feed.Put, map[string]string{"Content-Type": "application/x+json", "subject": "k", "tenant": "7", "status": "x"}, nil},
+		"text":                     {`{"id":"a",` + rest + `,"datacontenttype":"text/plain","data":"s\n"}`, "s\n", feed.Put, map[string]string{"Content-Type": "text/plain"}, nil},
+		"base64":                   {`{"id":"a",` + rest + `,"datacontenttype":"image/png","data_base64":"AAE="}`, "\x00\x01", feed.Put, map[string]string{"Content-Type": "image/png"}, nil},
+		"case 10: both":            {`{"id":"a",` + rest + `,"data":1,"data_base64":"AAE="}`, "1", feed.Put, map[string]string{"Content-Type": "application/json"}, []string{"data_and_data_base64"}},
+		"case 10: null data":       {`{"id":"a",` + rest + `,"data":null}`, "", feed.Put, nil, nil},
+		"nulls, as Jackson writes": {`{"id":"a",` + rest + `,"subject":null,"method":null,"datacontenttype":null,"data":{}}`, "{}", feed.Put, map[string]string{"Content-Type": "application/json"}, nil},
+		"case 10: DELETE":          {`{"id":"a",` + rest + `,"method":"delete","subject":"k"}`, "", feed.Delete, map[string]string{"subject": "k"}, nil},
+		"case 10: PATCH":           {`{"id":"a",` + rest + `,"method":"PATCH"}`, "", feed.Patch, nil, nil},
+		"case 10: 2.0":             {`{"id":"a",` + strings.Replace(rest, "1.0", "2.0", 1) + `}`, "", feed.Put, map[string]string{"specversion": "2.0"}, []string{"invalid_specversion"}},
+		"a member twice":           {`{"id":"b","id":"a",` + rest + `}`, "", feed.Put, nil, []string{"repeated_event_member"}},
+		"no such name":             {`{"id":"a",` + rest + `,"X-y":"z"}`, "", feed.Put, nil, []string{"invalid_attribute_name"}},
+		"control characters":       {`{"id":"a",` + rest + `,"subject":"k\nl"}`, "", feed.Put, map[string]string{"subject": "k%0Al"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := (&upstream{events: []string{c.event}}).read(t)

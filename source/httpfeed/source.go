@@ -8,7 +8,8 @@
 // The cursor has the ID of the last event. Nothing in an answer proves that it continues there, so a server that has
 // forgotten the ID, or ignores it, is recognised by what it sends: the last event again, the first event that was ever
 // read, or an event that the topic has already. Then the feed halts, because a person has to decide whether the server
-// will remember again. After a person has moved the position, known events are expected and left out.
+// will remember again. After a person has moved the position, known events are expected and left out until the end of
+// the feed.
 //
 // # Memory
 //
@@ -132,6 +133,9 @@ func (s *Source) readEvents(ctx context.Context, cur *cursor, limits feed.Limits
 			after = cur.Before
 		}
 		if s.batch, err = s.request(ctx, after); s.batch == nil {
+			if err == nil {
+				cur.reachEnd()
+			}
 			return b, err
 		}
 	}
@@ -191,13 +195,14 @@ func (s *Source) checkOrder(cur *cursor, id, published string, seen *violations)
 	case cur.Halted:
 		return false, s.newForgetfulError(cur.Last, id)
 	case cur.Last == "":
+		cur.Moved = cur.Moved || s.topic.Committed(published) // the checkpoint was reset
 	case id == cur.Last && (first || id != asked):
 		seen.add(kindRepeatedEvent, "the event %s comes twice in a row, or again behind itself", s.redact.Excerpt(id, longestQuote))
 		return false, nil
-	case id == asked, first && !cur.Moved && (cur.First == hashID(id) || s.topic.Committed(published)):
+	case id == asked, first && (cur.First == hashID(id) || !cur.Moved && cur.Start == "" && s.topic.Committed(published)):
 		return false, s.newForgetfulError(asked, id)
-	case cur.Moved && !s.topic.Committed(published):
-		cur.Moved = false // this event and those behind it are new to the topic
+	case cur.Start != "":
+		cur.Moved = cur.Moved || s.topic.Committed(published)
 	}
 	return true, nil
 }
@@ -217,8 +222,8 @@ func (s *Source) endBatch(cur *cursor, b feed.Batch) (feed.Batch, error) {
 	}
 	s.batch.resp.Body.Close()
 	s.batch = nil
-	if b.More = !empty && (len(b.Entities) > 0 || b.More); empty && cur.Start == startNow {
-		cur.Start = "" // whatever comes is new
+	if b.More = !empty && (len(b.Entities) > 0 || b.More); empty {
+		cur.reachEnd()
 	}
 	return b, nil
 }
