@@ -22,6 +22,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -74,10 +75,14 @@ type Config struct {
 	loaded *loader
 	// set has the keys that are configured.
 	set locations
+	// titles are those of feeds in lists, by name.
+	titles map[string]string
 }
 
 // IsSet reports whether a key such as admin.listen is configured, and not a default.
 func (c *Config) IsSet(key string) bool { return c.set.isSet(key) }
+// Title returns the title that a list has for a feed, or its name.
+func (c *Config) Title(feed string) string { return cmp.Or(c.titles[feed], feed) }
 
 // Log configures the log.
 type Log struct {
@@ -280,8 +285,9 @@ func (PerFeed) Values() []string { return []string{"full", "core", "none"} }
 // Options are the sources of a configuration. A setting in more than one of them is
 // taken from URL, else from Set, else from Environ, else from File.
 type Options struct {
-	// File is the path of the YAML file; empty for none.
+	// File is the path of the YAML file; empty for none. If Data is not nil, it is the content of the file.
 	File string
+	Data []byte
 	// Environ has the environment, as os.Environ returns it.
 	Environ []string
 	// Set has settings of the form path=value, such as feeds.orders.every=30s. Lists are
@@ -292,6 +298,6 @@ type Options struct {
 	// Topic is the topic of the feed that URL adds; empty for the default.
 	Topic string
 	// Feedless accepts a configuration without feeds, for commands that need only its
-	// buses.
+	// buses, or that add feeds.
 	Feedless bool
 }

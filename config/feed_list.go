@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/xml"
@@ -49,6 +50,8 @@ type Entry struct {
 	URL  string
 	// Line is the line of the entry in the list, from 1.
 	Line int
+	// Title is the title of the feed for people; empty if it has none.
+	Title string
 }
 
 const (
@@ -121,16 +124,20 @@ func parseOPML(data []byte) (entries []Entry, err error) {
 			if e.Name.Local != "outline" {
 				continue
 			}
-			entry := Entry{Line: line}
+			entry, text := Entry{Line: line}, ""
 			for _, a := range e.Attr {
 				switch strings.ToLower(a.Name.Local) {
 				case "xmlurl":
 					entry.URL = strings.TrimSpace(a.Value)
 				case "name":
 					entry.Name = strings.TrimSpace(a.Value)
+				case "title":
+					entry.Title = strings.TrimSpace(a.Value)
+				case "text":
+					text = strings.TrimSpace(a.Value)
 				}
 			}
-			if entry.URL != "" {
+			if entry.Title = cmp.Or(entry.Title, text); entry.URL != "" {
 				entries = append(entries, entry)
 			}
 			if len(entries) > maxEntries {
@@ -151,13 +158,36 @@ func notOPML(root string) error {
 	return fmt.Errorf("this is an XML document with the root element %q; want OPML", root)
 }
 
+// FormatOPML returns a list of feeds as OPML 2.0. [ParseList] reads it as the same entries, but for their lines.
+func FormatOPML(entries []Entry) ([]byte, error) {
+	type outline struct {
+		Type  string `xml:"type,attr"`
+		Text  string `xml:"text,attr"`
+		Title string `xml:"title,attr"`
+		Name  string `xml:"name,attr"`
+		URL   string `xml:"xmlUrl,attr"`
+	}
+	list := struct {
+		XMLName  xml.Name  `xml:"opml"`
+		Version  string    `xml:"version,attr"`
+		Title    string    `xml:"head>title"`
+		Outlines []outline `xml:"body>outline"`
+	}{Version: "2.0", Title: "Feeds of feedbridge"}
+	for _, e := range entries {
+		// Readers of OPML expect the type rss for feeds of all formats.
+		list.Outlines = append(list.Outlines, outline{"rss", e.Title, e.Title, e.Name, e.URL})
+	}
+	text, err := xml.MarshalIndent(list, "", "  ")
+	return slices.Concat([]byte(xml.Header), bytes.ReplaceAll(text, []byte("></outline>"), []byte("/>")), []byte("\n")), err
+}
+
 // parseYAMLList returns the items of a list of URLs, or of mappings with url and name. No other key is read: who
 // writes a list must not read secrets of this machine by file: or ${VAR}.
 func parseYAMLList(data []byte) (entries []Entry, err error) {
 	doc, parseErr := parseYAML(data)
 	switch {
 	case parseErr != nil:
-		return nil, fmt.Errorf("line %d: %s", max(1, parseErr.Line), strings.Replace(parseErr.Text, "the file is empty; it needs at least a feed", "the list is empty; an empty list is []", 1))
+		return nil, fmt.Errorf("line %d: %s", max(1, parseErr.Line), strings.Replace(parseErr.Text, emptyFile, "the list is empty; an empty list is []", 1))
 	case doc.Kind != yaml.SequenceNode:
 		return nil, fmt.Errorf(`line %d: want a list, such as "- https://shop.example.com/feed", or OPML`, max(1, doc.Line))
 	}
@@ -183,9 +213,9 @@ func parseYAMLList(data []byte) (entries []Entry, err error) {
 // maxListedName is the length of the longest name that is made from a URL.
 const maxListedName = 100
 
-// listedName makes a name of a URL in a list: of its host and path. A query, or the end of a long name, is
+// ListedName makes a name of a URL in a list: of its host and path. A query, or the end of a long name, is
 // replaced by a part of its hash: it may have secrets.
-func listedName(rawURL string) string {
+func ListedName(rawURL string) string {
 	name := feedName(rawURL)
 	hash := func(text string) string {
 		sum := sha256.Sum256([]byte(text))
@@ -212,7 +242,7 @@ func (c *Config) WithLists(lists map[string][]Entry) (*Config, Errors) {
 	for name := range l.refusedFeeds {
 		delete(cfg.Feeds, name)
 	}
-	cfg.loaded = c.loaded
+	cfg.loaded, cfg.titles = c.loaded, l.titles
 	return cfg, l.refused
 }
 
@@ -244,7 +274,7 @@ func (l *loader) addListed(configured map[string]List, lists map[string][]Entry)
 			}
 			seen[e.URL] = true
 			if e.Name == "" {
-				e.Name = listedName(e.URL)
+				e.Name = ListedName(e.URL)
 			}
 			switch {
 			case !nameForm.MatchString(e.Name):
@@ -272,6 +302,9 @@ func (l *loader) addListed(configured map[string]List, lists map[string][]Entry)
 		}
 		e, path := entries[0], joinPath("feeds", name)
 		l.listOf[name] = e.list
+		if e.Title != "" {
+			l.titles[name] = e.Title
+		}
 		l.locations.setLocation(path+".url", location{"feeds_from." + e.list, e.Line})
 		l.values[path+".url"] = reflect.ValueOf(e.URL)
 	}

@@ -10,7 +10,7 @@ import (
 
 func TestParseList(t *testing.T) {
 	t.Parallel()
-	want := []Entry{{"", "https://a.example.com/feed?a=1&b=2", 2}, {"b", "https://b.example.com/feed", 3}}
+	want := []Entry{{URL: "https://a.example.com/feed?a=1&b=2", Line: 2}, {Name: "b", URL: "https://b.example.com/feed", Line: 3}}
 	for _, text := range []string{
 		"# feeds\n- https://a.example.com/feed?a=1&b=2\n- {name: b, url: https://b.example.com/feed, auth: {bearer: file:/etc/passwd}}\n",
 		"\ufeff<?xml version=\"1.0\" encoding=\"UTF-8\"?><opml version=\"2.0\"><body><outline text=\"A&nbsp;B\">\n<outline xmlUrl=\"https://a.example.com/feed?a=1&amp;b=2\"/>\n" +
@@ -50,6 +50,25 @@ func TestParseList(t *testing.T) {
 	}
 }
 
+func TestFormatOPML(t *testing.T) {
+	t.Parallel()
+	want := []Entry{{Name: "a", URL: "https://a.example.com/?a=1&b=<\"2'>", Title: "A & \"B\" ></outline>"}, {Name: "b", URL: "https://b.example.com/", Title: "b"}}
+	text, err := FormatOPML(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ParseList(text)
+	for i := range got {
+		got[i].Line = 0
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%s: %v\n%s", text, err, diff)
+	}
+	if got, err := FormatOPML(nil); err != nil || !strings.Contains(string(got), "</head>\n</opml>") {
+		t.Errorf("without feeds: %s, %v", got, err)
+	}
+}
+
 func TestWithLists(t *testing.T) {
 	t.Parallel()
 	base, err := Load(Options{File: "testdata/feeds_from.good.yaml"})
@@ -59,19 +78,19 @@ func TestWithLists(t *testing.T) {
 	long := "https://a.example.com/" + strings.Repeat("x", 300)
 	got, refused := base.WithLists(map[string][]Entry{
 		"blogs": {
-			{"", "https://a.example.com/Feed.xml", 1},
-			{"", "https://v.example.com/?id=1", 2},
-			{"", "https://v.example.com/?id=2", 3},
-			{"", "https://a.example.com/Feed.xml", 4},
-			{"", "ftp://a", 5},
-			{"Bad Name", "https://c.example.com/", 6},
-			{"own", "https://e.example.com/", 7},
-			{"", "https://d.example.com/a-b", 8},
-			{"", "https://d.example.com/a/b", 9},
-			{"", long, 10},
+			{URL: "https://a.example.com/Feed.xml", Line: 1},
+			{URL: "https://v.example.com/?id=1", Line: 2},
+			{URL: "https://v.example.com/?id=2", Line: 3},
+			{URL: "https://a.example.com/Feed.xml", Line: 4},
+			{URL: "ftp://a", Line: 5},
+			{Name: "Bad Name", URL: "https://c.example.com/", Line: 6},
+			{Name: "own", URL: "https://e.example.com/", Line: 7},
+			{URL: "https://d.example.com/a-b", Line: 8},
+			{URL: "https://d.example.com/a/b", Line: 9},
+			{URL: long, Line: 10},
 		},
-		"shops":   {{"x", "https://x.example.com/1", 1}, {"y", "https://x.example.com/2", 2}, {"z", "https://z.example.com/", 3}, {"w", "https://own.example.com/", 4}},
-		"unknown": {{"n", "https://n.example.com/", 1}},
+		"shops":   {{Name: "x", URL: "https://x.example.com/1", Line: 1}, {Name: "y", URL: "https://x.example.com/2", Line: 2}, {Name: "z", URL: "https://z.example.com/", Line: 3}, {Name: "w", URL: "https://own.example.com/", Line: 4}},
+		"unknown": {{Name: "n", URL: "https://n.example.com/", Line: 1}},
 	})
 	topics := map[string]string{}
 	for name, f := range got.Feeds {
@@ -79,15 +98,15 @@ func TestWithLists(t *testing.T) {
 	}
 	want := map[string]string{
 		"own": "own_example_com 7s", "a-example-com-feed-xml": "blogs.a-example-com-feed-xml 15m0s",
-		"v-example-com-" + listedName("https://v.example.com/?id=1")[14:]: "blogs." + listedName("https://v.example.com/?id=1") + " 15m0s",
-		"v-example-com-" + listedName("https://v.example.com/?id=2")[14:]: "blogs." + listedName("https://v.example.com/?id=2") + " 15m0s",
-		listedName(long): "blogs." + listedName(long) + " 15m0s", "z": "z_example_com 7s",
+		"v-example-com-" + ListedName("https://v.example.com/?id=1")[14:]: "blogs." + ListedName("https://v.example.com/?id=1") + " 15m0s",
+		"v-example-com-" + ListedName("https://v.example.com/?id=2")[14:]: "blogs." + ListedName("https://v.example.com/?id=2") + " 15m0s",
+		ListedName(long): "blogs." + ListedName(long) + " 15m0s", "z": "z_example_com 7s",
 	}
 	if diff := cmp.Diff(want, topics); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if len(listedName(long)) > maxListedName {
-		t.Errorf("a name has %d characters", len(listedName(long)))
+	if len(ListedName(long)) > maxListedName {
+		t.Errorf("a name has %d characters", len(ListedName(long)))
 	}
 	texts := refused.Error()
 	for _, part := range []string{
@@ -118,7 +137,7 @@ func TestManyListedFeeds(t *testing.T) {
 	}
 	var entries []Entry
 	for i := range 10_000 {
-		entries = append(entries, Entry{"", fmt.Sprintf("https://blog-%d.example.com/feed", i), i + 1})
+		entries = append(entries, Entry{URL: fmt.Sprintf("https://blog-%d.example.com/feed", i), Line: i + 1})
 	}
 	if got, refused := base.WithLists(map[string][]Entry{"blogs": entries}); len(got.Feeds) != 10_001 || refused != nil {
 		t.Errorf("%d feeds, %.500v", len(got.Feeds), refused)

@@ -32,6 +32,9 @@ func readFile(name string) ([]byte, error) {
 	return data, nil
 }
 
+// emptyFile is the error about a file without a value.
+const emptyFile = "the file is empty; it needs at least a feed"
+
 // parseYAML returns the node of the only document in data. Its error has the line, if
 // that is known.
 func parseYAML(data []byte) (*yaml.Node, *Error) {
@@ -40,7 +43,7 @@ func parseYAML(data []byte) (*yaml.Node, *Error) {
 	err := decoder.Decode(&doc)
 	switch {
 	case errors.Is(err, io.EOF) || err == nil && isNull(doc.Content[0]):
-		return nil, &Error{Text: "the file is empty; it needs at least a feed"}
+		return nil, &Error{Text: emptyFile}
 	case err == nil:
 		err = decoder.Decode(&second)
 	}

@@ -13,7 +13,12 @@ import (
 // [Errors] and has all errors.
 func Load(opts Options) (*Config, error) {
 	l := newLoader(opts.Environ)
-	l.readFile(opts.File)
+	l.feedless = opts.Feedless
+	if opts.Data != nil {
+		l.readYAML(opts.File, opts.Data)
+	} else {
+		l.readFile(opts.File)
+	}
 	return l.loadConfig(opts)
 }
 
@@ -47,6 +52,8 @@ type loader struct {
 	values map[string]reflect.Value
 	// feedless is that of Options.
 	feedless bool
+	// titles are those of feeds in lists, by name.
+	titles map[string]string
 	diagnostics
 }
 
@@ -54,6 +61,7 @@ func newLoader(environ []string) *loader {
 	l := &loader{
 		environ:     map[string]string{},
 		values:      map[string]reflect.Value{},
+		titles:      map[string]string{},
 		diagnostics: diagnostics{locations: locations{}, suppressed: map[string]bool{}, inDefaults: map[string]bool{}, listOf: map[string]string{}, refusedFeeds: map[string]bool{}},
 	}
 	for _, e := range environ {
@@ -81,7 +89,9 @@ func (l *loader) readYAML(name string, data []byte) {
 	l.file = name
 	node, err := parseYAML(data)
 	if err != nil {
-		l.reportAt(location{name, err.Line}, "", err.Text)
+		if !l.feedless || err.Text != emptyFile {
+			l.reportAt(location{name, err.Line}, "", err.Text)
+		}
 		return
 	}
 	l.readNode(schemaRoot, "", node)
@@ -111,7 +121,6 @@ func (l *loader) loadConfig(opts Options) (*Config, error) {
 			l.setText(feed.findKey("to").findKey("topic"), path+".to.topic", opts.Topic, location{source: "--topic"})
 		}
 	}
-	l.feedless = opts.Feedless
 	cfg := l.complete()
 	if len(l.errs) > 0 {
 		l.errs.sortByLocation()

@@ -20,6 +20,8 @@ func (l *loader) readNode(s *spec, path string, n *yaml.Node) (v reflect.Value, 
 	switch {
 	case n.Style&yaml.TaggedStyle != 0 && !strings.HasPrefix(n.ShortTag(), "!!"):
 		text = "YAML tags are not supported; put a value that starts with ! in quotes"
+	case isNull(n) && path == "feeds" && l.feedless:
+		return v, false
 	case isNull(n):
 		text = "the value is missing; " + text + ", or leave the key out"
 	case s.isList() && n.Kind == yaml.SequenceNode:
