@@ -86,7 +86,7 @@ func (f *feedsEditor) candidates() [][]byte {
 	isFlow := func(n *yaml.Node) bool { return n.Kind == yaml.MappingNode && n.Style&yaml.FlowStyle != 0 }
 	switch {
 	case isFlow(f.root) && f.key == nil:
-		return f.insertFlow(f.root, []string{f.quote("feeds", true) + ": {" + strings.Join(f.pairs(true), ", ") + "}"})
+		return f.insertFlow(f.root, []string{quoteScalar("feeds", true) + ": {" + strings.Join(f.pairs(true), ", ") + "}"})
 	case f.key == nil:
 		return f.insertNewMapping()
 	case isFlow(f.value) && len(f.value.Content) == 0 && !isFlow(f.root):
@@ -273,8 +273,8 @@ func (f *feedsEditor) flowEnd(n *yaml.Node) (begin, end, last int, ok bool) {
 func (f *feedsEditor) block(indent, step string, flow bool) string {
 	var b strings.Builder
 	for _, e := range f.feeds {
-		b.WriteString(indent + f.quote(e.Name, false) + ":")
-		if url := f.quote(escapeVariables(e.URL), false); flow {
+		b.WriteString(indent + quoteScalar(e.Name, false) + ":")
+		if url := quoteScalar(escapeVariables(e.URL), false); flow {
 			b.WriteString(" {url: " + url + "}" + f.eol)
 		} else {
 			b.WriteString(f.eol + indent + step + "url: " + url + f.eol)
@@ -287,13 +287,13 @@ func (f *feedsEditor) block(indent, step string, flow bool) string {
 func (f *feedsEditor) pairs(isJSON bool) []string {
 	pairs := make([]string, len(f.feeds))
 	for i, e := range f.feeds {
-		pairs[i] = f.quote(e.Name, isJSON) + ": {" + f.quote("url", isJSON) + ": " + f.quote(escapeVariables(e.URL), isJSON) + "}"
+		pairs[i] = quoteScalar(e.Name, isJSON) + ": {" + quoteScalar("url", isJSON) + ": " + quoteScalar(escapeVariables(e.URL), isJSON) + "}"
 	}
 	return pairs
 }
 
-// quote returns text as a scalar: in quotes if it needs them, or if it is part of JSON.
-func (f *feedsEditor) quote(text string, isJSON bool) string {
+// quoteScalar returns text as a scalar: in quotes if it needs them, or if it is part of JSON.
+func quoteScalar(text string, isJSON bool) string {
 	if n := (&yaml.Node{Kind: yaml.ScalarNode, Value: text}); !isJSON && plainText.MatchString(text) && n.ShortTag() == "!!str" {
 		return text
 	}

@@ -81,6 +81,7 @@ type Config struct {
 
 // IsSet reports whether a key such as admin.listen is configured, and not a default.
 func (c *Config) IsSet(key string) bool { return c.set.isSet(key) }
+
 // Title returns the title that a list has for a feed, or its name.
 func (c *Config) Title(feed string) string { return cmp.Or(c.titles[feed], feed) }
 

@@ -217,17 +217,26 @@ const maxListedName = 100
 // replaced by a part of its hash: it may have secrets.
 func ListedName(rawURL string) string {
 	name := feedName(rawURL)
-	hash := func(text string) string {
-		sum := sha256.Sum256([]byte(text))
-		return "-" + hex.EncodeToString(sum[:4])
-	}
 	if u, err := url.Parse(rawURL); err == nil && u.RawQuery != "" {
-		name += hash(u.RawQuery)
+		name += hashSuffix(u.RawQuery)
 	}
 	if len(name) > maxListedName {
-		name = strings.TrimRight(name[:maxListedName-9], "-") + hash(rawURL)
+		name = cutName(name) + hashSuffix(rawURL)
 	}
 	return name
+}
+
+// DistinctName is [ListedName] for a URL whose name belongs to another one: the name ends with a hash of the URL.
+func DistinctName(rawURL string) string { return cutName(feedName(rawURL)) + hashSuffix(rawURL) }
+
+func hashSuffix(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "-" + hex.EncodeToString(sum[:4])
+}
+
+// cutName returns the part of a name before which a hash has room.
+func cutName(name string) string {
+	return strings.TrimRight(name[:min(len(name), maxListedName-9)], "-")
 }
 
 // WithLists returns the configuration with the feeds of lists besides its own, and the errors of the entries that

@@ -64,7 +64,7 @@ func TestFormatOPML(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%s: %v\n%s", text, err, diff)
 	}
-	if got, err := FormatOPML(nil); err != nil || !strings.Contains(string(got), "</head>\n</opml>") {
+	if got, err := FormatOPML(nil); err != nil || !strings.Contains(string(got), "<body></body>") {
 		t.Errorf("without feeds: %s, %v", got, err)
 	}
 }

@@ -10,6 +10,14 @@ import (
 // nameForm matches the names of feeds and buses.
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
+// CheckName returns an error unless a feed can have the name.
+func CheckName(name string) error {
+	if nameForm.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("%q: %s", name, badNameText(name))
+}
+
 func badNameText(name string) string {
 	const rule = "a name has only lower-case letters, digits and -, and starts with a letter"
 	if likely := likelyName(name); likely != "" {

@@ -35,9 +35,11 @@ type NotFeedError struct {
 	Feeds []string
 	// Index reports that the document is the index of a snapshot.
 	Index bool
-	url   string
-	what  string
-	cure  string
+	// List reports that the document is a list of feeds in OPML.
+	List bool
+	url  string
+	what string
+	cure string
 	// binary reports that the first bytes are of no text.
 	binary bool
 }
@@ -267,7 +269,7 @@ func (d *document) describePage(text []byte, base string) {
 
 // roots are the descriptions of XML documents, and their cures, by the local names of their root elements.
 var roots = map[string]struct{ what, cure string }{
-	"opml":                  {"a list of feeds (OPML)", "set url to the xmlUrl of one of its outlines"},
+	"opml":                  {"a list of feeds (OPML)", "set url to the xmlUrl of one of its outlines, or name the list in feeds_from"},
 	"urlset":                {"a sitemap", "it lists pages and not entries: set url to the site's feed"},
 	"sitemapindex":          {"an index of sitemaps", "it lists pages and not entries: set url to the site's feed"},
 	"svg":                   {"an image (SVG)", ""},
@@ -303,6 +305,7 @@ func (d *document) describeXML(text []byte, base string) {
 		d.describePage(text, base)
 	case ok:
 		d.what, d.cure = known.what, cmp.Or(known.cure, d.cure)
+		d.List = root.Name.Local == "opml"
 	case root.Name.Space != "":
 		d.what = fmt.Sprintf("XML with the root element %s of %s", d.excerpt(root.Name.Local), d.excerpt(root.Name.Space))
 	default:

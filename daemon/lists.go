@@ -341,3 +341,17 @@ func ReadLists(ctx context.Context, cfg *config.Config, o Options) (*config.Conf
 	}
 	return cfg, errs
 }
+
+// ReadList reads a list once, and returns its entries.
+func ReadList(ctx context.Context, cfg config.List, o Options) ([]config.Entry, error) {
+	s := newLists(o.Version, nil, slog.New(slog.DiscardHandler))
+	l := &list{cfg: cfg}
+	client, err := s.open(l)
+	if err != nil {
+		return nil, err
+	}
+	if s.look(ctx, l, client); l.failure != "" {
+		return nil, errors.New(l.failure)
+	}
+	return l.entries, ctx.Err()
+}

@@ -1,11 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -171,11 +172,25 @@ func (t *topic) checkpoint(ctx context.Context) (cp checkpoint.Checkpoint, broke
 // confirm asks a question and returns an error unless the answer is yes. The
 // question goes to standard error, as standard output may be a file.
 func confirm(ctx context.Context, a *app, question string) error {
-	fmt.Fprintf(a.err, "%s [y/N] ", question)
+	answer, err := ask(ctx, a, question+" [y/N]")
+	switch {
+	case errors.Is(err, errNoAnswer):
+		return fmt.Errorf("%w: %w; --yes answers in advance", errUnchanged, err)
+	case err == nil && slices.Contains([]string{"y", "yes"}, strings.ToLower(answer)):
+		return nil
+	}
+	return errUnchanged
+}
+
+// errNoAnswer is the error about a question that standard input has no answer to.
+var errNoAnswer = errors.New("there was no answer on standard input")
+
+// ask asks a question on standard error, and returns the answer, a line of standard input.
+func ask(ctx context.Context, a *app, question string) (string, error) {
+	fmt.Fprint(a.err, question+" ")
 	answers := make(chan string, 1)
 	go func() {
-		answer, err := bufio.NewReader(a.in).ReadString('\n')
-		if err == nil || answer != "" {
+		if answer := readLine(a.in); answer != "" {
 			answers <- answer
 		}
 		close(answers)
@@ -184,15 +199,30 @@ func confirm(ctx context.Context, a *app, question string) error {
 	case answer, ok := <-answers:
 		if !ok {
 			fmt.Fprintln(a.err)
-			return fmt.Errorf("%w: there was no answer on standard input; --yes answers in advance", errUnchanged)
+			return "", errNoAnswer
 		}
-		switch strings.ToLower(strings.TrimSpace(answer)) {
-		case "y", "yes":
-			return nil
-		}
-		return errUnchanged
+		return strings.TrimSpace(answer), nil
 	case <-ctx.Done():
 		fmt.Fprintln(a.err)
-		return errUnchanged
+		return "", ctx.Err()
 	}
 }
+
+// readLine reads a line, with its end, and not more: the answers to other questions may follow.
+func readLine(in io.Reader) string {
+	var line []byte
+	for b := make([]byte, 1); len(line) < longestAnswer; {
+		if n, err := in.Read(b); n > 0 {
+			line = append(line, b[0])
+		} else if err != nil {
+			break
+		}
+		if len(line) > 0 && line[len(line)-1] == '\n' {
+			break
+		}
+	}
+	return string(line)
+}
+
+// longestAnswer is the most bytes of an answer.
+const longestAnswer = 64 << 10

@@ -59,6 +59,11 @@ func (a *app) sourcesOfURL(url string) (*daemon.Sources, error) {
 	if err != nil {
 		return nil, err
 	}
+	return a.newSources(f)
+}
+
+// newSources returns the sources of a feed whose entities are not published.
+func (a *app) newSources(f config.Feed) (*daemon.Sources, error) {
 	log := a.newLog(a.err, config.Log{Level: "warn"})
 	return daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: sink.NewIDs(0), Once: true, Redact: a.redact}, log)
 }

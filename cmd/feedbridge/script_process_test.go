@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -144,5 +145,35 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != code {
 		ts.Fatalf("exit code %d, want %d", got, code)
+	}
+}
+
+// typed runs the commands of the program that a section of a document shows, as they are typed there, but for the
+// URLs that are replaced. The command run is started as the process daemon, and those after it wait for it.
+func typed(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, neg, args, 2, 100)
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", args[0]))
+	ts.Check(err)
+	_, section, _ := strings.Cut(string(data), "\n## "+args[1]+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	replaced := strings.NewReplacer(args[2:]...)
+	n := 0
+	for line := range strings.Lines(section) {
+		command, isTyped := strings.CutPrefix(line, "$ ./feedbridge ")
+		if !isTyped {
+			continue
+		}
+		n++
+		command, _, _ = strings.Cut(command, " # ")
+		command = replaced.Replace(strings.TrimSpace(command))
+		if !strings.HasPrefix(command, "run ") {
+			ts.Check(ts.Exec("sh", "-c", "feedbridge "+command))
+			continue
+		}
+		start(ts, false, append([]string{"daemon", "FEEDBRIDGE_ADMIN_LISTEN=127.0.0.1:0", "FEEDBRIDGE_BUSES_MAIN_EMBEDDED_LISTEN=127.0.0.1:0", "feedbridge"}, strings.Fields(command)...))
+		await(ts, false, []string{"daemon.err", `"status":"(http[^"]+)"`, "STATUS"})
+	}
+	if n == 0 {
+		ts.Fatalf("%s shows no command in the section %s", args[0], args[1])
 	}
 }

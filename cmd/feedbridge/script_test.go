@@ -28,6 +28,8 @@ import (
 //	signal NAME SIGNAL          INT, TERM, KILL, HUP, STOP or CONT; with a third word,
 //	                            again and again until the process has ended
 //	ends NAME CODE              wait for its end, and look at its exit code
+//	typed PAGE SECTION OLD NEW  run the commands that a section of a document shows, with
+//	                            each URL OLD replaced by NEW; run is started as daemon
 //	await WHERE REGEXP [VAR]    wait until a file or a URL has what matches; VAR gets
 //	                            the first group
 //	messages BUS TOPIC FILE     write the operations and IDs of the messages to a file
@@ -52,6 +54,7 @@ func TestScripts(t *testing.T) {
 			"start":    start,
 			"signal":   sendSignal,
 			"ends":     ends,
+			"typed":    typed,
 			"await":    await,
 			"messages": listMessages,
 			"publish":  publish,
