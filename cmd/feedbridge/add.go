@@ -313,13 +313,12 @@ func (a *app) reloadAdded(ctx context.Context, file string) error {
 	p := &printer{w: a.out, redact: a.redact}
 	client, err := a.openAdmin()
 	var done daemon.Reloaded
-	if err == nil && client.mayChange() {
+	mayChange := err == nil && client.mayChange()
+	if mayChange {
 		err = client.post(ctx, "/reload", &done)
-	} else {
-		err = fs.ErrNotExist
 	}
 	switch {
-	case errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist):
+	case !mayChange || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist):
 		hint := ""
 		if client != nil {
 			hint = client.hint
