@@ -81,16 +81,11 @@ func (f *configFile) rename(data []byte) error {
 	if err := os.Rename(file.Name(), f.path); err != nil {
 		return err
 	}
-	syncDir(dir)
-	return nil
-}
-
-// syncDir makes a rename in a directory durable, where the system can.
-func syncDir(dir string) {
-	if d, err := os.Open(dir); err == nil {
-		_ = d.Sync() // not on Windows
+	if d, err := os.Open(filepath.Dir(f.path)); err == nil {
+		_ = d.Sync() // makes the new name durable; not on Windows
 		_ = d.Close()
 	}
+	return nil
 }
 
 // create writes the file unless there is one.
