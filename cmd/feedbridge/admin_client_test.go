@@ -30,7 +30,8 @@ func TestDaemonIsFoundByTheConfiguration(t *testing.T) {
 		at, wantErr string
 		hasToken    bool
 	}{
-		{"nothing is configured", &app{}, "http://127.0.0.1:9321", "", false},
+		// Daemons of other tests may have a socket in the default directory.
+		{"nothing is configured", &app{environ: []string{"FEEDBRIDGE_DATA_DIR=" + t.TempDir()}}, "http://127.0.0.1:9321", "", false},
 		{"a file with an error elsewhere", &app{file: file}, "http://127.0.0.1:9400", "", true},
 		{"a variable", &app{environ: []string{"FEEDBRIDGE_ADMIN_LISTEN=[::]:9401"}}, "http://127.0.0.1:9401", "", false},
 		{"a socket", &app{file: file, environ: []string{"FEEDBRIDGE_ADMIN_SOCKET=/run/feedbridge.sock"}}, "unix:/run/feedbridge.sock", "", true},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,7 @@ const (
 type app struct {
 	environ []string
 	in      io.Reader
+	answers *bufio.Reader // of in, once a question was asked
 	out     io.Writer
 	err     io.Writer
 	file    string   // -c

@@ -1,11 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -189,8 +189,12 @@ var errNoAnswer = errors.New("there was no answer on standard input")
 func ask(ctx context.Context, a *app, question string) (string, error) {
 	fmt.Fprint(a.err, question+" ")
 	answers := make(chan string, 1)
+	if a.answers == nil {
+		a.answers = bufio.NewReader(a.in)
+	}
 	go func() {
-		if answer := readLine(a.in); answer != "" {
+		answer, err := a.answers.ReadString('\n')
+		if err == nil || answer != "" {
 			answers <- answer
 		}
 		close(answers)
@@ -207,22 +211,3 @@ func ask(ctx context.Context, a *app, question string) (string, error) {
 		return "", ctx.Err()
 	}
 }
-
-// readLine reads a line, with its end, and not more: the answers to other questions may follow.
-func readLine(in io.Reader) string {
-	var line []byte
-	for b := make([]byte, 1); len(line) < longestAnswer; {
-		if n, err := in.Read(b); n > 0 {
-			line = append(line, b[0])
-		} else if err != nil {
-			break
-		}
-		if len(line) > 0 && line[len(line)-1] == '\n' {
-			break
-		}
-	}
-	return string(line)
-}
-
-// longestAnswer is the most bytes of an answer.
-const longestAnswer = 64 << 10
