@@ -216,8 +216,8 @@ func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, e
 	if err := c.hosts.starts.wait(ctx, &c.start); err != nil {
 		return nil, fmt.Errorf("%s: %w", x, err)
 	}
-	limit := c.hosts.limiter(limiterKey{host, c.cfg.Limits.Rate})
-	waited, err := limit.wait(ctx)
+	key := hostKey{host, c.cfg.Limits.Rate}
+	limit, waited, err := c.hosts.waitForRate(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", x, err)
 	}
@@ -255,6 +255,7 @@ func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, e
 		},
 	}))
 	x.deadline.startWait(&timeoutError{"no connection was made", timeouts.Connect, "timeouts.connect", "check the host and port of the url, and the firewalls on the way"})
+	sent := time.Now()
 	x.response, err = transport.RoundTrip(x.request) //nolint:bodyclose // the call owns it
 	x.deadline.stopWait()
 	if err != nil {
@@ -271,7 +272,7 @@ func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, e
 		x.date = time.Now()
 	}
 	x.wait, x.refused = askedWait(x.response, x.date)
-	c.hosts.noteAnswer(host, &c.standing, x.response.StatusCode, x.refused, x.wait)
+	c.noteAnswer(key, hostAnswer{x.response.StatusCode, sent, x.refused, x.wait, announcedRate(x.response.Header)})
 	return x, nil
 }
 

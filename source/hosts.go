@@ -3,15 +3,12 @@ package source
 import (
 	"context"
 	"fmt"
-	"math"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/credential"
@@ -34,50 +31,14 @@ type Hosts struct {
 	starts startPace
 
 	mu         sync.Mutex // guards the fields below, and those of their values
-	limiters   map[limiterKey]*hostLimiter
+	limiters   map[hostKey]*hostLimiter
 	refusals   map[string]*refusals // by host
 	transports map[transportKey]*http.Transport
 	ahead      map[string]*limit.Limit // by host, of the pages that are requested ahead
-}
-
-type limiterKey struct {
-	host string
-	rate float64
-}
-
-// hostLimiter is the rate limit that the feeds of a host with the same limits.rate share.
-type hostLimiter struct {
-	*rate.Limiter
-	throttled time.Time // when it last slowed a feed down
-}
-
-// limiter returns the rate limit of a host.
-func (h *Hosts) limiter(key limiterKey) *hostLimiter {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	l := h.limiters[key]
-	if l == nil {
-		if h.limiters == nil {
-			h.limiters = make(map[limiterKey]*hostLimiter)
-		}
-		// The burst is the number of requests of a tenth of a second. It hides scheduling
-		// jitter, and is too small to be a load for the host.
-		l = &hostLimiter{Limiter: rate.NewLimiter(rate.Limit(key.rate), max(1, int(math.Min(key.rate/10, 100))))}
-		h.limiters[key] = l
-	}
-	return l
-}
-
-// wait waits until the limit allows a request, and returns how long.
-func (l *hostLimiter) wait(ctx context.Context) (time.Duration, error) {
-	if l.Allow() {
-		return 0, nil
-	}
-	start := time.Now()
-	if err := l.Wait(ctx); err != nil {
-		return 0, fmt.Errorf("waiting for the rate limit of %v requests a second (limits.rate): %w", float64(l.Limit()), err)
-	}
-	return time.Since(start), nil
+	feeds      map[hostKey]hostFeeds   // all of the last call of SetFeeds
+	members    int                     // of the fleet, then
+	assigned   time.Time               // when that was
+	dropAt     int                     // the number of limiters at which those that are idle are dropped
 }
 
 const (
@@ -125,34 +86,50 @@ func (h *Hosts) checkRefused(host string, s *standing) error {
 	return feed.RetryAfter(fmt.Errorf("%w: %s asked to wait another %v (Retry-After or RateLimit)", feed.ErrNotRequested, host, left.Round(100*time.Millisecond)), left)
 }
 
-// noteAnswer notes the status of the host's answer to a feed, and the time that it asks to wait.
-// A shorter wait does not end a longer one.
-func (h *Hosts) noteAnswer(host string, s *standing, status int, refused bool, wait time.Duration) {
+// hostAnswer is what an answer of a host shows about its limits.
+type hostAnswer struct {
+	status    int
+	sent      time.Time     // when the request was
+	refused   bool          // because there were too many requests
+	wait      time.Duration // that the host asks for
+	announced float64       // the rate that it asks for; zero if that is not known
+}
+
+// noteAnswer notes a host's answer to a feed. A shorter wait does not end a longer one. It returns the slowdown of the
+// host, and whether it has become stronger or has ended.
+func (h *Hosts) noteAnswer(key hostKey, s *standing, a hostAnswer) (slow slowdown, changed bool) {
+	l := h.limiter(key)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.refusals[host]
+	now := time.Now()
+	r := h.refusals[key.host]
 	if r == nil {
-		if h.refusals == nil {
-			h.refusals = make(map[string]*refusals)
-		}
 		r = &refusals{}
-		h.refusals[host] = r
+		h.refusals[key.host] = r
 	}
-	until := time.Now().Add(wait)
+	until := now.Add(a.wait)
+	// A feed that is refused again and again, whatever the rate is, must not slow down the others. Of those that
+	// were refused at the same time one counts.
+	if a.refused && !s.refused && a.sent.After(l.slow.changed) && key.rate == Defaults().Limits.Rate {
+		l.slowDown(now, a.status, a.announced)
+		changed = true
+	}
 	switch {
-	case status/100 == 2, status == http.StatusNotModified:
+	case a.status/100 == 2, a.status == http.StatusNotModified:
 		s.worked, s.refused = true, false
 		r.worked, r.until = true, time.Time{}
-	case wait > 0 && (refused || status == http.StatusServiceUnavailable):
+		changed = l.ease(now)
+	case a.refused, a.wait > 0 && a.status == http.StatusServiceUnavailable:
 		if until.After(s.until) {
 			s.until = until
 		}
-		s.refused = s.refused || refused
+		s.refused = s.refused || a.refused
 		// A feed that never worked shows nothing about a host that has answered others.
-		if refused && (s.worked || !r.worked) && until.After(r.until) {
+		if a.refused && a.wait > 0 && (s.worked || !r.worked) && until.After(r.until) {
 			r.until = until
 		}
 	}
+	return l.slow, changed
 }
 
 // hostPort returns the host and port of u, in lower case and with the default port of its

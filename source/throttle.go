@@ -42,7 +42,8 @@ func (t *throttle) addWait(host string, limit *hostLimiter, wait time.Duration) 
 		return
 	}
 	t.hosts.mu.Lock()
-	begins := now.Sub(limit.throttled) > throttleGap+wait
+	// That a host is slow has been logged, and limits.rate is not the reason.
+	begins := now.Sub(limit.throttled) > throttleGap+wait && limit.slow.rate == 0
 	limit.throttled = now
 	t.hosts.mu.Unlock()
 	if begins {

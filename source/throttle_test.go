@@ -22,8 +22,7 @@ func TestThrottledFeedsAreLoggedOnce(t *testing.T) {
 		limit := newThrottle()
 		request := func(n int) {
 			for range n {
-				shared := hosts.limiter(limiterKey{"shop.example:443", 10})
-				waited, err := shared.wait(t.Context())
+				shared, waited, err := hosts.waitForRate(t.Context(), hostKey{"shop.example:443", 10})
 				must.Succeed(t, err)
 				limit.addWait("shop.example", shared, waited)
 			}

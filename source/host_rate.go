@@ -1,0 +1,302 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+	"golang.org/x/time/rate"
+
+	"github.com/feedbridge/feedbridge/internal/limit"
+)
+
+// hostKey names the feeds of a host with the same limits.rate. They share the limit.
+type hostKey struct {
+	host string
+	rate float64
+}
+
+// hostLimiter is the rate limit of a [hostKey], as far as this copy has a share of it. Its fields are guarded by
+// [Hosts].mu; the methods of rate.Limiter need no lock.
+type hostLimiter struct {
+	*rate.Limiter
+	configured float64 // limits.rate
+	share      float64 // this copy's part of the rate, of all members of a fleet
+	slow       slowdown
+	turn       *limit.Limit // of the request that waits for the Limiter
+	throttled  time.Time // when it last slowed a feed down
+	used       time.Time // when a client last used it
+}
+
+// A HostFeed is a feed of the configuration, as [Hosts.SetFeeds] counts it.
+type HostFeed struct {
+	URL  string
+	Rate float64 // limits.rate
+	Own  bool    // this copy runs it
+}
+
+// hostFeeds counts the feeds of a host with the same limits.rate: those of all members, and of this copy.
+type hostFeeds struct{ all, own int }
+
+// shareDelay is the time after an assignment from which on a share that has grown counts. By then members
+// that have the same report of the bus have reduced theirs.
+const shareDelay = 2 * time.Second
+
+// SetFeeds divides the rate of each host among the members of a fleet: this copy has rate × own feeds of the host /
+// all feeds of it. It is called for each assignment; members is 1 without a fleet. Nothing is exchanged,
+// since all members compute the same owners from the same feeds.
+//
+// The shares add up to 1, so members that act on the same assignment keep to the rate together. While the assignment
+// changes, a share that shrinks counts at once and one that grows 2 s later. A member that had no feed of the host
+// begins without a burst: its first request comes after 1/(rate × share). The sum can be larger by the
+// share that has moved while a member is cut off from the bus and continues with its last assignment, and while
+// members have different feeds. Each restart may also add a request, since a limit has no memory.
+//
+// A host that no feed's URL names, as the target of a redirect or of a link, gives each member the same share. If
+// only feeds of other members name it, this copy has the share of one feed; the sum is larger by that.
+func (h *Hosts) SetFeeds(feeds []HostFeed, members int) {
+	counts := make(map[hostKey]hostFeeds, len(feeds))
+	for _, f := range feeds {
+		if u, err := url.Parse(f.URL); err == nil {
+			key := hostKey{hostPort(u), f.Rate}
+			n := counts[key]
+			n.all++
+			if f.Own {
+				n.own++
+			}
+			counts[key] = n
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.feeds, h.members, h.assigned = counts, members, time.Now()
+}
+
+// shareOf returns this copy's part of the rate of a host. The caller holds h.mu.
+func (h *Hosts) shareOf(key hostKey) float64 {
+	n := h.feeds[key]
+	switch {
+	case h.members <= 1:
+		return 1
+	case n.all == 0:
+		return 1 / float64(h.members)
+	}
+	return float64(max(n.own, 1)) / float64(n.all)
+}
+
+// limiterIdle is the time after which the limit of a host that no client uses is dropped. It is longer than any
+// wait that a host can ask for.
+const limiterIdle = 2 * maxWait
+
+// limiter returns the rate limit of a host.
+func (h *Hosts) limiter(key hostKey) *hostLimiter {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now, share := time.Now(), h.shareOf(key)
+	l := h.limiters[key]
+	if l == nil {
+		h.dropIdle(now)
+		l = &hostLimiter{Limiter: rate.NewLimiter(0, 0), configured: key.rate, share: share, turn: limit.New(1, 0)}
+		l.apply()
+		if share == 1 {
+			l.Limiter = rate.NewLimiter(l.Limit(), l.Burst()) // full
+		}
+		h.limiters[key] = l
+	}
+	if share < l.share || now.Sub(h.assigned) >= shareDelay {
+		l.share = share
+		l.apply()
+	}
+	l.used = now
+	return l
+}
+
+// dropIdle makes room for another host. Redirects lead to any number of hosts in time, so what is known of
+// those that no client uses any more is dropped. It looks at all of them when their number has doubled.
+func (h *Hosts) dropIdle(now time.Time) {
+	if h.limiters == nil {
+		h.limiters, h.refusals = make(map[hostKey]*hostLimiter), make(map[string]*refusals)
+	}
+	if len(h.limiters) < h.dropAt {
+		return
+	}
+	used := make(map[string]bool, len(h.limiters))
+	for key, l := range h.limiters {
+		if now.Sub(l.used) > limiterIdle {
+			delete(h.limiters, key)
+		} else {
+			used[key.host] = true
+		}
+	}
+	for host := range h.refusals {
+		if !used[host] {
+			delete(h.refusals, host)
+		}
+	}
+	h.dropAt = 2*len(h.limiters) + 100
+}
+
+// apply makes the rate of the limiter that of its fields.
+func (l *hostLimiter) apply() {
+	requests := l.share * cmp.Or(l.slow.rate, l.configured)
+	if l.Limit() == rate.Limit(requests) {
+		return
+	}
+	l.SetLimit(rate.Limit(requests))
+	// The burst is the number of requests of a tenth of a second. It hides scheduling
+	// jitter, and is too small to be a load for the host.
+	l.SetBurst(max(1, int(math.Min(requests/10, 100))))
+}
+
+// waitForRate waits until the rate of a host allows a request, and returns how long. One of the requests that wait
+// has a reservation, so the others wait by the rate at the time when it is their turn.
+func (h *Hosts) waitForRate(ctx context.Context, key hostKey) (l *hostLimiter, waited time.Duration, err error) {
+	if l = h.limiter(key); l.Allow() {
+		return l, 0, nil
+	}
+	start := time.Now()
+	turn, err := l.turn.Acquire(ctx)
+	if err == nil {
+		defer turn.Release()
+		l = h.limiter(key)
+		err = l.Wait(ctx)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("waiting for the rate limit of %.3g requests a second (limits.rate): %w", float64(l.Limit()), err)
+	}
+	return l, time.Since(start), nil
+}
+
+// slowdown is the rate of a host that has answered 429 to feeds with the default of limits.rate. After the first
+// 429 that is what the host announces (RateLimit-Policy), or one request a minute: some ask for that, and announce
+// nothing. Each further 429 halves it, to a request a minute or what is announced. After calm without one it
+// doubles, until it is the configured rate again. Each 429 doubles calm too, so a host that stays strict
+// is asked too often once a day in the end. The zero slowdown is none.
+type slowdown struct {
+	rate           float64 // requests per second; zero if there is none
+	calm           time.Duration
+	status         int       // of the last refusal
+	since, changed time.Time // the beginning, and the last change of the rate
+}
+
+const (
+	slowestRate       = 1.0 / 60 // unless the host announces less
+	leastCalm         = time.Hour
+	mostCalm          = 24 * time.Hour
+	leastAnnounced    = 1.0 / 3600
+	mostRefusalsShown = 100
+)
+
+// slowDown reduces the rate after a refusal. announced is the rate that the host asks for; zero if that is not known.
+func (l *hostLimiter) slowDown(now time.Time, status int, announced float64) {
+	least := slowestRate
+	s := &l.slow
+	if s.rate == 0 {
+		*s = slowdown{rate: slowestRate, calm: leastCalm, since: now}
+		if announced > 0 {
+			s.rate = min(announced, l.configured/2)
+		}
+	} else {
+		least = min(least, s.rate)
+		s.rate, s.calm = max(s.rate/2, least), min(2*s.calm, mostCalm)
+		if announced > 0 {
+			s.rate = min(s.rate, announced)
+		}
+	}
+	s.status, s.changed = status, now
+	l.apply()
+	l.AllowN(now, l.Burst()) // the request that was refused was one
+}
+
+// ease raises the rate after a good answer if there was no refusal for long enough, and reports whether that ends
+// the slowdown.
+func (l *hostLimiter) ease(now time.Time) (ended bool) {
+	if l.slow.rate == 0 || now.Sub(l.slow.changed) < l.slow.calm {
+		return false
+	}
+	l.slow.rate, l.slow.changed = 2*l.slow.rate, now
+	if ended = l.slow.rate >= l.configured; ended {
+		l.slow = slowdown{}
+	}
+	l.apply()
+	return ended
+}
+
+// announcedRate returns the least rate of RateLimit-Policy, in requests a second, in the present form
+// (name;q=100;w=60) and in the one before (100;w=60); zero if there is none.
+func announcedRate(header http.Header) (least float64) {
+	policies, err := httpsfv.UnmarshalList(header.Values("RateLimit-Policy"))
+	if err != nil {
+		return 0
+	}
+	for _, policy := range policies {
+		item, ok := policy.(httpsfv.Item)
+		if !ok {
+			continue
+		}
+		quota, ok := item.Params.Get("q")
+		if !ok {
+			quota = item.Value
+		}
+		window, _ := item.Params.Get("w")
+		q, _ := quota.(int64)
+		w, _ := window.(int64)
+		if requests := float64(q) / float64(w); q > 0 && w > 0 && (least == 0 || requests < least) {
+			least = max(requests, leastAnnounced)
+		}
+	}
+	return least
+}
+
+// A SlowHost is a host that is asked less often than limits.rate allows, because it has refused requests.
+type SlowHost struct {
+	Host   string  // with its port
+	Rate   float64 // requests per second, of all members of a fleet together
+	Share  float64 // this copy's part of it
+	Status int     // of the last refusal
+	// Since is the first refusal, and Eases when the rate is doubled next, if the host refuses none until then.
+	Since, Eases time.Time
+}
+
+// SlowHosts returns the hosts that are slowed down, at most 100 of them, in order.
+func (h *Hosts) SlowHosts() (slow []SlowHost) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key, l := range h.limiters {
+		if s := l.slow; s.rate > 0 {
+			slow = append(slow, SlowHost{key.host, s.rate, l.share, s.status, s.since, s.changed.Add(s.calm)})
+		}
+	}
+	slices.SortFunc(slow, func(a, b SlowHost) int { return cmp.Compare(a.Host, b.Host) })
+	return slow[:min(len(slow), mostRefusalsShown)]
+}
+
+// noteAnswer is [Hosts.noteAnswer], and logs when the host is slowed down more, and when that has ended.
+func (c *Client) noteAnswer(key hostKey, a hostAnswer) {
+	slow, changed := c.hosts.noteAnswer(key, &c.standing, a)
+	switch {
+	case changed && slow.rate > 0:
+		c.throttle.log.Warn("a host has refused requests, so its feeds make fewer; set limits.rate to what the provider allows", "host", key.host, "status", a.status, "requests_per_minute", 60*slow.rate, "for", slow.calm)
+	case changed:
+		c.throttle.log.Info("a host has refused no requests for long, so its feeds make as many as before", "host", key.host)
+	}
+}
+
+// Spacing returns the time between two polls of the feed with which the feeds of its host need no more requests than
+// a host that refused some allows; zero for any other host. With it feeds wait between polls rather
+// than each within one.
+func (c *Client) Spacing() time.Duration {
+	key := hostKey{hostPort(c.origin), c.cfg.Limits.Rate}
+	c.hosts.mu.Lock()
+	defer c.hosts.mu.Unlock()
+	if l := c.hosts.limiters[key]; l != nil && l.slow.rate > 0 {
+		return time.Duration(float64(max(c.hosts.feeds[key].all, 1)) / l.slow.rate * float64(time.Second))
+	}
+	return 0
+}
