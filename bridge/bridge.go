@@ -122,6 +122,12 @@ type Bridge struct {
 	// Pacer delays the start, and the next attempt after a reconnect of the bus. Feeds of a
 	// process share it. Nil means no delay.
 	Pacer *Pacer
+	// Host is the host of the feed, and StartGap the time between the starts of two of its feeds. Zero means that
+	// they do not wait for each other.
+	Host     string
+	StartGap time.Duration
+	// Spacing returns the time between two polls that the host demands at least; nil means none.
+	Spacing func() time.Duration
 
 	Log      *slog.Logger
 	Observer Observer
@@ -153,7 +159,7 @@ func (b *Bridge) Start(ctx context.Context, stopped func()) {
 	b.known.unchanged = b.Unchanged
 	b.report = reporter{log: b.Log, observer: b.Observer, commands: &b.commands, known: &b.known, confirmed: b.known.confirmedAt}
 	b.waiter = waiter{
-		schedule: b.schedule(), pacer: b.Pacer, wakeStep: b.stepper.wake,
+		schedule: b.schedule(), spacing: b.Spacing, pacer: b.Pacer, wakeStep: b.stepper.wake,
 		known: &b.known, failures: &b.failures, report: &b.report,
 	}
 	b.pump = pump{
@@ -164,7 +170,10 @@ func (b *Bridge) Start(ctx context.Context, stopped func()) {
 	b.pump.init(b.Limits)
 	b.beginTurn()
 	starting := Status{State: Starting}
-	delay := b.Pacer.delay()
+	delay := b.Pacer.delayOfHost(b.Host, b.StartGap)
+	if b.waiter.waitsForHost = delay > 0; delay == 0 {
+		delay = b.Pacer.delay()
+	}
 	if delay > 0 && len(b.commands.turn.commands) == 0 {
 		starting.Until = time.Now().Add(delay)
 	}

@@ -437,3 +437,68 @@ func TestAFeedThatWaitsForItsStartReportsUntilWhen(t *testing.T) {
 		}
 	})
 }
+
+// The feeds of a host do not make their first polls in a burst, those of others do not wait for them, and a feed that is
+// added later is polled at once.
+func TestFeedsOfAHostStartOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const host = 100
+		added := 0
+		polls, stop := startMany(t, host+1, func(b *bridge.Bridge) {
+			b.Every, b.StartGap, b.Host = 10*time.Minute, time.Second, "shop.example.com:443"
+			if added++; added > host {
+				b.Host = "other.example.com:443"
+			}
+		})
+		time.Sleep(2 * time.Second)
+		if first := polls.feeds[fmt.Sprintf("feed-%d", host)]; len(first) != 1 || first[0] > time.Second {
+			t.Errorf("the feed of another host was polled at %v", first)
+		}
+		time.Sleep(2 * time.Minute)
+		if all, most := len(polls.all), polls.most(0, 2*time.Minute); all != host+1 || most > 13 {
+			t.Errorf("%d polls, and %d in one second", all, most)
+		}
+		time.Sleep(4 * time.Hour)
+		if most := polls.most(time.Hour, 4*time.Hour); most > 6 {
+			t.Errorf("%d polls in one second later", most)
+		}
+		stop()
+	})
+}
+
+// Feeds of a host that asks for the same time to the next poll, and that were polled together, do not stay together.
+func TestFeedsThatAreFreshForTheSameTimeDoNotStayTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		polls := &pollTimes{begin: time.Now()}
+		_, stop := startMany(t, 100, func(b *bridge.Bridge) {
+			b.Every, b.Pacer = 10*time.Minute, nil
+			src := sourceFunc(func(_ context.Context, after feed.Cursor) (feed.Batch, error) {
+				polls.add(b.Feed)
+				return feed.Batch{Cursor: after, Fresh: time.Hour}, nil
+			})
+			b.Open = func(context.Context, string) (bridge.Source, string, error) { return src, "test", nil }
+		})
+		time.Sleep(5 * time.Hour)
+		if first, later := polls.most(0, time.Minute), polls.most(time.Hour, 5*time.Hour); first != 100 || later > 6 {
+			t.Errorf("%d polls in the first second, and %d in one later", first, later)
+		}
+		stop()
+	})
+}
+
+// A host that has refused requests gets no more polls than it allows.
+func TestSpacingOfPolls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		polls, stop := startMany(t, 10, func(b *bridge.Bridge) {
+			b.Spacing = func() time.Duration { return 10 * time.Minute }
+		})
+		time.Sleep(10 * time.Hour)
+		if n := len(polls.all); n < 400 || n > 600 {
+			t.Errorf("%d polls of 10 feeds in 10 h, want nearly 600", n)
+		}
+		stop()
+	})
+}

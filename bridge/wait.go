@@ -35,6 +35,7 @@ const (
 // moved it. What that read means is decided by continueWait, for each state.
 type waiter struct {
 	schedule pollSchedule
+	spacing  func() time.Duration // that of the Bridge
 	pacer    *Pacer
 	wakeStep func() // makes the next step begin
 
@@ -44,6 +45,9 @@ type waiter struct {
 
 	// wait is the present one, or the last one.
 	wait wait
+	// waitsForHost reports that the feed waits until its host has room for its start. After that it waits for
+	// those of other hosts.
+	waitsForHost bool
 }
 
 // wait is a wait between two steps. The zero wait is over.
@@ -98,7 +102,12 @@ func (w *waiter) beginStart() (start *limit.Slot, left time.Duration) {
 	if w.wait.status.State != Starting {
 		return nil, 0
 	}
-	start, left = w.pacer.begin()
+	if w.waitsForHost {
+		w.waitsForHost, left = false, w.pacer.delay()
+	}
+	if left <= 0 {
+		start, left = w.pacer.begin()
+	}
 	if left > 0 {
 		until := time.Now().Add(left)
 		w.startWait(Status{State: Starting, Until: until}, until)
@@ -124,8 +133,12 @@ func (w *waiter) endWait() {
 // waitForPoll waits until the next poll. fresh is how long upstream wants not to be asked.
 func (w *waiter) waitForPoll(fresh time.Duration) {
 	every := w.schedule.every
+	if w.spacing != nil {
+		fresh = max(fresh, w.spacing())
+	}
 	if fresh = min(fresh, maxFresh); fresh > every {
-		w.waitFor(Status{State: Idle}, jitter(fresh))
+		// Feeds of a host that were polled together would be polled together for ever.
+		w.waitFor(Status{State: Idle}, fresh+rand.N(max(min(every, fresh/4), 1)))
 		return
 	}
 	now, most := time.Now(), min(every, recheck)

@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/readahead"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/internal/trace"
@@ -165,30 +166,40 @@ func CheckTraces() error {
 // openFeeds makes the admin server, and all that the feeds share.
 func (d *daemon) openFeeds(writer string, redact *safetext.Redactor) {
 	_, connections := connectionLimits(openFiles(), 0)
+	// Pages that are requested ahead have a part of the memory of their own, so that no batch
+	// ever waits for them.
+	pagesAhead := d.cfg.Memory / 4
+	hosts := &source.Hosts{PageBudget: readahead.NewBudget(pagesAhead)}
 	d.membership = newMembership(d.cfg, writer, d.log)
 	d.adm = admin.New(admin.Options{
 		Version: d.opts.Version, Started: time.Now(), Writer: writer,
 		Buses: slices.Collect(maps.Values(d.buses.Load().readinessChecks(d.cfg))), Log: d.log, Connections: connections, Redact: redact,
 		Token: tokenReader(d.cfg.Admin), Hosts: d.cfg.Admin.Hosts,
-		PerFeed: admin.PerFeed(d.cfg.Metrics.PerFeed), Fleet: d.membership.adminFleet(),
+		PerFeed: admin.PerFeed(d.cfg.Metrics.PerFeed), Fleet: d.membership.adminFleet(), SlowHosts: func() []status.SlowHost { return slowHosts(hosts) },
 	})
 	d.adm.AddChange("/reload", d.serveReload)
-	// Pages that are requested ahead have a part of the memory of their own, so that no batch
-	// ever waits for them.
-	pagesAhead := d.cfg.Memory / 4
 	commands := &feedCommands{}
 	if d.membership != nil {
 		commands.elsewhere = d.remoteFeed
 	}
 	commands.addTo(d.adm)
 	d.feeds = &feeds{running: map[string]*runningFeed{}, commands: commands, pipelines: &pipelines{
-		writer: writer, hosts: &source.Hosts{PageBudget: readahead.NewBudget(pagesAhead)}, adm: d.adm, redact: redact, failures: newFailureLog(d.log), traces: d.traces, opts: d.opts, pacer: bridge.NewPacer(),
+		writer: writer, hosts: hosts, adm: d.adm, redact: redact, failures: newFailureLog(d.log), traces: d.traces, opts: d.opts, pacer: bridge.NewPacer(),
 		reading: readAhead{feed: int(d.cfg.FeedMemory()), budget: readahead.NewBudget(d.cfg.Memory - pagesAhead)},
 	}}
 }
 
+// slowHosts returns the hosts that are asked less often, as the admin server shows them.
+func slowHosts(hosts *source.Hosts) (rows []status.SlowHost) {
+	for _, h := range hosts.SlowHosts() {
+		rows = append(rows, status.SlowHost{Host: h.Host, RequestsPerMinute: 60 * h.Rate, Share: h.Share, Status: h.Status, Since: &h.Since, EasesAt: &h.Eases})
+	}
+	return rows
+}
+
 // startFeeds starts all configured feeds, or without an assignment of the fleet none of them.
 func (d *daemon) startFeeds() {
+	d.countFeeds(d.cfg, d.membership.assigned())
 	prepared := map[string]*runningFeed{}
 	for name, f := range d.cfg.Feeds {
 		if !d.membership.isOwner(f) {

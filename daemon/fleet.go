@@ -8,6 +8,7 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/fleet"
+	"github.com/feedbridge/feedbridge/source"
 )
 
 // membership decides which feeds this copy runs. A nil membership means all of them.
@@ -41,6 +42,14 @@ func (m *membership) configure(cfg *config.Config) {
 		topics = append(topics, f.To.Topic)
 	}
 	m.member.SetTopics(topics, nil)
+}
+
+// assigned returns the last assignment; nil before the first, and without a fleet.
+func (m *membership) assigned() *fleet.Assignment {
+	if m == nil {
+		return nil
+	}
+	return m.assignment
 }
 
 // isOwner reports whether this copy runs a feed. Before the first assignment it runs none.
@@ -135,6 +144,19 @@ func (d *daemon) remoteFeed(name string) (f commandedFeed, ok bool) {
 // reload nor the next assignment waiting.
 func (d *daemon) assign(a fleet.Assignment) { d.feeds.settle(d.changeFeeds(a)) }
 
+// countFeeds divides the rates of the feeds' hosts among the members of the fleet, if there is one. Nil is no
+// assignment.
+func (d *daemon) countFeeds(cfg *config.Config, a *fleet.Assignment) {
+	feeds, members := make([]source.HostFeed, 0, len(cfg.Feeds)), 1
+	if a != nil {
+		members = len(a.Members)
+	}
+	for _, f := range cfg.Feeds {
+		feeds = append(feeds, source.HostFeed{URL: f.Source.URL, Rate: f.Source.Limits.Rate, Own: a == nil || a.Owns(f.To.Topic)})
+	}
+	d.feeds.pipelines.hosts.SetFeeds(feeds, members)
+}
+
 // changeFeeds is assign, and returns the feeds that were stopped.
 func (d *daemon) changeFeeds(a fleet.Assignment) (stopped []*runningFeed) {
 	d.mu.Lock()
@@ -142,6 +164,7 @@ func (d *daemon) changeFeeds(a fleet.Assignment) (stopped []*runningFeed) {
 	if d.ctx.Err() != nil {
 		return nil // all feeds are being stopped
 	}
+	d.countFeeds(d.cfg, &a)
 	gained := map[string]*runningFeed{}
 	var lost []string
 	for name, f := range d.cfg.Feeds {

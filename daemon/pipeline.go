@@ -62,6 +62,7 @@ func (p *pipelines) newBridge(name string, f *config.Feed, snk *lazySink) *bridg
 		all = append(all, p.opts.Observer)
 	}
 	traced := p.traces.Feed(trace.FeedOptions{Name: name, System: snk.bus.system(), Topic: f.To.Topic, Header: f.To.TraceHeader})
+	host, gap := p.hosts.StartGap(f.Source.URL, f.Source.Limits.Rate, f.Every)
 	var warned sync.Once
 	return &bridge.Bridge{
 		Feed: name, Writer: p.writer,
@@ -88,6 +89,9 @@ func (p *pipelines) newBridge(name string, f *config.Feed, snk *lazySink) *bridg
 		Share:       share,
 		Unchanged:   snk.Unchanged,
 		Pacer:       p.pacer,
+		Host:        host,
+		StartGap:    gap,
+		Spacing:     sources.spacing,
 		Log:         log,
 		Observer:    all,
 	}
@@ -176,4 +180,12 @@ func (o observers) Entered(s bridge.Status) {
 	for _, each := range o {
 		each.Entered(s)
 	}
+}
+
+// spacing is [source.Client.Spacing].
+func (s *feedSources) spacing() time.Duration {
+	if opened := s.opened.Load(); opened != nil {
+		return opened.client.Spacing()
+	}
+	return 0
 }

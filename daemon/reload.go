@@ -259,6 +259,7 @@ func (d *daemon) apply(cfg *config.Config) (_ *Reloaded, finish func(), _ error)
 		served[name] = r
 	}
 	// Nothing fails from here on.
+	d.countFeeds(cfg, d.membership.assigned())
 	prepared := map[string]*runningFeed{}
 	for _, name := range changed.Feeds.started() {
 		f := cfg.Feeds[name]

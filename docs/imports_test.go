@@ -80,7 +80,7 @@ var layers = map[string][]string{
 	"internal/trace": {"bridge", "checkpoint", "feed", "internal/logonce", "internal/safetext", "sink"},
 
 	"config": {"docs", "feed", "internal/setting", "internal/credential", "internal/safetext", "message", "serve", "source", "source/datareplication", "source/httpfeed", "source/syndication", "source/syndication/feedxml", "sink", "sink/nats", "sink/kafka"},
-	"daemon": {"internal/trace", "internal/admin", "bridge", "checkpoint", "config", "internal/credential", "feed", "internal/fleet", "internal/limit", "internal/logonce", "internal/readahead", "internal/retry", "internal/safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/link", "source/httpfeed", "source/syndication", "source/syndication/feedxml"},
+	"daemon": {"internal/trace", "internal/admin", "internal/admin/status", "bridge", "checkpoint", "config", "internal/credential", "feed", "internal/fleet", "internal/limit", "internal/logonce", "internal/readahead", "internal/retry", "internal/safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/link", "source/httpfeed", "source/syndication", "source/syndication/feedxml"},
 
 	"internal/asyncapi": {"config", "docs", "feed", "internal/entry", "message", "sink", "sink/kafka", "sink/nats", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
 

@@ -25,7 +25,9 @@ func AheadOfHost(h *Hosts, host string) int {
 }
 
 // ShareOf returns the share of this copy of the rate of a host.
-func ShareOf(h *Hosts, host string, rate float64) float64 { return h.limiter(hostKey{host, rate}).share }
+func ShareOf(h *Hosts, host string, rate float64) float64 {
+	return h.limiter(hostKey{host, rate}).share
+}
 
 // KnownHosts returns the number of hosts whose limit is kept.
 func KnownHosts(h *Hosts) int { return len(h.limiters) }

@@ -30,8 +30,8 @@ type hostLimiter struct {
 	share      float64 // this copy's part of the rate, of all members of a fleet
 	slow       slowdown
 	turn       *limit.Limit // of the request that waits for the Limiter
-	throttled  time.Time // when it last slowed a feed down
-	used       time.Time // when a client last used it
+	throttled  time.Time    // when it last slowed a feed down
+	used       time.Time    // when a client last used it
 }
 
 // A HostFeed is a feed of the configuration, as [Hosts.SetFeeds] counts it.
@@ -88,6 +88,23 @@ func (h *Hosts) shareOf(key hostKey) float64 {
 		return 1 / float64(h.members)
 	}
 	return float64(max(n.own, 1)) / float64(n.all)
+}
+
+// startGap is the time between the starts of two feeds of a host, unless more are needed.
+const startGap = time.Second
+
+// StartGap returns the host of a URL, and the time between the starts of two of its feeds: a second for all
+// members of a fleet together, or as much less as makes the feeds of this copy start within every. It is zero for feeds
+// with a limits.rate other than the default.
+func (h *Hosts) StartGap(feedURL string, rate float64, every time.Duration) (host string, gap time.Duration) {
+	u, err := url.Parse(feedURL)
+	if err != nil || rate != Defaults().Limits.Rate {
+		return "", 0
+	}
+	key := hostKey{hostPort(u), rate}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return key.host, min(time.Duration(float64(startGap)/h.shareOf(key)), every/time.Duration(max(h.feeds[key].own, 1)))
 }
 
 // limiterIdle is the time after which the limit of a host that no client uses is dropped. It is longer than any

@@ -198,6 +198,9 @@ func (r statusReport) printProcess(p *printer, s *status.Process, ready daemonRe
 	for _, l := range s.LeftBehind {
 		p.printLine("the feed %s was stopped (%s) and does not end: %s", l.Feed, formatAge(l.Since, now), l.Work)
 	}
+	for _, host := range s.SlowHosts {
+		p.printLine("%s (first %s)", host, formatAge(host.Since, now))
+	}
 	p.printLine("")
 	for _, b := range s.Buses {
 		if b.OK {

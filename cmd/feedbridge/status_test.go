@@ -40,10 +40,16 @@ func TestTroublesOfTheProcessArePrinted(t *testing.T) {
 	process := status.Process{
 		Config:     status.Config{Error: &status.Error{At: &at, Text: "feedbridge.yaml:3: feeds.orders.evry: unknown key"}},
 		LeftBehind: []status.LeftBehind{{Feed: "orders", Since: &at, Work: "reading the feed for 1m5s"}},
+		SlowHosts: []status.SlowHost{
+			{Host: "feeds.example.com:443", RequestsPerMinute: 1, Share: 0.25, Status: 429, Since: &at},
+			{Host: "shop.example.com:443", RequestsPerMinute: 120, Share: 1, Status: 403, Since: &at},
+		},
 	}
 	statusReport{}.printProcess(&printer{w: &out}, &process, daemonReadiness{Ready: true})
 	const want = "ready\nthe configuration was not reloaded (1m0s ago); the one before stays in use: feedbridge.yaml:3: feeds.orders.evry: unknown key\n" +
-		"the feed orders was stopped (1m0s ago) and does not end: reading the feed for 1m5s\n"
+		"the feed orders was stopped (1m0s ago) and does not end: reading the feed for 1m5s\n" +
+		"feeds.example.com:443 has answered 429: requests of all its feeds are limited to 1 a minute, this copy 25% of them; set their limits.rate if the provider allows more (first 1m0s ago)\n" +
+		"shop.example.com:443 has answered 403: requests of all its feeds are limited to 120 a minute; set their limits.rate if the provider allows more (first 1m0s ago)\n"
 	if !strings.Contains(out.String(), want) {
 		t.Errorf("printed\n%swant in it\n%s", out.String(), want)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
@@ -15,6 +16,7 @@ type inventory struct {
 	writer string
 	redact *safetext.Redactor
 	fleet  *Fleet // nil without one
+	slow   func() []status.SlowHost
 	times  histograms
 	config configHistory
 

@@ -36,3 +36,15 @@ func (n *inventory) leftBehind() []status.LeftBehind {
 	}
 	return rows
 }
+
+// slowHosts returns the hosts that are asked less often. Their names may come from redirects.
+func (n *inventory) slowHosts() []status.SlowHost {
+	rows := []status.SlowHost{}
+	if n.slow != nil {
+		for _, host := range n.slow() {
+			host.Host = n.redact.Clip(host.Host, longestError)
+			rows = append(rows, host)
+		}
+	}
+	return rows
+}

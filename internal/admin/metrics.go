@@ -93,6 +93,8 @@ var (
 		"Number of feeds that were not copied within their freshness limit, as /readyz requires.")
 	leftBehindFeeds = processMetric("left_behind_feeds",
 		"Number of feeds that were stopped and have not ended: their source does not yield, or their bus does not answer.")
+	slowHosts = processMetric("slow_hosts",
+		"Number of hosts that have refused requests, as with 429, and are asked less often; slow_hosts of /status names them.")
 	fleetMembers = processMetric("fleet_members",
 		"Members of the fleet, as far as this copy knows. Absent without a fleet.", "fleet")
 	fleetMember = processMetric("fleet_member",
@@ -118,6 +120,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	sendGauge(out, leftBehindFeeds, float64(len(c.leftBehind())))
+	sendGauge(out, slowHosts, float64(len(c.slowHosts())))
 	config := c.config.status(c.redact)
 	sendGauge(out, reloadSuccess, oneIf(config.Error == nil))
 	sendGauge(out, reloadedAt, float64(config.LoadedAt.UnixMilli())/1000)

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 )
@@ -35,6 +36,8 @@ type Options struct {
 	Hosts []string
 	// Fleet is the membership of this copy in a fleet; nil without one.
 	Fleet *Fleet
+	// SlowHosts returns the hosts that are asked less often. Nil means none.
+	SlowHosts func() []status.SlowHost
 	// PerFeed selects the metrics that have a series for each feed. Default [Full].
 	PerFeed PerFeed
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/fleet"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
@@ -61,7 +62,7 @@ func TestTextsOfOthersAreSafe(t *testing.T) {
 	shop.Assigned(fleet.Assignment{Self: "a", Members: []string{"a", hostile}, Owner: func(topic string) string {
 		return map[string]string{"orders": "a", "parcels": hostile}[topic]
 	}})
-	s := admin.New(admin.Options{Fleet: shop, Log: slog.New(slog.DiscardHandler)})
+	s := admin.New(admin.Options{Fleet: shop, SlowHosts: func() []status.SlowHost { return []status.SlowHost{{Host: hostile, Status: 429, Share: 1}} }, Log: slog.New(slog.DiscardHandler)})
 	for _, name := range []string{"orders", "parcels"} {
 		f := s.AddFeed(admin.FeedOptions{Name: name, Topic: name, Every: time.Second, Freshness: time.Second})
 		f.Entered(bridge.Status{State: bridge.Idle, Since: time.Now(), Checkpoint: checkpoint.Checkpoint{At: time.Now(), Writer: hostile}})

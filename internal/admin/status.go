@@ -26,6 +26,7 @@ func (h *handler) serveStatus(w http.ResponseWriter, req *http.Request) {
 		Served:  inspectServed(req.Context(), h.contents().served),
 
 		LeftBehind: h.leftBehind(),
+		SlowHosts:  h.slowHosts(),
 	}
 	now := time.Now()
 	for _, f := range h.contents().feeds {

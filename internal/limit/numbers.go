@@ -7,6 +7,10 @@ import "time"
 // so they delay a start only if those are slow.
 const Starts = 150
 
+// HostStarts is how many feeds of a host start without a wait for each other: the feeds of a person who tries
+// the program.
+const HostStarts = 10
+
 const (
 	// Starting limits the feeds of a process that start at a time: their first steps.
 	Starting = 400

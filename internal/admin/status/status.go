@@ -25,6 +25,31 @@ type Process struct {
 	Served []Served `json:"served"`
 	// LeftBehind are the feeds that were stopped and have not ended.
 	LeftBehind []LeftBehind `json:"left_behind"`
+	// SlowHosts are the hosts that have refused requests and are asked less often, sorted by name; at most 100.
+	SlowHosts []SlowHost `json:"slow_hosts"`
+}
+
+// SlowHost is a host of feeds that is asked less often than limits.rate allows, because it has refused requests.
+type SlowHost struct {
+	Host string `json:"host"` // with its port
+	// RequestsPerMinute is for all feeds of the host together, and all members of a fleet.
+	RequestsPerMinute float64 `json:"requests_per_minute"`
+	// Share is this copy's part of that, from 0 to 1.
+	Share float64 `json:"share"`
+	// Status is that of the last answer that changed the rate, such as 429.
+	Status int        `json:"status"`
+	Since  *time.Time `json:"since"`
+	// EasesAt is when the rate is doubled next if the host refuses no request until then.
+	EasesAt *time.Time `json:"eases_at"`
+}
+
+// String describes the host in a sentence.
+func (s SlowHost) String() string {
+	text := fmt.Sprintf("%s has answered %d: requests of all its feeds are limited to %.3g a minute", s.Host, s.Status, s.RequestsPerMinute)
+	if s.Share < 1 {
+		text += fmt.Sprintf(", this copy %.0f%% of them", 100*s.Share)
+	}
+	return text + "; set their limits.rate if the provider allows more"
 }
 
 // LeftBehind is a feed that was stopped by a reload, or is run by another member of the fleet now, and

@@ -29,6 +29,8 @@ type Feeds struct {
 	Fleet  *status.Fleet // nil without a fleet
 	// LeftBehind are the feeds that were stopped and have not ended.
 	LeftBehind []status.LeftBehind
+	// SlowHosts are the hosts that are asked less often.
+	SlowHosts []status.SlowHost
 	// Rows have PublishedByMinute.
 	Rows []*status.Feed
 	// All is the number of feeds, and Found how many of them the query selects.
