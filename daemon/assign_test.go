@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,12 +12,13 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/fleet"
+	"github.com/feedbridge/feedbridge/source"
 )
 
 // newTestFeeds returns feeds whose log and admin server are real.
 func newTestFeeds(log *slog.Logger) *feeds {
 	return &feeds{running: map[string]*runningFeed{}, commands: &feedCommands{}, pipelines: &pipelines{
-		adm: admin.New(admin.Options{Log: log}), failures: newFailureLog(log), opts: Options{Log: log},
+		adm: admin.New(admin.Options{Log: log}), failures: newFailureLog(log), opts: Options{Log: log}, hosts: &source.Hosts{},
 	}}
 }
 
@@ -74,6 +76,40 @@ func TestAnAssignmentWaitsOnlyAMomentForCommits(t *testing.T) {
 		synctest.Wait()
 		if all := d.feeds.all(); len(all) > 0 {
 			t.Errorf("%d feeds are left after their end", len(all))
+		}
+	})
+}
+
+// Each assignment gives this copy another part of the rates of hosts.
+func TestAnAssignmentDividesTheRatesOfHosts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := &config.Config{Fleet: &config.Fleet{Name: "shop", Bus: "main"}, Feeds: map[string]config.Feed{}}
+		for _, name := range []string{"orders", "parcels", "returns", "stock"} {
+			f := config.Feed{Source: source.Defaults(), To: config.To{Bus: "main", Topic: name}}
+			f.Source.URL = "https://shop.example.com/" + name
+			cfg.Feeds[name] = f
+		}
+		log := slog.New(slog.DiscardHandler)
+		d := &daemon{cfg: cfg, ctx: t.Context(), log: log, membership: newMembership(cfg, "a", log), feeds: newTestFeeds(log)}
+		ended := make(chan struct{})
+		close(ended)
+		for name := range cfg.Feeds {
+			d.feeds.addStuck(d.ctx, name, bridge.ReadingFeed, ended)
+		}
+		for _, c := range []struct {
+			own  string
+			want time.Duration
+		}{{"orders parcels returns stock", time.Second}, {"orders stock", 2 * time.Second}, {"stock", 4 * time.Second}} {
+			d.assign(fleet.Assignment{Self: "a", Members: []string{"a", "b"}, Owner: func(topic string) string {
+				if strings.Contains(c.own, topic) {
+					return "a"
+				}
+				return "b"
+			}})
+			if host, gap := d.feeds.pipelines.hosts.StartGap("https://shop.example.com/orders", 200, time.Hour); gap != c.want || host != "shop.example.com:443" {
+				t.Errorf("%s of four feeds: the feeds of %s start %v apart, want %v", c.own, host, gap, c.want)
+			}
 		}
 	})
 }

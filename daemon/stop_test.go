@@ -63,7 +63,7 @@ func TestAFeedThatWaitsToCommitStops(t *testing.T) {
 	read := make(chan struct{})
 	budget := readahead.NewBudget(1 << 30)
 	fs := newTestFeeds(log)
-	fs.pipelines.hosts, fs.pipelines.reading, fs.pipelines.opts.Observer = &source.Hosts{}, readAhead{feed: 1 << 20, budget: budget}, polledObserver{read}
+	fs.pipelines.reading, fs.pipelines.opts.Observer = readAhead{feed: 1 << 20, budget: budget}, polledObserver{read}
 	f := config.Feed{Source: source.Defaults(), Format: "atom", Every: time.Minute, Syndication: syndication.Defaults().Settings}
 	f.Source.URL = server.URL
 	fs.startAll(t.Context(), map[string]*runningFeed{"news": fs.prepare("news", f, b)})

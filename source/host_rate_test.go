@@ -109,8 +109,12 @@ func TestShareOfAHostThatNoFeedNames(t *testing.T) {
 		parallel.Run(t, name, func(t *testing.T) {
 			hosts := new(source.Hosts)
 			hosts.SetFeeds([]source.HostFeed{
-				{URL: "https://own.example/1", Rate: 2, Own: true}, {URL: "https://OWN.example:443/2", Rate: 2}, {URL: "https://own.example/3", Rate: 2},
-				{URL: "https://theirs.example/1", Rate: 2}, {URL: "https://theirs.example/2", Rate: 2}, {URL: "https://rate.example", Rate: 3},
+				{URL: "https://own.example/1", Rate: 2, Own: true},
+				{URL: "https://OWN.example:443/2", Rate: 2},
+				{URL: "https://own.example/3", Rate: 2},
+				{URL: "https://theirs.example/1", Rate: 2},
+				{URL: "https://theirs.example/2", Rate: 2},
+				{URL: "https://rate.example", Rate: 3},
 			}, 4)
 			if got := source.ShareOf(hosts, test.host+":443", 2); got != test.want {
 				t.Errorf("the share is %v, want %v", got, test.want)
