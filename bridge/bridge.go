@@ -170,10 +170,8 @@ func (b *Bridge) Start(ctx context.Context, stopped func()) {
 	b.pump.init(b.Limits)
 	b.beginTurn()
 	starting := Status{State: Starting}
-	delay := b.Pacer.delayOfHost(b.Host, b.StartGap)
-	if b.waiter.waitsForHost = delay > 0; delay == 0 {
-		delay = b.Pacer.delay()
-	}
+	delay, forHost := b.Pacer.delayStart(b.Host, b.StartGap)
+	b.waiter.waitsForHost = forHost
 	if delay > 0 && len(b.commands.turn.commands) == 0 {
 		starting.Until = time.Now().Add(delay)
 	}

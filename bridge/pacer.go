@@ -32,10 +32,24 @@ func NewPacer() *Pacer {
 // fullWait is the least time until a feed tries again to start when too many are starting.
 const fullWait = time.Second
 
+// delayStart reserves the start of a feed and returns the wait until it. If its host delays it for longer than the
+// others do, forHost is set, and delay must be called after the wait.
+func (p *Pacer) delayStart(host string, gap time.Duration) (wait time.Duration, forHost bool) {
+	if p == nil {
+		return 0, false
+	}
+	ofHost, start := p.delayOfHost(host, gap), p.starts.Reserve()
+	if wait = start.Delay(); ofHost <= wait {
+		return wait, false
+	}
+	start.Cancel()
+	return ofHost, true
+}
+
 // delayOfHost reserves the next start of a feed of a host and returns the wait until it. The starts are gap apart; the
 // first [limit.HostStarts] do not wait, also after a time without starts.
 func (p *Pacer) delayOfHost(host string, gap time.Duration) time.Duration {
-	if p == nil || gap <= 0 {
+	if gap <= 0 {
 		return 0
 	}
 	p.mu.Lock()
