@@ -14,6 +14,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,7 +44,7 @@ func released(t *testing.T, suffix string) string {
 }
 
 func TestArchiveIsComplete(t *testing.T) {
-	compressed, err := gzip.NewReader(strings.NewReader(read(t, released(t, ".tar.gz"))))
+	compressed, err := gzip.NewReader(strings.NewReader(read(t, released(t, "_"+runtime.GOARCH+".tar.gz"))))
 	must.Succeed(t, err)
 	packed := map[string]string{}
 	for archive := tar.NewReader(compressed); ; {
@@ -113,6 +114,27 @@ func TestSBOMIsComplete(t *testing.T) {
 		if slices.Contains(names, name) != want {
 			t.Errorf("%s is among the %d components: %v", name, len(names), !want)
 		}
+	}
+}
+
+// checksums.txt has each file that a release publishes.
+func TestChecksumsAreComplete(t *testing.T) {
+	list := released(t, "checksums.txt")
+	sums := read(t, list)
+	for _, pattern := range []string{"*.tar.gz", "*.deb", "*.rpm", "*.cdx.json", "../deploy/package/out/*.tgz"} {
+		files, err := filepath.Glob(filepath.Join(filepath.Dir(list), pattern))
+		if err != nil || len(files) == 0 {
+			t.Errorf("the release has no %s: %v", pattern, err)
+		}
+		for _, file := range files {
+			if !strings.Contains(sums, "  "+filepath.Base(file)+"\n") {
+				t.Errorf("checksums.txt lacks %s", file)
+			}
+		}
+	}
+	formula := read(t, released(t, "feedbridge.rb"))
+	if m := regexp.MustCompile(`sha256 "([0-9a-f]{64})"`).FindStringSubmatch(formula); m == nil || !strings.Contains(sums, m[1]+"  feedbridge_") {
+		t.Errorf("checksums.txt has no source archive of the formula:\n%s", formula)
 	}
 }
 
