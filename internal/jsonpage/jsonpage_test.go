@@ -12,6 +12,8 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 )
 
 // readAll returns the items of a document and the error that ends it; nil for io.EOF.
@@ -152,6 +154,14 @@ func FuzzReader(f *testing.F) {
 		if object {
 			opts.List = "items"
 		}
+		cputime.CheckRepeated(t, string(doc), func(long string) {
+			for _, begin := range []string{"", "[", `["`, `[{"a":`, `{"items":[`, `{"a":`} {
+				r := NewReader(strings.NewReader(begin+long), opts)
+				for it, err := r.Next(); err == nil; it, err = r.Next() {
+					_, _ = Members(it.Raw)
+				}
+			}
+		})
 		items, err := readAll(NewReader(bytes.NewReader(doc), opts))
 		split, splitErr := readAll(NewReader(iotest.OneByteReader(bytes.NewReader(doc)), opts))
 		if !slices.Equal(items, split) || (err == nil) != (splitErr == nil) {

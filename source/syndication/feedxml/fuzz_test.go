@@ -2,6 +2,7 @@ package feedxml
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -232,3 +233,46 @@ func readEveryWay(t *testing.T, doc string, opts Options) ([]Entry, error) {
 type sevens struct{ r io.Reader }
 
 func (s *sevens) Read(p []byte) (int, error) { return s.r.Read(p[:min(len(p), 7)]) }
+
+// FuzzJSON reads its input as a JSON Feed: in chunks of any size, cut, and leniently. The items of one that is read are
+// those of encoding/json, with their IDs.
+func FuzzJSON(f *testing.F) {
+	for _, items := range []string{`{"id":"a","content_text":"\ud800"}`, `{"id":7,"id":true},{"url":"/x","attachments":[{"url":"y"}]}`, `{"id":"a","_x":{"y":[1e309]}},7`, "{\"id\":\"\n\"}", `[[]],{"title":" "}`} {
+		for _, members := range []string{"", `"next_url":"?2","hubs":[{"url":"h"}],"expired":true,`, `"items":[],`, `"authors":7,"version":8,`} {
+			f.Add(jsonFeed(members, items))
+		}
+	}
+	f.Fuzz(func(t *testing.T, doc string) {
+		if len(doc) > 1<<12 || !strings.HasPrefix(doc, "{") || !utf8.ValidString(doc) || charsetOf(doc) != "utf-8" {
+			return
+		}
+		opts := Options{URL: "http://x.example/a/feed"}
+		limits := Limits{Entry: 60, Head: 100}
+		_, _ = readEveryWay(t, doc, Options{URL: opts.URL, Limits: limits})
+		_, _ = read(NewReader(strings.NewReader(doc), Options{URL: opts.URL, Lenient: true, CutEntries: true, Limits: limits}))
+		cputime.CheckRepeated(t, doc, func(long string) {
+			for _, begin := range []string{"{", jsonFeed("", "")[:60] + `","items":[`} {
+				_, _ = read(NewReader(strings.NewReader(begin+long), Options{Lenient: true}))
+			}
+		})
+		entries, err := readEveryWay(t, doc, opts)
+		if err != nil {
+			return
+		}
+		var want struct{ Items []json.RawMessage }
+		must.Succeed(t, json.Unmarshal([]byte(doc), &want))
+		if len(want.Items) != len(entries) {
+			t.Fatalf("%q: %d items, encoding/json finds %d", doc, len(entries), len(want.Items))
+		}
+		for i, e := range entries {
+			if string(e.Body) != string(want.Items[i]) {
+				t.Fatalf("%q: item %d is %q", doc, i, e.Body)
+			}
+			var item map[string]any
+			must.Succeed(t, json.Unmarshal(e.Body, &item))
+			if id, ok := item["id"].(string); ok && e.IDFrom == FromID && len(id) < 1000 && e.ID != strings.TrimSpace(id) {
+				t.Fatalf("%q: item %d has the ID %q", doc, i, e.ID)
+			}
+		}
+	})
+}
