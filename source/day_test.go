@@ -27,8 +27,8 @@ import (
 
 const (
 	day     = 24 * time.Hour
-	trouble = 23 * time.Hour   // how long things fail
-	apart   = time.Minute // between two items
+	trouble = 23 * time.Hour // how long things fail
+	apart   = time.Minute    // between two items
 )
 
 // dayFeed is a feed that gets an item a minute. Its answers are spoiled, but no two in a row.
