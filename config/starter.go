@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"github.com/feedbridge/feedbridge/docs"
 )
 
 // StarterAddresses are the usual addresses of the kinds of bus.
@@ -16,7 +18,7 @@ func Starter(kind, address string) []byte {
 	case "nats":
 		bus = fmt.Sprintf(`    nats:
       url: %s
-      # How feedbridge identifies itself; docs/nats.md has the permissions that it needs.
+      # How feedbridge identifies itself; `+docs.URL+`nats.md has the permissions that it needs.
 #      credentials_file: /run/secrets/nats.creds
 `, quoteScalar(address, false))
 	case "kafka":
@@ -27,7 +29,7 @@ func Starter(kind, address string) []byte {
 		}
 		bus = fmt.Sprintf(`    kafka:
       brokers: [%s]
-      # How feedbridge identifies itself; docs/kafka.md has the permissions that it needs.
+      # How feedbridge identifies itself; `+docs.URL+`kafka.md has the permissions that it needs.
 #      tls: {enabled: true}
 #      sasl: {mechanism: SCRAM-SHA-512, username: feedbridge, password: file:/run/secrets/kafka-password}
 `, strings.Join(brokers, ", "))
@@ -39,7 +41,7 @@ func Starter(kind, address string) []byte {
 `, quoteScalar(address, false))
 	}
 	return []byte(fmt.Sprintf(`# A configuration of feedbridge. Keys that begin with # are switched off: remove the # only.
-# docs/configuration.md describes all keys, and 'feedbridge check' validates the file.
+# `+docs.URL+`configuration.md describes all keys, and 'feedbridge check' validates the file.
 
 # %s.
 data_dir: ./feedbridge-data

@@ -232,6 +232,7 @@ func (d *daemon) announce(writer string, admin adminListeners) {
 		attrs = append(attrs, "served_feeds", len(d.cfg.Serve.Feeds), "serve", at.Feeds)
 	}
 	d.log.Info("feedbridge is up", attrs...)
+	d.warnOfMemory()
 	d.announceTopics()
 	if d.opts.Started != nil {
 		d.opts.Started(at)

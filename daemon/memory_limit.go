@@ -1,6 +1,19 @@
 package daemon
 
-import "github.com/KimMachineGun/automemlimit/memlimit"
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"github.com/feedbridge/feedbridge/config"
+)
 
 // memoryShare is Go's soft memory limit as a share of the memory that the process may
 // have. The rest is for memory that Go does not count: the program itself,
@@ -11,20 +24,81 @@ const memoryShare = 0.85
 // machine, unless GOMEMLIMIT is set in the environment. It does nothing if neither is known.
 // Near the limit Go collects garbage earlier; no allocation fails.
 func LimitMemory() {
-	_, _ = memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(lesser(memlimit.FromCgroup, memlimit.FromSystem)))
+	high := func() (uint64, error) { return throttledAt(os.DirFS("/")) }
+	_, _ = memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(least(memlimit.FromCgroup, high, memlimit.FromSystem)))
 }
 
-// lesser returns the limit of the container, or the memory of the machine if that is less or there is
-// no container: a container may be allowed more memory than the machine has.
-func lesser(container, machine memlimit.Provider) memlimit.Provider {
+// least returns the least of the limits that are known: a container may be allowed more memory than the machine has.
+func least(limits ...memlimit.Provider) memlimit.Provider {
 	return func() (uint64, error) {
-		limit, err := container()
-		if err != nil {
-			return machine()
+		least, errs := uint64(math.MaxUint64), []error{}
+		for _, limit := range limits {
+			n, err := limit()
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			least = min(least, n)
 		}
-		if total, err := machine(); err == nil {
-			limit = min(limit, total)
+		if len(errs) == len(limits) {
+			return 0, errors.Join(errs...)
 		}
-		return limit, nil
+		return least, nil
+	}
+}
+
+// throttledAt returns the memory above which the kernel slows the process down: the least memory.high of its control
+// group (version 2) and of those above it. systemd has it as MemoryHigh.
+func throttledAt(root fs.FS) (uint64, error) {
+	groups, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		return 0, err
+	}
+	least, err := uint64(math.MaxUint64), memlimit.ErrNoLimit
+	for line := range strings.Lines(string(groups)) {
+		group, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
+		for ok {
+			text, _ := fs.ReadFile(root, path.Join("sys/fs/cgroup", group, "memory.high"))
+			if high, bad := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); bad == nil { // not max
+				least, err = min(least, high), nil
+			}
+			ok = group != "/" && group != "."
+			group = path.Dir(group)
+		}
+	}
+	return least, err
+}
+
+// Memory that a process takes, in bytes. docs/scaling.md has the measurements.
+const (
+	memoryOfProgram = 64 << 20
+	memoryOfFeed    = 25 << 10
+	// memoryOfStream is that of the stream of a feed on the embedded bus.
+	memoryOfStream = 250 << 10
+)
+
+// memoryNeeded estimates the memory that the process takes while all feeds catch up, without their IDs.
+func memoryNeeded(cfg *config.Config) int64 {
+	needed := memoryOfProgram + cfg.Memory
+	if cfg.Serve != nil {
+		needed += cfg.Serve.Memory
+	}
+	for _, f := range cfg.Feeds {
+		needed += memoryOfFeed
+		if cfg.Buses[f.To.Bus].Embedded != nil {
+			needed += memoryOfStream
+		}
+	}
+	return needed
+}
+
+// warnOfMemory logs that the feeds do not fit in Go's memory limit. Members of a fleet run a part of the feeds, so
+// nothing is known of them.
+func (d *daemon) warnOfMemory() {
+	const mib = 1 << 20
+	needed, limit := memoryNeeded(d.cfg), debug.SetMemoryLimit(-1)
+	if d.cfg.Fleet == nil && needed > limit {
+		d.log.Warn("the feeds do not fit in the memory of the process, which will be slow or killed; raise the limit of its service or container (MemoryHigh, MemoryMax), or GOMEMLIMIT",
+			"feeds", len(d.cfg.Feeds), "needed_mib", needed/mib, "limit_mib", limit/mib)
 	}
 }

@@ -71,7 +71,9 @@ func TestArchiveIsComplete(t *testing.T) {
 		"man/feedbridge-run.1":      {"FEEDBRIDGE_CONFIG"},
 		"completion/feedbridge":     {"__start_feedbridge"},
 		"completion/_feedbridge":    {"#compdef feedbridge"},
-		"README.md":                 {"# feedbridge"},
+		"README.md":                 {"# feedbridge", "(docs/status-page.png)"},
+		"docs/status-page.png":      {"PNG"},
+		"docs/errors.md":            {"| The error says |"},
 	} {
 		for _, part := range want {
 			if !strings.Contains(packed[name], part) {
@@ -146,6 +148,7 @@ func TestRPMIsComplete(t *testing.T) {
 	must.Succeed(t, err)
 	for _, want := range []string{
 		"/usr/bin/feedbridge -rwxr-xr-x root", "/usr/lib/systemd/system/feedbridge.service -rw-r--r-- root", "/usr/share/man/man1/feedbridge.1 -rw-r--r-- root",
+		"/usr/share/doc/feedbridge/docs/errors.md -rw-r--r-- root",
 	} {
 		if !strings.Contains(string(out), want+"\n") {
 			t.Errorf("it lacks %s", want)

@@ -7,6 +7,10 @@ import (
 	"strings"
 )
 
+// URL is where the pages of the documentation are read. Errors name pages by it, since the program is installed
+// without a clone.
+const URL = "https://github.com/feedbridge/feedbridge/blob/main/docs/"
+
 // Configuration is the page configuration.md, whose tables describe every setting.
 //
 //go:embed configuration.md

@@ -86,7 +86,7 @@ func TestDocumentedPermissionsOfAFleetAreSufficient(t *testing.T) {
 	}
 	for _, needed := range []string{"STREAM.CREATE", "CONSUMER.CREATE", `"$KV.`} {
 		fewer := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return strings.Contains(line, needed) })
-		if err := join(fewer, 15*time.Second); err == nil || !strings.Contains(err.Error(), "grant this user the permissions that docs/scaling.md#nats lists") {
+		if err := join(fewer, 15*time.Second); err == nil || !strings.Contains(err.Error(), "/docs/scaling.md#nats lists") {
 			t.Errorf("without %s: error %v", needed, err)
 		}
 	}

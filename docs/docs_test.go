@@ -227,28 +227,39 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// Errors name pages and headings that exist.
+// Errors name pages by their URL, and pages and headings that exist.
 func TestPagesInErrorsExist(t *testing.T) {
-	reference := regexp.MustCompile(`docs/[a-z-]+\.md(#[a-z-]+)?`)
+	reference := regexp.MustCompile(`([a-z-]+\.md)(?:#([a-z-]+))?`)
 	found := 0
 	for file, parsed := range sources(t, false) {
 		ast.Inspect(parsed, func(n ast.Node) bool {
-			literal, ok := n.(*ast.BasicLit)
+			if literal, ok := n.(*ast.BasicLit); ok {
+				if s, _ := text(literal); strings.Contains(s, "docs/") && reference.MatchString(s) {
+					t.Errorf("%s has %q; name the page by docs.URL", file, s)
+				}
+			}
+			sum, ok := n.(*ast.BinaryExpr) // "… " + docs.URL + "page.md#heading …"
 			if !ok {
 				return true
 			}
-			s, _ := text(literal)
-			for _, name := range reference.FindAllString(s, -1) {
-				found++
-				page, anchor, _ := strings.Cut(name, "#")
-				if document, ok := pages(t)[page]; !ok || anchor != "" && !slices.Contains(anchors(document), anchor) {
-					t.Errorf("%s names %s, which does not exist", file, name)
-				}
+			base := sum.X
+			if left, ok := base.(*ast.BinaryExpr); ok {
+				base = left.Y
+			}
+			selector, ok := base.(*ast.SelectorExpr)
+			if !ok || selector.Sel.Name != "URL" || fmt.Sprint(selector.X) != "docs" {
+				return true
+			}
+			found++
+			s, _ := text(sum.Y)
+			m := reference.FindStringSubmatch(s)
+			if m == nil || !slices.Contains(append(anchors(pages(t)["docs/"+m[1]]), ""), m[2]) || pages(t)["docs/"+m[1]] == "" {
+				t.Errorf("%s names %q, which does not exist", file, s)
 			}
 			return true
 		})
 	}
-	if found < 3 {
+	if found < 4 {
 		t.Errorf("%d pages are named", found)
 	}
 }

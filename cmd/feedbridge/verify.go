@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/docs"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/verify"
 	"github.com/feedbridge/feedbridge/source/datareplication"
@@ -85,7 +86,7 @@ type verification struct {
 }
 
 // errDiffer makes the exit code 1.
-var errDiffer = errors.New("they differ; for causes and cures see docs/commands.md#differences")
+var errDiffer = errors.New("they differ; for causes and cures see " + docs.URL + "commands.md#differences")
 
 // checkArguments returns an error unless the arguments name two streams.
 func (v *verification) checkArguments() error {

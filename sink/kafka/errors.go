@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/feedbridge/feedbridge/docs"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/credential"
 )
@@ -26,7 +27,7 @@ import (
 // with a cure is permanent.
 var cures = map[*kerr.Error]string{
 	kerr.ClusterAuthorizationFailed:  "this user lacks a right to the cluster; before Kafka 2.8 a producer needs IdempotentWrite on it",
-	kerr.TopicAuthorizationFailed:    "this user lacks a right to a topic; grant what docs/kafka.md#acls lists",
+	kerr.TopicAuthorizationFailed:    "this user lacks a right to a topic; grant what " + docs.URL + "kafka.md#acls lists",
 	kerr.SecurityDisabled:            "the brokers have no authorizer",
 	kerr.InvalidTransactionTimeout:   "lower timeout, of which it is six times, or raise the brokers' transaction.max.timeout.ms",
 	kerr.InvalidRecord:               "the topic refuses the message; is it compacted, which takes no messages without a key?",

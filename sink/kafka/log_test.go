@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
+	"github.com/feedbridge/feedbridge/docs"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
@@ -290,6 +291,6 @@ func TestRightsToReadBack(t *testing.T) {
 		conn := connect(t, cfg)
 		wantLog(t, conn.Log("shop.orders", 0), 0, 0, "")
 		_, err := conn.Log("shop.parcels", 0).Span(t.Context())
-		wantError(t, err, true, nil, `topic "shop.parcels"`, "grant what docs/kafka.md#acls lists")
+		wantError(t, err, true, nil, `topic "shop.parcels"`, "grant what "+docs.URL+"kafka.md#acls lists")
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/docs"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
@@ -245,7 +246,7 @@ func TestUserMayNotPublish(t *testing.T) {
 	sink := c.Sink(orders())
 	resume(t, sink)
 	err := sink.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2))
-	wantError(t, err, true, nil, `Permissions Violation for Publish to "shop.orders"`, "grant this user the permissions that docs/nats.md#permissions lists")
+	wantError(t, err, true, nil, `Permissions Violation for Publish to "shop.orders"`, "grant this user the permissions that "+docs.URL+"nats.md#permissions lists")
 	// An earlier denial does not change later errors.
 	resume(t, sink)
 	other := c.Sink(orders())

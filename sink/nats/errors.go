@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/docs"
 	"github.com/feedbridge/feedbridge/feed"
 )
 
@@ -134,9 +135,9 @@ func (e explainer) violation() error {
 // explainError returns the explanation of err, the error of a request that was made within ctx.
 func (e explainer) explainError(ctx context.Context, err error) error {
 	if refused := e.violation(); refused != nil && !isConflict(err) {
-		page := "docs/nats.md#permissions"
+		page := docs.URL + "nats.md#permissions"
 		if strings.Contains(refused.Error(), bucketPrefix) {
-			page = "docs/scaling.md#nats"
+			page = docs.URL + "scaling.md#nats"
 		}
 		return feed.Permanent(fmt.Errorf("%w; grant this user the permissions that %s lists", refused, page))
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/feedbridge/feedbridge/docs"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -99,7 +100,7 @@ func TestCheckOfAFleetNeedsThePermissionsOfRun(t *testing.T) {
 				return
 			}
 			_, err := checkFleet(t, cfg)
-			wantError(t, err, true, nil, "Permissions Violation for Publish", "grant this user the permissions that docs/scaling.md#nats lists")
+			wantError(t, err, true, nil, "Permissions Violation for Publish", "grant this user the permissions that "+docs.URL+"scaling.md#nats lists")
 		})
 	}
 }
