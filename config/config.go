@@ -71,6 +71,8 @@ type Config struct {
 	Admin   Admin   `yaml:"admin" doc:"HTTP server for health checks, metrics and status."`
 	Metrics Metrics `yaml:"metrics" doc:"Metrics for Prometheus at the admin server."`
 
+	// ListOf has the list of each feed that is not one of the configuration itself.
+	ListOf map[string]string `yaml:"-"`
 	// loaded has the values that the configuration was built of. It is nil without lists.
 	loaded *loader
 	// set has the keys that are configured.

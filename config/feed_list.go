@@ -250,8 +250,9 @@ func (c *Config) WithLists(lists map[string][]Entry) (*Config, Errors) {
 	cfg := l.complete()
 	for name := range l.refusedFeeds {
 		delete(cfg.Feeds, name)
+		delete(l.listOf, name)
 	}
-	cfg.loaded, cfg.titles = c.loaded, l.titles
+	cfg.ListOf, cfg.loaded, cfg.titles = l.listOf, c.loaded, l.titles
 	return cfg, l.refused
 }
 

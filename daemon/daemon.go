@@ -170,12 +170,12 @@ func (d *daemon) openFeeds(writer string, redact *safetext.Redactor) {
 	// ever waits for them.
 	pagesAhead := d.cfg.Memory / 4
 	hosts := &source.Hosts{PageBudget: readahead.NewBudget(pagesAhead)}
-	d.membership = newMembership(d.cfg, writer, d.log)
+	d.membership = newMembership(d.cfg, writer, d.lists, d.log)
 	d.adm = admin.New(admin.Options{
 		Version: d.opts.Version, Started: time.Now(), Writer: writer,
 		Buses: slices.Collect(maps.Values(d.buses.Load().readinessChecks(d.cfg))), Log: d.log, Connections: connections, Redact: redact,
 		Token: tokenReader(d.cfg.Admin), Hosts: d.cfg.Admin.Hosts,
-		PerFeed: admin.PerFeed(d.cfg.Metrics.PerFeed), Fleet: d.membership.adminFleet(), SlowHosts: func() []status.SlowHost { return slowHosts(hosts) },
+		PerFeed: admin.PerFeed(d.cfg.Metrics.PerFeed), Fleet: d.membership.adminFleet(), Lists: d.lists.status, SlowHosts: func() []status.SlowHost { return slowHosts(hosts) },
 	})
 	d.adm.AddChange("/reload", d.serveReload)
 	commands := &feedCommands{}
@@ -202,7 +202,7 @@ func (d *daemon) startFeeds() {
 	d.countFeeds(d.cfg, d.membership.assigned())
 	prepared := map[string]*runningFeed{}
 	for name, f := range d.cfg.Feeds {
-		if !d.membership.isOwner(f) {
+		if !d.membership.isOwner(d.cfg, name) {
 			d.feeds.pipelines.showFeed(name, f)
 			continue
 		}

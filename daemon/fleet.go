@@ -17,17 +17,18 @@ type membership struct {
 	log    *slog.Logger
 	status *admin.Fleet
 	member *fleet.Member
+	lists  *lists // nil without any
 	// assignment is the last one; nil before the first. It is guarded by daemon.mu.
 	assignment *fleet.Assignment
 }
 
 // newMembership returns nil if no fleet is configured.
-func newMembership(cfg *config.Config, self string, log *slog.Logger) *membership {
+func newMembership(cfg *config.Config, self string, lists *lists, log *slog.Logger) *membership {
 	if cfg.Fleet == nil {
 		return nil
 	}
 	log = log.With("fleet", cfg.Fleet.Name)
-	m := &membership{cfg: *cfg.Fleet, log: log, status: admin.NewFleet(cfg.Fleet.Name, cfg.Fleet.Bus), member: fleet.NewMember(self, log)}
+	m := &membership{cfg: *cfg.Fleet, log: log, status: admin.NewFleet(cfg.Fleet.Name, cfg.Fleet.Bus), member: fleet.NewMember(self, log), lists: lists}
 	m.configure(cfg)
 	return m
 }
@@ -38,10 +39,15 @@ func (m *membership) configure(cfg *config.Config) {
 		return
 	}
 	var topics []string
-	for _, f := range cfg.Feeds {
-		topics = append(topics, f.To.Topic)
+	lists := m.lists.readLists()
+	for name, f := range cfg.Feeds {
+		if list, ok := lists[cfg.ListOf[name]]; ok {
+			list.URLs[f.To.Topic] = f.Source.URL
+		} else {
+			topics = append(topics, f.To.Topic)
+		}
 	}
-	m.member.SetTopics(topics, nil)
+	m.member.SetTopics(topics, lists)
 }
 
 // assigned returns the last assignment; nil before the first, and without a fleet.
@@ -53,8 +59,15 @@ func (m *membership) assigned() *fleet.Assignment {
 }
 
 // isOwner reports whether this copy runs a feed. Before the first assignment it runs none.
-func (m *membership) isOwner(f config.Feed) bool {
-	return m == nil || m.assignment != nil && m.assignment.Owns(f.To.Topic)
+func (m *membership) isOwner(cfg *config.Config, name string) bool {
+	return m == nil || m.assignment != nil && owns(*m.assignment, cfg, name)
+}
+
+// owns reports whether an assignment has a feed for this copy. A feed of a list has to be in the version of the list
+// that the members agree on: another one may have another URL for the topic.
+func owns(a fleet.Assignment, cfg *config.Config, name string) bool {
+	f, list := cfg.Feeds[name], cfg.ListOf[name]
+	return a.Owns(f.To.Topic) && (list == "" || a.Agrees(list, f.To.Topic, f.Source.URL))
 }
 
 // adminFleet returns the fleet as the admin server shows it; nil without a fleet.
@@ -168,7 +181,7 @@ func (d *daemon) changeFeeds(a fleet.Assignment) (stopped []*runningFeed) {
 	gained := map[string]*runningFeed{}
 	var lost []string
 	for name, f := range d.cfg.Feeds {
-		switch owned, running := a.Owns(f.To.Topic), d.feeds.running[name] != nil; {
+		switch owned, running := owns(a, d.cfg, name), d.feeds.running[name] != nil; {
 		case owned && !running:
 			// Before the new assignment is shown: it follows another member.
 			gained[name] = d.feeds.prepare(name, f, d.buses.Load().byName[f.To.Bus])
@@ -179,6 +192,9 @@ func (d *daemon) changeFeeds(a fleet.Assignment) (stopped []*runningFeed) {
 	d.membership.assignment = &a
 	d.membership.status.Assigned(a)
 	d.feeds.startAll(d.ctx, gained)
+	for _, others := range a.OtherLists {
+		d.lists.lookSoon(others)
+	}
 	d.membership.log.Info("the feeds of the fleet were assigned", "members", len(a.Members), "feeds", len(d.feeds.running)-len(lost), "gained", len(gained), "lost", len(lost))
 	return d.feeds.stop(lost)
 }

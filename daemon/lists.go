@@ -1,12 +1,14 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"reflect"
@@ -15,6 +17,8 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
+	"github.com/feedbridge/feedbridge/internal/fleet"
 	"github.com/feedbridge/feedbridge/internal/retry"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/source"
@@ -40,6 +44,8 @@ type lists struct {
 	log  *slog.Logger
 	// changed has a value when the feeds of a list are other ones than before.
 	changed chan struct{}
+	// failing has a value when a list has failed for the first time, or can be read again.
+	failing chan struct{}
 
 	mu     sync.Mutex
 	byName map[string]*list
@@ -59,17 +65,27 @@ type list struct {
 	// held are entries that are not used yet, since heldSince.
 	held      []config.Entry
 	heldSince time.Time
-	failure   string // the last error, which is logged once
+	failure   string    // the last error, which is logged once
+	succeeded time.Time // the last attempt that worked
+	lookedAt  time.Time // the last attempt because other members have another version
+	// added is what the configuration in use has of the list; nil before the first version.
+	added *addedList
 
 	// The goroutine's own: the file, or the validators of the URL, of the version that was read last.
 	file               os.FileInfo
 	etag, lastModified string
 }
 
+// addedList is what a configuration has of a list.
+type addedList struct {
+	feeds, bad  int
+	fingerprint string
+}
+
 func newLists(version string, redact *safetext.Redactor, log *slog.Logger) *lists {
 	return &lists{
 		opts: source.Options{UserAgent: "feedbridge/" + version + " (+https://github.com/feedbridge/feedbridge)", Redact: redact, Log: log}, log: log,
-		changed: make(chan struct{}, 1), byName: map[string]*list{}, logged: map[string]bool{},
+		changed: make(chan struct{}, 1), failing: make(chan struct{}, 1), byName: map[string]*list{}, logged: map[string]bool{},
 	}
 }
 
@@ -89,16 +105,13 @@ func (s *lists) configure(ctx context.Context, configured map[string]config.List
 		cfg.Defaults = nil // they are not needed to read it
 		before := s.byName[name]
 		if before != nil && reflect.DeepEqual(before.cfg, cfg) {
-			select {
-			case before.wake <- struct{}{}:
-			default:
-			}
+			signalIf(before.wake, true)
 			continue
 		}
 		l := &list{name: name, cfg: cfg, wake: make(chan struct{}, 1)}
 		if before != nil {
 			before.stop()
-			l.entries, l.wasRead = before.entries, before.wasRead
+			l.entries, l.wasRead, l.added = before.entries, before.wasRead, before.added
 		}
 		var watching context.Context
 		watching, l.stop = context.WithCancel(ctx)
@@ -109,22 +122,30 @@ func (s *lists) configure(ctx context.Context, configured map[string]config.List
 	return first
 }
 
-// watch looks at a list again and again. It calls looked after the first time.
+// watch looks at a list again and again, sooner after an error. It calls looked after the first time.
 func (s *lists) watch(ctx context.Context, l *list, looked func()) {
 	every := listFileEvery
 	if l.cfg.URL != "" {
 		every = l.cfg.Every
 	}
 	client, err := s.open(l)
+	again := retry.Backoff{Min: listFileEvery, Max: every}
 	for {
+		wait := every
 		if err == nil {
-			s.look(ctx, l, client)
+			err = s.look(ctx, l, client)
 		} else {
 			s.update(l, nil, false, err)
 		}
+		if err != nil {
+			wait = again.Next()
+		} else {
+			again = retry.Backoff{Min: listFileEvery, Max: every}
+		}
+		err = nil
 		looked()
 		select {
-		case <-time.After(retry.Jitter(every)):
+		case <-time.After(retry.Jitter(wait)):
 		case <-l.wake:
 		case <-ctx.Done():
 			return
@@ -144,7 +165,7 @@ func (s *lists) open(l *list) (*source.Client, error) {
 }
 
 // look reads a list, unless it is the same as before.
-func (s *lists) look(ctx context.Context, l *list, client *source.Client) {
+func (s *lists) look(ctx context.Context, l *list, client *source.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	var data []byte
@@ -164,6 +185,7 @@ func (s *lists) look(ctx context.Context, l *list, client *source.Client) {
 	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		s.update(l, entries, changed, err)
 	}
+	return err
 }
 
 // readFile returns the content of the file, if its time or size has changed.
@@ -216,15 +238,17 @@ func (s *lists) update(l *list, entries []config.Entry, changed bool, err error)
 	log := s.log.With("list", l.name)
 	if err != nil {
 		if text := s.opts.Redact.Text(err.Error()); text != l.failure {
+			signalIf(s.failing, l.failure == "")
 			l.failure = text
 			log.Error("a list of feeds cannot be read; the feeds that it had before stay", "error", text, "feeds", len(l.entries))
 		}
 		return
 	}
 	if l.failure != "" {
+		signalIf(s.failing, true)
 		log.Info("the list of feeds can be read again")
 	}
-	l.failure = ""
+	l.failure, l.succeeded = "", time.Now()
 	switch {
 	case changed && entries == nil:
 		entries = []config.Entry{} // held, it differs from none that is held
@@ -254,10 +278,69 @@ func (s *lists) update(l *list, entries []config.Entry, changed bool, err error)
 // use makes entries those of the list. The caller holds the lock.
 func (s *lists) use(l *list, entries []config.Entry) {
 	l.entries, l.wasRead, l.held = entries, true, nil
+	signalIf(s.changed, true)
+}
+
+// signalIf sends a value to a channel of capacity 1, if is is true and the channel has none.
+func signalIf(c chan struct{}, is bool) {
+	if !is {
+		return
+	}
 	select {
-	case s.changed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
+}
+
+// lookSoon looks at lists of which another member of the fleet has another version: it may be newer. A list that the
+// members never read alike is not requested all the time, and not by all members at once.
+func (s *lists) lookSoon(names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		if l := s.byName[name]; l != nil && time.Since(l.lookedAt) >= time.Minute {
+			l.lookedAt = time.Now()
+			time.AfterFunc(rand.N(5*time.Second), func() { signalIf(l.wake, true) })
+		}
+	}
+}
+
+// readLists returns the lists in the configuration in use that were read, without their feeds. It may be called on nil.
+func (s *lists) readLists() map[string]fleet.List {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	read := map[string]fleet.List{}
+	for name, l := range s.byName {
+		if l.added != nil {
+			read[name] = fleet.List{URLs: map[string]string{}, Failed: l.failure != ""}
+		}
+	}
+	return read
+}
+
+// status returns the rows of the lists in /status, in order.
+func (s *lists) status() (rows []status.List) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(s.byName)) {
+		l := s.byName[name]
+		row := status.List{List: name, Source: cmp.Or(l.cfg.URL, l.cfg.File), Error: l.failure}
+		if l.added != nil {
+			row.Feeds, row.BadEntries, row.Digest = l.added.feeds, l.added.bad, l.added.fingerprint
+		}
+		if at := l.succeeded.UTC(); !l.succeeded.IsZero() {
+			row.LastSuccess = &at
+		}
+		if l.held != nil {
+			at := l.heldSince.UTC()
+			row.Held = &status.HeldList{Feeds: len(l.held), Lost: lostFeeds(l.entries, l.held), Since: &at}
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // useHeld uses the lists that are held.
@@ -301,6 +384,7 @@ func (s *lists) addTo(cfg *config.Config) *config.Config {
 		entries[name] = l.entries
 	}
 	cfg, refused := cfg.WithLists(entries)
+	s.note(cfg, refused)
 	logged := map[string]bool{}
 	for _, err := range refused {
 		text := err.Error()
@@ -313,6 +397,28 @@ func (s *lists) addTo(cfg *config.Config) *config.Config {
 	}
 	s.logged = logged
 	return cfg
+}
+
+// note records what a configuration has of the lists. The caller holds the lock.
+func (s *lists) note(cfg *config.Config, refused config.Errors) {
+	versions := map[string]fleet.List{}
+	for name, l := range s.byName {
+		if l.added = nil; l.wasRead {
+			l.added, versions[name] = &addedList{}, fleet.List{URLs: map[string]string{}}
+		}
+	}
+	for name, list := range cfg.ListOf {
+		versions[list].URLs[cfg.Feeds[name].To.Topic] = cfg.Feeds[name].Source.URL
+	}
+	for name, version := range versions {
+		added := s.byName[name].added
+		added.feeds, added.fingerprint = len(version.URLs), version.Fingerprint()
+		for _, err := range refused {
+			if err.Source == "feeds_from."+name {
+				added.bad++
+			}
+		}
+	}
 }
 
 // loggedEntries is the most entries with errors that are logged one by one.
@@ -350,7 +456,7 @@ func ReadList(ctx context.Context, cfg config.List, o Options) ([]config.Entry, 
 	if err != nil {
 		return nil, err
 	}
-	if s.look(ctx, l, client); l.failure != "" {
+	if _ = s.look(ctx, l, client); l.failure != "" {
 		return nil, errors.New(l.failure)
 	}
 	return l.entries, ctx.Err()

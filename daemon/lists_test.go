@@ -1,16 +1,20 @@
 package daemon_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
@@ -103,5 +107,119 @@ func (r *reloadable) awaitLog(t *testing.T, text string) {
 		if time.Now().After(end) {
 			t.Fatalf("no line of the log has %q", text)
 		}
+	}
+}
+
+// The members of a fleet agree on one version of a list: a topic never gets the entities of two URLs, and a copy that
+// has another version than most is shown.
+func TestAFleetAgreesOnAList(t *testing.T) {
+	t.Parallel()
+	bus := startBus(t)
+	_, url := newUpstream(t, 1)
+	before := fmt.Sprintf("- {name: one, url: '%s?1'}\n- {name: two, url: '%[1]s?two'}\n- {name: gone, url: '%[1]s?gone'}\n", url)
+	after := fmt.Sprintf("- {name: one, url: '%s?2'}\n- {name: two, url: '%[1]s?two'}\n- {name: new, url: '%[1]s?new'}\n", url)
+	var copies []*reloadable
+	var files []string
+	var environs [][]string
+	for range 3 {
+		dir := t.TempDir()
+		files = append(files, filepath.Join(dir, "list.yaml"))
+		must.Succeed(t, os.WriteFile(files[len(files)-1], []byte(before), 0o600))
+		environs = append(environs, append(copyEnviron(bus, dir, url, 0, 0), "FEEDBRIDGE_FEEDS_FROM_BLOGS_FILE="+files[len(files)-1]))
+		copies = append(copies, startReloadable(t, environs[len(environs)-1]))
+	}
+	// await waits until exactly these feeds are run, by one copy each, and these copies are shown to differ.
+	await := func(when string, feeds map[string]string, differ ...int) {
+		t.Helper()
+		var problem string
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			runs, members := map[string]string{}, make([]string, len(copies))
+			var shown []int
+			problem = ""
+			for n, c := range copies {
+				var s status.Process
+				_, body := c.read(t, "/status")
+				must.Succeed(t, json.Unmarshal([]byte(body), &s))
+				for _, f := range s.Feeds {
+					if f.State != "elsewhere" {
+						if runs[f.Feed] != "" {
+							problem += f.Feed + " is run twice; "
+						}
+						runs[f.Feed] = f.URL[len(url):]
+					}
+				}
+				for _, m := range s.Fleet.Members {
+					members[n] += fmt.Sprint(m.OtherLists)
+				}
+				if s.Lists[0].FleetDigest != "" {
+					shown = append(shown, n)
+				}
+			}
+			for _, text := range members {
+				if strings.Count(text, "blogs") != len(differ) {
+					problem += "the members are shown as " + text + "; "
+				}
+			}
+			if !maps.Equal(runs, feeds) || !slices.Equal(shown, differ) {
+				problem += fmt.Sprintf("%v are run, and %v differ; ", runs, shown)
+			}
+			if problem == "" {
+				return
+			}
+		}
+		t.Fatalf("%s: %s", when, problem)
+	}
+	read := func(n int, text string) {
+		must.Succeed(t, os.WriteFile(files[n], []byte(text), 0o600))
+		must.Succeed(t, func() error { _, errs := copies[n].reload(t, environs[n]); return fmtErrors(errs) }())
+	}
+	old, now := map[string]string{"one": "?1", "two": "?two", "gone": "?gone"}, map[string]string{"one": "?2", "two": "?two", "new": "?new"}
+	await("all have the same", old)
+	read(0, after)
+	await("one copy has a newer version", old, 0)
+	read(1, after)
+	await("two copies have it", now, 2)
+	if _, text := copies[2].read(t, "/metrics"); !strings.Contains(text, `feedbridge_list_differs{list="blogs"} 1`) {
+		t.Error("no metric shows the copy with the old version")
+	}
+	// It cannot read the list any more: that changes nothing, and is shown.
+	must.Succeed(t, os.Remove(files[0]))
+	read(2, "<html>")
+	copies[2].awaitLog(t, "this is an HTML page, not a list")
+	await("one cannot read it", now, 2)
+	read(2, after)
+	await("all have the newer version", now)
+}
+
+// A copy that has never read a list runs its other feeds, is not ready, and tries again sooner than at the list's interval.
+func TestAListThatCannotBeReadAtTheStart(t *testing.T) {
+	t.Parallel()
+	_, url := newUpstream(t, 3)
+	var up atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if !up.Load() {
+			http.Error(w, "away", http.StatusBadGateway)
+			return
+		}
+		fmt.Fprintf(w, "- {name: listed, url: '%s?listed'}\n", url)
+	}))
+	t.Cleanup(server.Close)
+	r := startReloadable(t, reloadableEnviron(t.TempDir(), map[string][]string{"own": {url}}, "FEEDBRIDGE_FEEDS_FROM_WEB_URL="+server.URL+"/?token=geheim", "FEEDBRIDGE_FEEDS_FROM_WEB_EVERY=1h"))
+	r.awaitFeed(t, "own", entities(3))
+	code, body := r.read(t, "/readyz")
+	if code != http.StatusServiceUnavailable || !strings.Contains(body, "list web: has not been read yet, so its feeds are not run: ") {
+		t.Errorf("/readyz: %d %s", code, body)
+	}
+	_, metrics := r.read(t, "/metrics")
+	if !strings.Contains(metrics, `feedbridge_list_up{list="web"} 0`) || strings.Contains(metrics, "list_last_success") {
+		t.Error("the metrics do not show that the list was never read")
+	}
+	if _, body := r.read(t, "/status"); strings.Contains(body, "geheim") {
+		t.Errorf("/status has a secret: %s", body)
+	}
+	up.Store(true)
+	r.awaitFeed(t, "listed", entities(3))
+	if code, body := r.read(t, "/readyz"); code != http.StatusOK {
+		t.Errorf("/readyz: %d %s", code, body)
 	}
 }

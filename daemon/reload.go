@@ -91,6 +91,10 @@ func (d *daemon) followLists(ctx context.Context) {
 		select {
 		case <-d.lists.changed:
 			_, _ = d.reload(func() (*config.Config, error) { return d.cfg, nil }) // it logs its errors
+		case <-d.lists.failing:
+			d.mu.Lock()
+			d.membership.configure(d.cfg)
+			d.mu.Unlock()
 		case <-ctx.Done():
 			return
 		}
@@ -263,7 +267,7 @@ func (d *daemon) apply(cfg *config.Config) (_ *Reloaded, finish func(), _ error)
 	prepared := map[string]*runningFeed{}
 	for _, name := range changed.Feeds.started() {
 		f := cfg.Feeds[name]
-		if !d.membership.isOwner(f) {
+		if !d.membership.isOwner(cfg, name) {
 			d.feeds.pipelines.showFeed(name, f)
 			continue
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/fleet"
 )
 
@@ -25,7 +26,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	bus := admin.Bus{Name: "main", Kind: "nats", Check: func(context.Context) error { return nil }}
 	shared := admin.NewFleet("feedbridge", "main")
 	shared.Assigned(fleet.Assignment{Self: "a", Members: []string{"a"}, Owner: func(string) string { return "a" }})
-	server := admin.New(admin.Options{Version: "v1", Buses: []admin.Bus{bus}, Fleet: shared, Log: slog.New(slog.DiscardHandler)})
+	lists := func() []status.List { return []status.List{{List: "blogs", LastSuccess: new(time.Now())}} }
+	server := admin.New(admin.Options{Version: "v1", Buses: []admin.Bus{bus}, Fleet: shared, Lists: lists, Log: slog.New(slog.DiscardHandler)})
 	f := server.AddFeed(admin.FeedOptions{
 		Name: "orders", Freshness: time.Minute,
 		Describe: func(checkpoint.Checkpoint) admin.Description { return admin.Description{Lacking: &admin.Lacking{}} },

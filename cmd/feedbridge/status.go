@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -209,6 +210,13 @@ func (r statusReport) printProcess(p *printer, s *status.Process, ready daemonRe
 			p.printLine("bus %s (%s): %s", b.Bus, b.Kind, b.Error)
 		}
 	}
+	for _, l := range s.Lists {
+		text := cmp.Or(l.Explanation(), "ok")
+		if l.BadEntries > 0 {
+			text += fmt.Sprintf("; %d entries have errors, which 'feedbridge check' prints", l.BadEntries)
+		}
+		p.printLine("list %s (%s): %s", l.List, withNoun(l.Feeds, "feed", "feeds"), text)
+	}
 	if s.Fleet != nil {
 		printFleet(p, s.Fleet)
 	}
@@ -246,6 +254,9 @@ func printFleet(p *printer, f *status.Fleet) {
 		}
 		if m.OtherFeeds {
 			feeds += ", has other feeds than this copy"
+		}
+		if len(m.OtherLists) > 0 {
+			feeds += ", has another version than most members of the list " + strings.Join(m.OtherLists, ", ")
 		}
 		p.printLine("  %s: %s", m.Member, feeds)
 	}

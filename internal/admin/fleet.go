@@ -72,6 +72,16 @@ func (f *Fleet) ownerElsewhere(topic string) (owner string, elsewhere bool) {
 	return f.assignment.Owner(topic), true
 }
 
+// otherLists returns the lists of which this copy has another version than the one on which the members agree.
+func (f *Fleet) otherLists() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.assignment == nil {
+		return nil
+	}
+	return f.assignment.OtherLists[f.assignment.Self]
+}
+
 // knows reports whether there is an assignment, and whether it may be old.
 func (f *Fleet) knows() (assignment, old bool) {
 	f.mu.Lock()
@@ -137,9 +147,16 @@ func (f *Fleet) status(feeds []*Feed, redact func(string) string) *status.Fleet 
 		counts[a.Owner(each.opts.Topic)]++
 	}
 	for _, m := range a.Members {
-		s.Members = append(s.Members, status.Member{Member: redact(m), Self: m == a.Self, Feeds: counts[m], OtherFeeds: slices.Contains(a.Different, m)})
+		s.Members = append(s.Members, status.Member{Member: redact(m), Self: m == a.Self, Feeds: counts[m], OtherFeeds: slices.Contains(a.Different, m), OtherLists: redactAll(a.OtherLists[m], redact)})
 	}
 	return s
+}
+
+func redactAll(texts []string, redact func(string) string) (redacted []string) {
+	for _, text := range texts {
+		redacted = append(redacted, redact(text))
+	}
+	return redacted
 }
 
 // fleetStatus returns the fleet with the feeds of each member; nil without a fleet.
@@ -175,6 +192,9 @@ func (f *Feed) explainElsewhere() string {
 		return fmt.Sprintf("run by %s, another member of the fleet", f.redact.Clip(owner, longestName))
 	case not != "" && assigned:
 		return "not run: no member of the fleet has this feed; " + not
+	}
+	if lists := f.fleet.otherLists(); not == "" && len(lists) > 0 {
+		return "not run: most members of the fleet have a version without this feed of a list of which this copy has another one: " + f.redact.Clip(strings.Join(lists, ", "), longestName)
 	}
 	return cmp.Or(not, "waiting: no member of the fleet runs this feed yet")
 }

@@ -17,6 +17,7 @@ type inventory struct {
 	redact *safetext.Redactor
 	fleet  *Fleet // nil without one
 	slow   func() []status.SlowHost
+	lists  func() []status.List // nil without any
 	times  histograms
 	config configHistory
 

@@ -103,6 +103,18 @@ var (
 		"Feeds that the fleet has assigned to this copy. The sum over all copies is the number of feeds. Absent without a fleet.", "fleet")
 	fleetOtherFeeds = processMetric("fleet_members_with_other_feeds",
 		"Members whose feeds are not those of this copy, as in a rollout. Absent without a fleet.", "fleet")
+	listUp = processMetric("list_up",
+		"1 if the last attempt to read the list of feeds worked, 0 if it failed or there was none.", "list")
+	listFeeds = processMetric("list_feeds",
+		"Feeds of the list that this copy has, whether or not it runs them.", "list")
+	listBadEntries = processMetric("list_bad_entries",
+		"Errors of entries of the list, which are not used.", "list")
+	listHeld = processMetric("list_held",
+		"1 while a version of the list is held because most of its feeds are missing, 0 otherwise.", "list")
+	listSuccess = processMetric("list_last_success_timestamp_seconds",
+		"When the list was last read or found unchanged, in Unix time. Absent before the first time.", "list")
+	listDiffers = processMetric("list_differs",
+		"1 if the members of the fleet agree on another version of the list than this copy has, 0 if not. Absent without a fleet.", "list")
 )
 
 var servedUp = newDesc("served_up", "1 if the topic of a served feed can be read, 0 if not; checked at each scrape, for 2 s at most.")
@@ -126,6 +138,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	sendGauge(out, reloadedAt, float64(config.LoadedAt.UnixMilli())/1000)
 	feeds := c.contents().feeds
 	c.fleet.collect(feeds, out)
+	c.collectLists(out)
 	now, sums := time.Now(), &totals{map[series]float64{}, map[bridge.State]int{}, 0}
 	for _, f := range feeds {
 		r := f.copyRecord()

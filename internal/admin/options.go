@@ -38,6 +38,8 @@ type Options struct {
 	Fleet *Fleet
 	// SlowHosts returns the hosts that are asked less often. Nil means none.
 	SlowHosts func() []status.SlowHost
+	// Lists returns the lists of feeds, in order. Nil means none.
+	Lists func() []status.List
 	// PerFeed selects the metrics that have a series for each feed. Default [Full].
 	PerFeed PerFeed
 }

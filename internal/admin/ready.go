@@ -58,6 +58,7 @@ func (h *handler) serveReady(w http.ResponseWriter, req *http.Request) {
 			answer.Reasons = append(answer.Reasons, fmt.Sprintf("bus %s: %s", bus.Bus.Bus, bus.Error))
 		}
 	}
+	answer.Reasons = append(answer.Reasons, h.unreadLists()...)
 	if reason := h.fleet.notMember(); reason != "" {
 		answer.Reasons = append(answer.Reasons, reason)
 	}

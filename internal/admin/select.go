@@ -22,7 +22,7 @@ type pageSource struct{ *inventory }
 func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) statuspage.Feeds {
 	now := time.Now()
 	all := p.contents().feeds
-	answer := statuspage.Feeds{Config: p.config.status(p.redact), Fleet: p.fleetStatus(), LeftBehind: p.leftBehind(), SlowHosts: p.slowHosts(), All: len(all), States: map[string]int{}}
+	answer := statuspage.Feeds{Config: p.config.status(p.redact), Fleet: p.fleetStatus(), Lists: p.listStatus(), LeftBehind: p.leftBehind(), SlowHosts: p.slowHosts(), All: len(all), States: map[string]int{}}
 	var found []sortKey
 	for _, f := range all {
 		if !anyContains(q.Search, f.opts.Name, f.opts.URL, f.opts.Bus, f.opts.Topic) {

@@ -21,6 +21,7 @@ func (h *handler) serveStatus(w http.ResponseWriter, req *http.Request) {
 		Writer:  h.opts.Writer,
 		Config:  h.config.status(h.redact),
 		Fleet:   h.fleetStatus(),
+		Lists:   h.listStatus(),
 		Buses:   buses,
 		Feeds:   []status.Feed{},
 		Served:  inspectServed(req.Context(), h.contents().served),

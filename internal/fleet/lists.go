@@ -51,6 +51,9 @@ func (l List) version() *Topics {
 	return newTopics(hashes)
 }
 
+// Fingerprint is the same for the same version of the list.
+func (l List) Fingerprint() string { return l.version().fingerprint }
+
 // agree returns the fingerprint of the version of each list that the members agree on.
 func agree(members map[string]value) map[string]string {
 	type votes struct{ read, all int }
@@ -96,6 +99,14 @@ func (r *roster) able(v value, agreed map[string]string) *Topics {
 	}
 	slices.Sort(hashes)
 	return newTopics(slices.Compact(hashes))
+}
+
+// Version returns the fingerprint of the version of a list that the members have agreed on, empty if there is none.
+func (a Assignment) Version(list string) string {
+	if version := a.agreed[list]; version != nil {
+		return version.fingerprint
+	}
+	return ""
 }
 
 // Agrees reports whether the members have agreed on a version of a list that has a feed with this topic and URL.

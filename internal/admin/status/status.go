@@ -19,6 +19,8 @@ type Process struct {
 	Config Config `json:"config"`
 	// Fleet is null without a fleet.
 	Fleet *Fleet `json:"fleet"`
+	// Lists are the lists of feeds, sorted by name.
+	Lists []List `json:"lists"`
 	Buses []Bus  `json:"buses"`
 	// Feeds are sorted by name, and so is Served.
 	Feeds  []Feed   `json:"feeds"`
@@ -67,6 +69,48 @@ type Config struct {
 	Error    *Error     `json:"error"` // of a newer one that was refused
 }
 
+// List is a list of feeds.
+type List struct {
+	List   string `json:"list"`
+	Source string `json:"source"` // its file, or its URL without secrets
+	// Feeds counts the feeds of the version in use, and BadEntries the errors of its entries, which are not used.
+	Feeds      int `json:"feeds"`
+	BadEntries int `json:"bad_entries"`
+	// Digest identifies the version in use: its topics with their URLs. It is empty before the first one.
+	Digest string `json:"digest"`
+	// FleetDigest is that of the version on which the members of the fleet agree, if it is another one.
+	FleetDigest string `json:"fleet_digest,omitempty"`
+	// LastSuccess is when the list was last read, or found unchanged.
+	LastSuccess *time.Time `json:"last_success"`
+	Held        *HeldList  `json:"held"`
+	// Error is why the last attempt to read it failed.
+	Error string `json:"error,omitempty"`
+}
+
+// HeldList is a version of a list that is not used yet, because most of the feeds are missing.
+type HeldList struct {
+	Feeds int        `json:"feeds"`
+	Lost  int        `json:"lost"` // of the feeds of the version in use
+	Since *time.Time `json:"since"`
+}
+
+// Explanation is the state of the list in a sentence; empty if all is well.
+func (l List) Explanation() string {
+	switch {
+	case l.Digest == "" && l.Error != "":
+		return "has not been read yet, so its feeds are not run: " + l.Error
+	case l.Digest == "":
+		return "has not been read yet"
+	case l.Error != "":
+		return "cannot be read, and the feeds that it had are run: " + l.Error
+	case l.Held != nil:
+		return fmt.Sprintf("has lost %d feeds since %s, which is not used yet; 'feedbridge reload --yes' uses it", l.Held.Lost, l.Held.Since.Format(time.TimeOnly))
+	case l.FleetDigest != "":
+		return "is another version than most members of the fleet have: of the feeds of the list, this copy runs only those that both have"
+	}
+	return ""
+}
+
 // Fleet is a fleet as far as one of its members knows it.
 type Fleet struct {
 	Fleet string `json:"fleet"`
@@ -88,6 +132,8 @@ type Member struct {
 	Feeds int `json:"feeds"`
 	// OtherFeeds is set if its feeds are not those of the copy that answers.
 	OtherFeeds bool `json:"other_feeds,omitempty"`
+	// OtherLists are the lists of which it has another version than the one on which the members agree.
+	OtherLists []string `json:"other_lists,omitempty"`
 }
 
 // Bus is a bus that feeds are copied to, or that topics are served from.

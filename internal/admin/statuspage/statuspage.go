@@ -27,6 +27,7 @@ type Feeds struct {
 	Config status.Config
 	Buses  []status.Bus
 	Fleet  *status.Fleet // nil without a fleet
+	Lists  []status.List
 	// LeftBehind are the feeds that were stopped and have not ended.
 	LeftBehind []status.LeftBehind
 	// SlowHosts are the hosts that are asked less often.
