@@ -45,6 +45,9 @@ func TestArchivedRSS(t *testing.T) {
 		r := rssArchived("@9", "@2", "@3").read(t)
 		r.want("g1:old g2:a g1:new g3:a", "archive_newer_than_feed")
 	})
+	run("case 64: an archive of the same second as the feed", func(t *testing.T) {
+		rssArchived("@3", "@3", "@3").read(t).want("g1:old g2:a g1:new g3:a")
+	})
 	run("case 65: pubDate is no update time", func(t *testing.T) {
 		u := rssArchived("@1", "@2", "@3")
 		u.set("/a1", rss("@1", "g1@50:old"))

@@ -161,7 +161,9 @@ func (s *decider) classify(cur *cursor, d *document) {
 		}
 	}
 	if d.archive && d.believe != 0 && d.updated >= d.believe && d.meta.Format != feedxml.Atom {
-		d.seen.addViolation(kindArchiveTooNew, d.url, "the archive says it is of %s, and is older than the feed's document, which says it is not; its date is not believed", d.meta.Updated.Raw)
+		if d.updated > d.believe { // dates of RSS have no fractions, so equal ones are no contradiction
+			d.seen.addViolation(kindArchiveTooNew, d.url, "the archive says that it is of %s, which is later than the feed's document; its date is not believed", d.meta.Updated.Raw)
+		}
 		d.updated = 0
 	}
 	var odd []feed.Violation
