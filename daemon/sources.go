@@ -46,6 +46,8 @@ type SourceOptions struct {
 	Wrap func(http.RoundTripper) http.RoundTripper
 	// Once is that of [syndication.Config].
 	Once bool
+	// Documents is that of [syndication.Bounds]; zero for its default.
+	Documents int
 	// Redact hides the secrets of URLs in the headers of entities and in errors. Nil hides parameters
 	// with the usual names only.
 	Redact *safetext.Redactor
@@ -152,6 +154,7 @@ func (s *Sources) newSource(kind string) (sink.Source, error) {
 		}
 		bounds := syndication.Defaults().Bounds
 		bounds.Memory = cmp.Or(s.opts.FeedMemory, bounds.Memory)
+		bounds.Documents = cmp.Or(s.opts.Documents, bounds.Documents)
 		cfg := syndication.Config{
 			Config: f.Source, Settings: f.Syndication, Every: f.Every, Budget: s.opts.ReadAhead.Budget(), Bounds: bounds,
 			Start: syndication.Start{Now: f.Start.Now, At: f.Start.At}, Redact: s.opts.Redact, Once: s.opts.Once,

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -19,7 +20,9 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/admin/status"
+	"github.com/feedbridge/feedbridge/internal/conformance"
 	"github.com/feedbridge/feedbridge/internal/fleet"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 func TestMetricsAreDocumented(t *testing.T) {
@@ -107,21 +110,21 @@ func TestRulesAreChecked(t *testing.T) {
 	rules := 0
 	for line := range strings.Lines(read(t, rulesPage)) {
 		cells := strings.Split(strings.Trim(line, "|\n "), " | ")
-		if !strings.HasPrefix(line, "| ") || len(cells) != 4 && len(cells) != 2 || cells[0] == "Section" || cells[0] == "Kinds" {
+		if !strings.HasPrefix(line, "| ") || len(cells) < 2 || slices.Contains([]string{"ID", "Section", "Kinds"}, cells[0]) {
 			continue
 		}
 		found, last := 0, cells[len(cells)-1]
 		if len(cells) == 2 {
 			last = cells[0] // kinds without a rule
-		} else if rules++; !slices.Contains([]string{"MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY"}, cells[1]) {
-			t.Errorf("%s has the level %q", rulesPage, cells[1])
+		} else if rules++; !slices.Contains([]string{"MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY"}, cells[len(cells)-3]) {
+			t.Errorf("%s has the level %q", rulesPage, cells[len(cells)-3])
 		}
 		for _, m := range regexp.MustCompile("`([a-z0-9]+(?:_[a-z0-9]+)+|loop|incomplete)`").FindAllStringSubmatch(last, -1) {
 			named = append(named, m[1])
 			found++
 		}
 		if reason := strings.TrimPrefix(last, "None"); found == 0 && len(reason) < 20 {
-			t.Errorf("%s: the rule %q has neither a kind of violation nor a reason", rulesPage, cells[2])
+			t.Errorf("%s: the rule %q has neither a kind of violation nor a reason", rulesPage, cells[len(cells)-2])
 		}
 	}
 	if rules < 60 {
@@ -129,6 +132,42 @@ func TestRulesAreChecked(t *testing.T) {
 	}
 	wantSame(t, rulesPage, "violation", is, named)
 }
+
+// TestRequirementsAreCases checks that each requirement of 'feedbridge conformance' has the number of a
+// case, and that the page of rules has the requirements. With -update it writes them.
+func TestRequirementsAreCases(t *testing.T) {
+	before := read(t, rulesPage)
+	after, seen := before, map[string]bool{}
+	for list, rows := range conformance.Rows() {
+		cases := read(t, "docs/cases/"+list+".md")
+		for line := range strings.Lines(rows) {
+			id, _, _ := strings.Cut(strings.TrimPrefix(line, "| ["), "]")
+			number := strings.TrimPrefix(id, list+"/")
+			if !strings.Contains(cases, "\n| "+number+" | ") {
+				t.Errorf("requirement %s: there is no such case", id)
+			}
+			if seen[id] {
+				t.Errorf("requirement %s is there twice", id)
+			}
+			seen[id] = true
+		}
+		table := regexp.MustCompile("(?s)(\n## " + ruleTitles[list] + "\n.*?\n\\|---\\|---\\|---\\|---\\|---\\|\n)(?:\\|[^\n]*\n)*")
+		if !table.MatchString(after) {
+			t.Fatalf("%s has no table of %s", rulesPage, list)
+		}
+		after = table.ReplaceAllStringFunc(after, func(old string) string { return table.FindStringSubmatch(old)[1] + rows })
+	}
+	switch {
+	case after == before:
+	case *update:
+		must.Succeed(t, os.WriteFile(rulesPage, []byte(after), 0o644))
+	default:
+		t.Errorf("%s differs from the requirements: run this test with -update", rulesPage)
+	}
+}
+
+// ruleTitles are those of the tables of requirements, by the list of cases.
+var ruleTitles = map[string]string{"datareplication": "Datareplication", "syndication": "Atom and RSS", "json-feeds": "JSON Feed and http-feeds"}
 
 func TestCommandsAreDocumented(t *testing.T) {
 	document := read(t, commandsPage)

@@ -45,6 +45,8 @@ var layers = map[string][]string{
 	"internal/admin":      {"internal/admin/statuspage", "internal/admin/status", "bridge", "internal/connlimit", "internal/credential", "feed", "internal/fleet", "checkpoint", "internal/safetext"},
 	"internal/verify":     {"feed", "internal/entry", "message"},
 
+	"internal/conformance": {"feed", "internal/safetext", "message", "source", "source/datareplication", "source/httpfeed", "source/syndication", "source/syndication/feedxml"},
+
 	"internal/admin/statuspage": {"internal/admin/status", "internal/limit"},
 	"internal/admin/status":     {},
 
@@ -85,7 +87,7 @@ var layers = map[string][]string{
 	"internal/asyncapi": {"config", "docs", "feed", "internal/entry", "message", "sink", "sink/kafka", "sink/nats", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
 
 	// Commands reach buses and servers through package daemon, and nothing else imports it.
-	"cmd/feedbridge": {"docs", "internal/admin/status", "internal/asyncapi", "bridge", "checkpoint", "config", "internal/credential", "daemon", "feed", "internal/logonce", "message", "internal/retry", "internal/safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/httpfeed", "source/syndication", "internal/verify"},
+	"cmd/feedbridge": {"docs", "internal/admin/status", "internal/asyncapi", "bridge", "checkpoint", "config", "internal/conformance", "internal/credential", "daemon", "feed", "internal/logonce", "message", "internal/retry", "internal/safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/httpfeed", "source/syndication", "internal/verify"},
 }
 
 // alone lists the modules that only the given packages (and their tests) import, so that

@@ -20,7 +20,7 @@ JetStream or Kafka. The topic of a feed has exactly the feed's entities, in
 order, each once, after any crash and on any number of copies of the program.
 
 Start with 'feedbridge demo', which needs no other program, or 'feedbridge run URL'.`,
-		runCommand(a), reloadCommand(a), demoCommand(a), discoverCommand(a), initCommand(a), addCommand(a), exportCommand(a), tailCommand(a), inspectCommand(a), verifyCommand(a), checkCommand(a),
+		runCommand(a), reloadCommand(a), demoCommand(a), discoverCommand(a), initCommand(a), addCommand(a), exportCommand(a), tailCommand(a), inspectCommand(a), conformanceCommand(a), verifyCommand(a), checkCommand(a),
 		statusCommand(a), pauseCommand(a), resumeCommand(a), pollCommand(a),
 		checkpointCommand(a), describeCommand(a), configCommand(a), schemaCommand(a), completionCommand(a), versionCommand(a))
 	if man := manCommand(a); man != nil {

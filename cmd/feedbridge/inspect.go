@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,14 +17,16 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/conformance"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source/httpfeed"
 )
 
 // inspectCommand returns the command "inspect", which reads a feed and reports its violations.
 func inspectCommand(a *app) *cobra.Command {
-	var asJSON bool
+	var asJSON, strict bool
 	var format config.Format
 	cmd := a.configurable(&cobra.Command{
 		Use:   "inspect URL|FEED",
@@ -33,7 +37,8 @@ nothing. FEED is the name of a feed in the configuration. URL may be the index o
 a snapshot; then only the snapshot is read.
 
 It exits with 0 if it reached the end of the feed, also if it found violations,
-and with 1 if it did not.`,
+and with 1 if it did not. With --strict it exits with 1 if it found violations.
+'feedbridge conformance' checks each rule of the specification, and more of them.`,
 		Example: `  feedbridge inspect https://shop.example.com/feed/latest
   feedbridge inspect --json -c feedbridge.yaml orders | jq '.violations[].kind'`,
 		Args:              exactArgs("URL or FEED"),
@@ -44,82 +49,172 @@ and with 1 if it did not.`,
 				return err
 			}
 			f.Format = cmp.Or(format, f.Format)
-			r, err := inspectFeed(cmd.Context(), a, f)
+			c := newCrawl(a, f, 0)
+			err = c.read(cmd.Context())
+			r := c.report
+			if found := len(r.Violations); err == nil && strict && found > 0 {
+				err = fmt.Errorf("the feed has violations of %s", withNoun(found, "kind", "kinds"))
+			}
 			if asJSON {
 				return errors.Join(printReport(a.out, a.redact, r), err)
 			}
-			return errors.Join(r.printText(a.out, a.redact), err)
+			return errors.Join(printFeed(a.out, a.redact, r), err)
 		},
 	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 if there are violations")
 	addFormatFlag(cmd, &format)
 	return cmd
 }
 
-// inspectFeed crawls the feed. It returns a report even if it did not reach the end.
-func inspectFeed(ctx context.Context, a *app, f config.Feed) (*feedReport, error) {
-	f.Start, f.Gap = datareplication.Start{}, datareplication.GapHalt
-	status, progress := newStatusLine(a.err), &progress{feeds: 1}
-	log := a.newLog(status, config.Log{Level: "warn"})
-	r := newReport(a.redact.URL(f.Source.URL), f.Format)
-	var counting sync.Mutex
-	requests := map[string]int{} // by method
-	count := func(e source.Exchange) {
-		counting.Lock()
-		defer counting.Unlock()
-		requests[e.Method]++
-	}
-	ids := sink.NewIDs(0)
-	sources, err := daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: ids, Observe: count, Once: true, Redact: a.redact}, log)
-	if err != nil {
-		r.Error = err.Error()
-		return r, err
-	}
-	stop := status.showUntilStopped(progress.statusText)
-	defer stop()
+// crawl reads a feed once and describes it in a report.
+type crawl struct {
+	app    *app
+	feed   config.Feed
+	report *conformance.Report
+	// most is the number of pages after which the rest is left out; 0 reads all.
+	most  int
+	pages *conformance.Pages // that were read; nil if nobody compares them
 
+	sources  *daemon.Sources
+	at       feed.Cursor // after the last batch
+	mu       sync.Mutex  // guards requests
+	requests map[string]int
+}
+
+func newCrawl(a *app, f config.Feed, most int) *crawl {
+	f.Gap = datareplication.GapHalt
+	f.Start = datareplication.Start{}
+	return &crawl{app: a, feed: f, most: most, report: conformance.NewReport(a.redact.URL(f.Source.URL), string(f.Format)), requests: map[string]int{}}
+}
+
+// errSampled ends the reading when enough pages were read.
+var errSampled = errors.New("enough pages")
+
+// read reads the feed, or a sample of it. The report is complete even if it returns an error.
+func (c *crawl) read(ctx context.Context) error {
 	started := time.Now()
-	take := func(b feed.Batch) error {
-		for _, v := range b.Violations {
-			r.addViolation(v)
+	err := c.readLimited(ctx)
+	r := c.report
+	switch {
+	case errors.Is(err, errSampled):
+		r.Sampled, err = fmt.Sprintf("the oldest %d pages; --pages reads more", c.most), nil
+	case !c.feed.Start.At.IsZero():
+		r.Sampled = fmt.Sprintf("about the newest %d pages, from %s on; --pages reads more", c.most, c.feed.Start.At.Format(time.RFC3339))
+	case c.most > 0:
+		i := slices.IndexFunc(r.Violations, func(v *conformance.Violations) bool { return v.Kind == "walk_limit" })
+		if i >= 0 { // that of the sample
+			r.Violations = slices.Delete(r.Violations, i, i+1)
+			r.Sampled = fmt.Sprintf("the newest %d documents; --pages reads more", c.most)
 		}
-		for i := range b.Entities {
-			e := &b.Entities[i]
-			r.addEntity(e)
-			if e.Mark == "" && !ids.Add(e.ID) {
-				r.addViolation(feed.NewViolation(sink.RepeatedID, e.Page,
-					"the feed had an entity with the Content-ID %q before; this one was modified %s", e.ID, e.Modified.Format(time.RFC3339)))
-			}
-		}
-		described := sources.Describe(checkpoint.Checkpoint{Cursor: b.Cursor})
-		r.setFormat(described.Format, described.Cursor)
-		progress.Processed(b, 0)
-		return nil
-	}
-	err = readFeed(ctx, sources, false, 0, nil, log, take)
-	if no, ok := errors.AsType[*daemon.NotFeedError](err); ok && no.Index {
-		err = r.readSnapshot(ctx, sources, take, err)
 	}
 	if u, ok := errors.AsType[*datareplication.UnconfirmedError](err); ok {
 		err = u.Cause // it is not polled again
 	}
 	r.Took = time.Since(started).Round(time.Millisecond).String()
-	counting.Lock()
-	r.Requests = maps.Clone(requests)
-	counting.Unlock()
+	c.mu.Lock()
+	r.Requests = maps.Clone(c.requests)
+	c.mu.Unlock()
 	r.Complete = err == nil
 	if err != nil {
 		r.Error = err.Error()
 		if v, ok := errors.AsType[*feed.Violation](err); ok {
-			r.addViolation(*v)
+			r.AddViolation(*v)
 		}
 	}
-	return r, err
+	return err
+}
+
+// readLimited reads the feed. If it is a datareplication feed with too many pages, it reads the newest.
+func (c *crawl) readLimited(ctx context.Context) error {
+	if c.most == 0 {
+		return c.readFrom(ctx, nil)
+	}
+	for most := c.most; ; most *= 2 {
+		limited, stop := context.WithCancel(ctx)
+		limiter := conformance.NewLimiter(most, stop)
+		err := c.readFrom(limited, limiter)
+		stop()
+		switch at := limiter.At(); {
+		case at.IsZero() || ctx.Err() != nil:
+			return err
+		case c.feed.Start.At.IsZero():
+			c.feed.Start.At = at
+			c.report = conformance.NewReport(c.report.URL, c.report.Format)
+		default:
+			return fmt.Errorf("more than %d pages lead back to %s, so no part of the feed can be read alone; raise --pages, or check that the prev links end", most, c.feed.Start.At.Format(time.RFC3339))
+		}
+	}
+}
+
+// readFrom crawls the feed from its start.
+func (c *crawl) readFrom(ctx context.Context, limiter *conformance.Limiter) error {
+	status, progress := newStatusLine(c.app.err), &progress{feeds: 1}
+	log := c.app.newLog(status, config.Log{Level: "warn"})
+	ids := sink.NewIDs(0)
+	o := daemon.SourceOptions{Version: programVersion(), IDs: ids, Observe: c.count, Once: true, Redact: c.app.redact, Documents: c.most}
+	if limiter != nil {
+		o.Wrap = limiter.Wrap
+	}
+	sources, err := daemon.NewSources(c.feed, o, log)
+	if err != nil {
+		return err
+	}
+	c.sources = sources
+	stop := status.showUntilStopped(progress.statusText)
+	defer stop()
+
+	r := c.report
+	take := func(b feed.Batch) error {
+		for _, v := range b.Violations {
+			r.AddViolation(v)
+		}
+		described := sources.Describe(checkpoint.Checkpoint{Cursor: b.Cursor})
+		r.SetFormat(described.Format, described.Cursor)
+		for i := range b.Entities {
+			e := &b.Entities[i]
+			r.AddEntity(e)
+			if e.Mark == "" && !ids.Add(e.ID) {
+				r.AddViolation(feed.NewViolation(sink.RepeatedID, e.Page,
+					"the feed had an entity with the Content-ID %q before; this one was modified %s", e.ID, e.Modified.Format(time.RFC3339)))
+			}
+			if c.pages != nil {
+				c.pages.Add(e, r.Format)
+			}
+		}
+		progress.Processed(b, 0)
+		c.at = b.Cursor
+		if limiter != nil && len(b.Entities) > 0 {
+			limiter.Arrived()
+			read := r.Pages
+			if r.Format == httpfeed.Kind { // all of its events have one URL
+				c.mu.Lock()
+				read = c.requests[http.MethodGet]
+				c.mu.Unlock()
+			}
+			if c.feed.Start.At.IsZero() && read > c.most && b.More && r.Dialect == "" {
+				return errSampled
+			}
+		}
+		return nil
+	}
+	err = readFeed(ctx, sources, false, 0, nil, log, take)
+	if no, ok := errors.AsType[*daemon.NotFeedError](err); ok && no.Index {
+		err = readSnapshot(ctx, r, sources, take, err)
+	}
+	return err
+}
+
+// count counts a request.
+func (c *crawl) count(e source.Exchange) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requests[e.Method]++
 }
 
 // readSnapshot reads the snapshot whose index the URL may be. noFeed says why the URL does
 // not serve a feed.
-func (r *feedReport) readSnapshot(ctx context.Context, sources *daemon.Sources, take func(feed.Batch) error, noFeed error) error {
+func readSnapshot(ctx context.Context, r *conformance.Report, sources *daemon.Sources, take func(feed.Batch) error, noFeed error) error {
 	read, err := sources.ReadSnapshot(ctx, take)
 	if read.ID == "" {
 		return fmt.Errorf("%w; as an index it is wrong: %w", noFeed, err)

@@ -8,88 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/feedbridge/feedbridge/config"
-	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/conformance"
 	"github.com/feedbridge/feedbridge/internal/safetext"
-	"github.com/feedbridge/feedbridge/source/datareplication"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
-
-// feedReport is the result of inspect.
-type feedReport struct {
-	URL    string `json:"url"`
-	Format string `json:"format"`
-	// For Atom and RSS: how the feed keeps entries that its document has no room
-	// for, how many older documents there are, and which are missing.
-	Dialect  syndication.Dialect `json:"dialect,omitempty"`
-	Archives int                 `json:"archives,omitempty"`
-	Gaps     []string            `json:"gaps,omitempty"`
-	// Snapshot is the index, if the URL is that of a snapshot.
-	Snapshot *datareplication.Snapshot `json:"snapshot,omitempty"`
-	// Complete reports whether the feed was read to its end.
-	Complete   bool                   `json:"complete"`
-	Error      string                 `json:"error,omitempty"`
-	Pages      int                    `json:"pages"`
-	Entities   int                    `json:"entities"`
-	Bytes      int64                  `json:"body_bytes"`
-	Largest    int                    `json:"largest_body_bytes"`
-	Operations map[feed.Operation]int `json:"operations"`
-	First      *entitySummary         `json:"first,omitempty"`
-	Last       *entitySummary         `json:"last,omitempty"`
-	Requests   map[string]int         `json:"requests"`
-	Took       string                 `json:"took"`
-	Violations []*violations          `json:"violations"` // sorted by kind
-}
-
-type entitySummary struct {
-	ID       string    `json:"id"`
-	Modified time.Time `json:"modified"`
-	Page     string    `json:"page"`
-}
-
-// violations are those of one kind: how many, and the first of them.
-type violations struct {
-	Kind     string     `json:"kind"`
-	Count    int        `json:"count"`
-	Examples []evidence `json:"examples"`
-}
-
-type evidence struct {
-	Page   string `json:"page"`
-	Detail string `json:"detail"`
-}
-
-// maxExamples limits the number of violations of a kind that are shown with their evidence.
-const maxExamples = 5
-
-func newReport(url string, format config.Format) *feedReport {
-	return &feedReport{
-		URL: url, Format: string(format), Took: "0s",
-		Operations: map[feed.Operation]int{}, Requests: map[string]int{}, Violations: []*violations{},
-	}
-}
-
-func (r *feedReport) addEntity(e *feed.Entity) {
-	if r.Last == nil || r.Last.Page != e.Page {
-		r.Pages++
-	}
-	r.Last = &entitySummary{e.ID, e.Modified, e.Page}
-	if r.First == nil {
-		r.First = r.Last
-	}
-	r.Entities++
-	r.Bytes += int64(len(e.Body))
-	r.Largest = max(r.Largest, len(e.Body))
-	r.Operations[e.Op]++
-}
-
-// setFormat records the format and the dialect that were detected.
-func (r *feedReport) setFormat(format string, info any) {
-	r.Format = format
-	if p, ok := info.(syndication.CursorInfo); ok {
-		r.Dialect, r.Archives, r.Gaps = p.Dialect, p.Archives, p.Gaps
-	}
-}
 
 // shapes describe the dialects.
 var shapes = map[syndication.Dialect]string{
@@ -102,22 +24,36 @@ var shapes = map[syndication.Dialect]string{
 	syndication.Window:          "a window: only the newest entries",
 }
 
-// addViolation counts a violation, and keeps the first of each kind as examples.
-func (r *feedReport) addViolation(v feed.Violation) {
-	i, known := slices.BinarySearchFunc(r.Violations, v.Kind, func(of *violations, kind string) int { return strings.Compare(of.Kind, kind) })
-	if !known {
-		r.Violations = slices.Insert(r.Violations, i, &violations{Kind: v.Kind})
+// printFeed writes the report of inspect as text.
+func printFeed(w io.Writer, redact *safetext.Redactor, r *conformance.Report) error {
+	p := &printer{w: w, redact: redact}
+	p.printSummary(r)
+	switch {
+	case len(r.Violations) == 0 && r.Complete:
+		p.printLine("violations   none seen")
+	case len(r.Violations) == 0:
+		p.printLine("violations   none before the crawl ended with an error:\n  %s", r.Error)
+	default:
+		p.printLine("violations")
+		for _, of := range r.Violations {
+			p.printLine("  %s, %d in all", of.Kind, of.Count)
+			p.printEvidence(of.Examples, of.Count)
+		}
 	}
-	of := r.Violations[i]
-	of.Count++
-	if len(of.Examples) < maxExamples {
-		of.Examples = append(of.Examples, evidence{v.Page, v.Detail})
+	return p.err
+}
+
+func (p *printer) printEvidence(examples []conformance.Evidence, count int) {
+	for _, example := range examples {
+		p.printLine("    %s\n      %s", example.Page, example.Detail)
+	}
+	if more := count - len(examples); more > 0 {
+		p.printLine("    and %d more", more)
 	}
 }
 
-// printText writes the report as text.
-func (r *feedReport) printText(w io.Writer, redact *safetext.Redactor) error {
-	p := &printer{w: w, redact: redact}
+// printSummary writes what the feed is.
+func (p *printer) printSummary(r *conformance.Report) {
 	if sn := r.Snapshot; sn != nil {
 		p.printLine("snapshot     %s", r.URL)
 		p.printLine("id           %s", sn.ID)
@@ -126,9 +62,12 @@ func (r *feedReport) printText(w io.Writer, redact *safetext.Redactor) error {
 	} else {
 		p.printLine("feed         %s (%s)", r.URL, r.Format)
 	}
-	if r.Complete {
+	switch {
+	case r.Sampled != "":
+		p.printLine("read         a sample, in %s: %s", r.Took, r.Sampled)
+	case r.Complete:
 		p.printLine("read         to the end, in %s", r.Took)
-	} else {
+	default:
 		p.printLine("read         not to the end, for %s", r.Took)
 	}
 	if r.Dialect != "" {
@@ -148,25 +87,6 @@ func (r *feedReport) printText(w io.Writer, redact *safetext.Redactor) error {
 		p.printLine("first        %s  %s", r.First.Modified.Format(time.RFC3339), r.First.ID)
 		p.printLine("last         %s  %s", r.Last.Modified.Format(time.RFC3339), r.Last.ID)
 	}
-	switch {
-	case len(r.Violations) == 0 && r.Complete:
-		p.printLine("violations   none seen")
-		return p.err
-	case len(r.Violations) == 0:
-		p.printLine("violations   none before the crawl ended with an error:\n  %s", r.Error)
-		return p.err
-	}
-	p.printLine("violations")
-	for _, of := range r.Violations {
-		p.printLine("  %s, %d in all", of.Kind, of.Count)
-		for _, example := range of.Examples {
-			p.printLine("    %s\n      %s", example.Page, example.Detail)
-		}
-		if more := of.Count - len(of.Examples); more > 0 {
-			p.printLine("    and %d more", more)
-		}
-	}
-	return p.err
 }
 
 func formatCounts[K ~string](n map[K]int) string {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/conformance"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
@@ -49,10 +50,10 @@ func TestPrintedLinesAreSafe(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	redact := safetext.NewRedactor("ticket")
-	r := newReport("https://x.example/?ticket=s3cret", "auto")
-	r.addEntity(&feed.Entity{ID: hostile[:200], Page: "https://x.example/?token=s3cret"})
-	r.addViolation(feed.Violation{Kind: "kind", Page: hostile, Detail: hostile})
-	must.Succeed(t, r.printText(&b, redact))
+	r := conformance.NewReport("https://x.example/?ticket=s3cret", "auto")
+	r.AddEntity(&feed.Entity{ID: hostile[:200], Page: "https://x.example/?token=s3cret"})
+	r.AddViolation(feed.Violation{Kind: "kind", Page: hostile, Detail: hostile})
+	must.Succeed(t, printFeed(&b, redact, r))
 	wantSafe(t, b.String(), 20_000)
 	b.Reset()
 	must.Succeed(t, printReport(&b, redact, r))

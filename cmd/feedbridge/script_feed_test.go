@@ -97,6 +97,29 @@ var faults = map[string]httpfault.Fault{
 	"weekday": on("/feed/pages/1", httpfault.Edit(func(_ http.Header, body []byte) []byte {
 		return bytes.Replace(body, []byte("Wed, 01 Jan 2020"), []byte("Thu, 01 Jan 2020"), 1)
 	})),
+	// The second page is another one each time: one more entity is a DELETE.
+	"unstable": func() httpfault.Fault {
+		var n atomic.Int64
+		return on("/feed/pages/1", httpfault.Edit(func(h http.Header, body []byte) []byte {
+			h.Del("ETag")
+			return bytes.Replace(body, []byte("http-equiv=PUT"), []byte("http-equiv=DELETE"), int(n.Add(1)))
+		}))
+	}(),
+	"headless": func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method == http.MethodHead {
+			http.Error(w, "no", http.StatusMethodNotAllowed)
+			return
+		}
+		next.ServeHTTP(w, r)
+	},
+	"moved": func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.URL.Path == "/feed/latest" {
+			http.Redirect(w, r, "/feed/pages/0", http.StatusMovedPermanently)
+			return
+		}
+		next.ServeHTTP(w, r)
+	},
+	"private": respond(http.StatusUnauthorized),
 	// The second page has an entity of the first one again.
 	"repeated": on("/feed/pages/1", httpfault.Edit(func(_ http.Header, body []byte) []byte {
 		return bytes.ReplaceAll(body, []byte("Content-ID: 12@sample"), []byte("Content-ID: 3@sample"))

@@ -396,14 +396,14 @@ func TestEvents(t *testing.T) {
 		"subject and extensions":   {`{"id":"a",` + rest + `,"subject":"k","tenant":7,"status":"x","datacontenttype":"application/x+json","data":"s"}`, `"s"`, feed.Put, map[string]string{"Content-Type": "application/x+json", "subject": "k", "tenant": "7", "status": "x"}, nil},
 		"text":                     {`{"id":"a",` + rest + `,"datacontenttype":"text/plain","data":"s\n"}`, "s\n", feed.Put, map[string]string{"Content-Type": "text/plain"}, nil},
 		"base64":                   {`{"id":"a",` + rest + `,"datacontenttype":"image/png","data_base64":"AAE="}`, "\x00\x01", feed.Put, map[string]string{"Content-Type": "image/png"}, nil},
-		"case 10: both":            {`{"id":"a",` + rest + `,"data":1,"data_base64":"AAE="}`, "1", feed.Put, map[string]string{"Content-Type": "application/json"}, []string{"data_and_data_base64"}},
+		"cases 10 and 18: both":    {`{"id":"a",` + rest + `,"data":1,"data_base64":"AAE="}`, "1", feed.Put, map[string]string{"Content-Type": "application/json"}, []string{"data_and_data_base64"}},
 		"case 10: null data":       {`{"id":"a",` + rest + `,"data":null}`, "", feed.Put, nil, nil},
 		"nulls, as Jackson writes": {`{"id":"a",` + rest + `,"subject":null,"method":null,"datacontenttype":null,"data":{}}`, "{}", feed.Put, map[string]string{"Content-Type": "application/json"}, nil},
 		"case 10: DELETE":          {`{"id":"a",` + rest + `,"method":"delete","subject":"k"}`, "", feed.Delete, map[string]string{"subject": "k"}, nil},
 		"case 10: PATCH":           {`{"id":"a",` + rest + `,"method":"PATCH"}`, "", feed.Patch, nil, nil},
 		"case 10: 2.0":             {`{"id":"a",` + strings.Replace(rest, "1.0", "2.0", 1) + `}`, "", feed.Put, map[string]string{"specversion": "2.0"}, []string{"invalid_specversion"}},
-		"a member twice":           {`{"id":"b","id":"a",` + rest + `}`, "", feed.Put, nil, []string{"repeated_event_member"}},
-		"no such name":             {`{"id":"a",` + rest + `,"X-y":"z"}`, "", feed.Put, nil, []string{"invalid_attribute_name"}},
+		"case 18: a member twice":  {`{"id":"b","id":"a",` + rest + `}`, "", feed.Put, nil, []string{"repeated_event_member"}},
+		"case 19: no such name":    {`{"id":"a",` + rest + `,"X-y":"z"}`, "", feed.Put, nil, []string{"invalid_attribute_name"}},
 		"control characters":       {`{"id":"a",` + rest + `,"subject":"k\nl"}`, "", feed.Put, map[string]string{"subject": "k%0Al"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -432,6 +432,17 @@ func TestEvents(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestEventsWithoutTime(t *testing.T) {
+	t.Parallel()
+	t.Run("case 17: a time that cannot be read", func(t *testing.T) {
+		r := (&upstream{events: []string{`{"specversion":"1.0","id":"a","source":"/s","type":"t","time":"yesterday"}`}}).read(t)
+		r.want("a", "invalid_event_time")
+		if r.topic[0].Modified.IsZero() {
+			t.Error("it has no time")
+		}
+	})
 }
 
 func TestBadAnswers(t *testing.T) {

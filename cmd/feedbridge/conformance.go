@@ -1,0 +1,216 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/conformance"
+	"github.com/feedbridge/feedbridge/internal/retry"
+	"github.com/feedbridge/feedbridge/internal/safetext"
+	"github.com/feedbridge/feedbridge/source"
+)
+
+// conformanceFlags are those of the command conformance.
+type conformanceFlags struct {
+	json, strict bool
+	junit        string
+	watch        time.Duration
+	pages        int
+	format       config.Format
+}
+
+// defaultPages is the default of --pages.
+const defaultPages = 1000
+
+// conformanceCommand returns the command "conformance", which checks a feed against its specification.
+func conformanceCommand(a *app) *cobra.Command {
+	o := conformanceFlags{pages: defaultPages}
+	cmd := a.configurable(&cobra.Command{
+		Use:   "conformance URL|FEED",
+		Short: "Check a feed against each rule of its specification",
+		Long: `Conformance reads a feed twice, sends requests of its own about some of its pages
+(HEAD, conditional GET), and reports for each MUST and SHOULD of the specification
+whether the feed passed, failed, or was not tested, and why. It publishes nothing.
+FEED is the name of a feed in the configuration, with its credentials.
+
+It exits with 0 if no MUST is violated, and with 1 if one is or if the feed cannot
+be read. With --strict a SHOULD counts like a MUST.`,
+		Example: `  feedbridge conformance https://shop.example.com/feed/latest
+  feedbridge conformance --watch 10m --junit report.xml -c feedbridge.yaml orders`,
+		Args:              exactArgs("URL or FEED"),
+		ValidArgsFunction: a.completeFeeds,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case o.json && o.junit == "-":
+				return &usageError{errors.New("--json and --junit - exclude each other: name a file for one of them")}
+			case o.pages < 1:
+				return &usageError{errors.New("--pages: want a number of pages, 1 or more")}
+			case o.watch < 0:
+				return &usageError{errors.New("--watch: want a duration such as 10m")}
+			}
+			f, err := a.feedOrURL(args[0])
+			if err != nil {
+				return err
+			}
+			f.Format = cmp.Or(o.format, f.Format)
+			return checkConformance(cmd.Context(), a, f, o, !feedNames.MatchString(args[0]))
+		},
+	})
+	flags := cmd.Flags()
+	flags.BoolVar(&o.json, "json", false, "print JSON")
+	flags.StringVar(&o.junit, "junit", "", "write JUnit XML to a `FILE`, or to standard output (-)")
+	flags.BoolVar(&o.strict, "strict", false, "exit with 1 if a SHOULD is violated")
+	flags.DurationVar(&o.watch, "watch", 0, "for how long pages are read again and compared; 0 reads\nthem again once")
+	flags.IntVar(&o.pages, "pages", o.pages, "the number of pages to read of a feed that has more")
+	addFormatFlag(cmd, &o.format)
+	return cmd
+}
+
+// checkConformance checks a feed and writes the report. byURL is whether the command line has no name of a feed.
+func checkConformance(ctx context.Context, a *app, f config.Feed, o conformanceFlags, byURL bool) (err error) {
+	out, junit := a.out, io.Writer(nil)
+	switch o.junit {
+	case "":
+	case "-":
+		out, junit = io.Discard, a.out
+	default:
+		file, err := os.Create(o.junit)
+		if err != nil {
+			return &usageError{fmt.Errorf("--junit: %w", err)}
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		junit = file
+	}
+	r, err := runChecks(ctx, a, f, o)
+	if refused, ok := errors.AsType[*source.StatusError](err); ok && byURL && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden) {
+		err = fmt.Errorf("%w; for credentials, add the feed to a configuration with auth or headers, and name it: feedbridge conformance -c FILE FEED", err)
+	}
+	if failures := r.Failures(o.strict); err == nil && failures > 0 {
+		err = fmt.Errorf("the feed violates %s", withNoun(failures, "requirement", "requirements"))
+	}
+	if junit != nil {
+		err = errors.Join(r.WriteJUnit(junit, a.redact, o.strict), err)
+	}
+	if o.json {
+		return errors.Join(printReport(out, a.redact, r), err)
+	}
+	return errors.Join(printConformance(out, a.redact, r), err)
+}
+
+// mostLooks is the number of times that a feed is read again while it is watched.
+const mostLooks = 4
+
+// runChecks reads the feed and evaluates its requirements. It returns a report even with an error.
+func runChecks(ctx context.Context, a *app, f config.Feed, o conformanceFlags) (*conformance.Report, error) {
+	c := newCrawl(a, f, o.pages)
+	c.pages = new(conformance.Pages)
+	err := c.read(ctx)
+	r, checks := c.report, conformance.Checks{}
+	defer func() { r.Evaluate(checks) }()
+	client, clientErr := source.NewClient(c.feed.Source, source.Options{UserAgent: "feedbridge/" + programVersion(), Observe: c.count, Redact: a.redact})
+	if clientErr != nil || r.Snapshot != nil || r.Entities == 0 {
+		return r, err
+	}
+	defer client.CloseIdle()
+	prober := conformance.Prober{Client: client, URL: c.feed.Source.URL}
+	prober.Check(ctx, r, c.pages, checks)
+	if err != nil {
+		checks.NotReadAgain(errors.New("reading it ended with an error"))
+		return r, err
+	}
+	looks := 1
+	if o.watch > 0 {
+		looks = mostLooks
+		p := &printer{w: a.err, redact: a.redact}
+		p.printLine("watching the feed for %s", o.watch)
+	}
+	for range looks {
+		if o.watch > 0 && retry.Sleep(ctx, o.watch/mostLooks) != nil {
+			return r, errStopped
+		}
+		c.poll(ctx)
+		again := newCrawl(a, c.feed, o.pages*2)
+		again.feed.Start, again.pages = c.feed.Start, c.pages.Again()
+		switch err := again.read(ctx); {
+		case ctx.Err() != nil:
+			return r, errStopped
+		case err != nil:
+			checks.NotReadAgain(err)
+			r.AddNote("the feed could not be read again: %v", err)
+		default:
+			again.pages.Compare(r, c.feed.Source.URL, checks)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.Requests = c.requests
+	return r, nil
+}
+
+// poll polls the feed as a reader does that has read it before, and reports the violations that only such a
+// reader sees.
+func (c *crawl) poll(ctx context.Context) {
+	src, _, err := c.sources.Open(ctx, "")
+	var b feed.Batch
+	if err == nil {
+		b, err = src.Next(ctx, c.at, feed.LargestBatch)
+	}
+	if v, ok := errors.AsType[*feed.Violation](err); ok {
+		b.Violations = append(b.Violations, *v)
+	}
+	for _, v := range b.Violations {
+		c.report.AddViolation(v)
+	}
+}
+
+// printConformance writes the results as text: those of failed requirements first, then those that were not tested.
+func printConformance(w io.Writer, redact *safetext.Redactor, r *conformance.Report) error {
+	p := &printer{w: w, redact: redact}
+	p.printSummary(r)
+	for _, note := range r.Notes {
+		p.printLine("note         %s", note)
+	}
+	if r.Error != "" {
+		p.printLine("error        %s", r.Error)
+	}
+	for _, outcome := range []conformance.Outcome{conformance.Failed, conformance.NotTested, conformance.Passed} {
+		n := 0
+		for _, res := range r.Requirements {
+			if res.Outcome != outcome {
+				continue
+			}
+			if n++; n == 1 {
+				p.printLine("\n%s", outcome)
+			}
+			p.printLine("  %-10s  %-19s  %s (%s)", res.Level, res.ID, res.Rule, res.Section)
+			switch outcome {
+			case conformance.Failed:
+				p.printEvidence(res.Evidence, res.Count)
+			case conformance.NotTested:
+				p.printLine("    %s", res.Reason)
+			}
+		}
+	}
+	if besides := r.Besides(); len(besides) > 0 {
+		p.printLine("\nseen besides, and no violation of a requirement for producers")
+		for _, of := range besides {
+			p.printLine("  %s, %d in all", of.Kind, of.Count)
+			p.printEvidence(of.Examples, of.Count)
+		}
+	}
+	p.printLine("")
+	for _, n := range r.Counts() {
+		p.printLine("%-6s  %d passed, %d failed, %d not tested", n.Level, n.Passed, n.Failed, n.NotTested)
+	}
+	return p.err
+}

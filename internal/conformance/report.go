@@ -1,0 +1,241 @@
+// Package conformance checks a feed against the requirements of its specification. A [Report]
+// has what a crawl has seen, a [Prober] makes the requests that a crawl does not make, and
+// [Pages] compares two crawls. The rules are those of docs/cases/rules.md.
+package conformance
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source/syndication"
+)
+
+// Report describes a feed that was read.
+type Report struct {
+	URL    string `json:"url"`
+	Format string `json:"format"`
+	// For Atom and RSS: how the feed keeps entries that its document has no room
+	// for, how many older documents there are, and which are missing.
+	Dialect  syndication.Dialect `json:"dialect,omitempty"`
+	Archives int                 `json:"archives,omitempty"`
+	Gaps     []string            `json:"gaps,omitempty"`
+	// Snapshot is the index, if the URL is that of a snapshot.
+	Snapshot *datareplication.Snapshot `json:"snapshot,omitempty"`
+	// Complete reports whether the feed was read to its end, or the sample to its end.
+	Complete   bool                   `json:"complete"`
+	Error      string                 `json:"error,omitempty"`
+	Pages      int                    `json:"pages"`
+	Entities   int                    `json:"entities"`
+	Bytes      int64                  `json:"body_bytes"`
+	Largest    int                    `json:"largest_body_bytes"`
+	Operations map[feed.Operation]int `json:"operations"`
+	First      *Entity                `json:"first,omitempty"`
+	Last       *Entity                `json:"last,omitempty"`
+	Requests   map[string]int         `json:"requests"`
+	Took       string                 `json:"took"`
+	Violations []*Violations          `json:"violations"` // sorted by kind
+	// Sampled describes the part of the feed that was read, if that is not the whole feed. Notes are about
+	// the check itself, such as that the feed grew meanwhile.
+	Sampled string   `json:"sampled,omitempty"`
+	Notes   []string `json:"notes,omitempty"`
+	// Requirements are the results of a check; nil if only the feed was read.
+	Requirements []Result `json:"requirements,omitempty"`
+}
+
+// Entity names an entity of the feed.
+type Entity struct {
+	ID       string    `json:"id"`
+	Modified time.Time `json:"modified"`
+	Page     string    `json:"page"`
+}
+
+// Violations are those of one kind: how many, and the first of them.
+type Violations struct {
+	Kind     string     `json:"kind"`
+	Count    int        `json:"count"`
+	Examples []Evidence `json:"examples"`
+}
+
+// Evidence is one violation.
+type Evidence struct {
+	Page   string `json:"page"`
+	Detail string `json:"detail"`
+}
+
+// mostEvidence limits the number of violations of a kind that are shown with their evidence.
+const mostEvidence = 5
+
+// NewReport returns the report of a feed of which nothing was read.
+func NewReport(url, format string) *Report {
+	return &Report{
+		URL: url, Format: format, Took: "0s",
+		Operations: map[feed.Operation]int{}, Requests: map[string]int{}, Violations: []*Violations{},
+	}
+}
+
+// AddEntity counts an entity.
+func (r *Report) AddEntity(e *feed.Entity) {
+	if r.Last == nil || r.Last.Page != e.Page {
+		r.Pages++
+	}
+	r.Last = &Entity{e.ID, e.Modified, e.Page}
+	if r.First == nil {
+		r.First = r.Last
+	}
+	r.Entities++
+	r.Bytes += int64(len(e.Body))
+	r.Largest = max(r.Largest, len(e.Body))
+	r.Operations[e.Op]++
+}
+
+// AddViolation counts a violation, and keeps the first of each kind as examples.
+func (r *Report) AddViolation(v feed.Violation) {
+	i, known := slices.BinarySearchFunc(r.Violations, v.Kind, func(of *Violations, kind string) int { return strings.Compare(of.Kind, kind) })
+	if !known {
+		r.Violations = slices.Insert(r.Violations, i, &Violations{Kind: v.Kind})
+	}
+	r.Violations[i].add(Evidence{v.Page, v.Detail})
+}
+
+func (v *Violations) add(e Evidence) {
+	v.Count++
+	if len(v.Examples) < mostEvidence {
+		v.Examples = append(v.Examples, e)
+	}
+}
+
+// SetFormat records the format and the dialect that were detected.
+func (r *Report) SetFormat(format string, info any) {
+	r.Format = format
+	if p, ok := info.(syndication.CursorInfo); ok {
+		r.Dialect, r.Archives, r.Gaps = p.Dialect, p.Archives, p.Gaps
+	}
+}
+
+// AddNote adds a sentence about the check.
+func (r *Report) AddNote(format string, args ...any) {
+	if note := fmt.Sprintf(format, args...); !slices.Contains(r.Notes, note) {
+		r.Notes = append(r.Notes, note)
+	}
+}
+
+// Outcome is whether a feed meets a requirement.
+type Outcome string
+
+// The outcomes.
+const (
+	Passed    Outcome = "passed"
+	Failed    Outcome = "failed"
+	NotTested Outcome = "not tested"
+)
+
+// Result is the outcome of a requirement.
+type Result struct {
+	*Requirement
+	Outcome Outcome `json:"outcome"`
+	// Count and Evidence are those of the violations, and Reason that of what was not tested.
+	Count    int        `json:"count,omitempty"`
+	Evidence []Evidence `json:"evidence,omitempty"`
+	Reason   string     `json:"reason,omitempty"`
+}
+
+// Evaluate fills Requirements with the results for all rules of the format, in the order of their list.
+func (r *Report) Evaluate(checks Checks) {
+	format := r.Format
+	if r.Snapshot != nil {
+		format = "snapshot"
+	}
+	r.Requirements = []Result{}
+	for i := range requirements {
+		if q := &requirements[i]; q.isFor(format) {
+			r.Requirements = append(r.Requirements, r.evaluate(q, checks))
+		}
+	}
+}
+
+func (r *Report) evaluate(q *Requirement, checks Checks) Result {
+	var found Violations
+	for _, v := range r.Violations {
+		if slices.Contains(strings.Fields(q.kinds), v.Kind) {
+			found.Count += v.Count
+			found.Examples = append(found.Examples, v.Examples...)
+		}
+	}
+	check := checks.of(q.check)
+	found.Count += check.failed.Count
+	found.Examples = append(found.Examples, check.failed.Examples...)
+	res := Result{Requirement: q, Outcome: NotTested}
+	switch {
+	case found.Count > 0:
+		res.Outcome, res.Count, res.Evidence = Failed, found.Count, found.Examples[:min(len(found.Examples), mostEvidence)]
+	case q.kinds == "" && q.check == "":
+		res.Reason = q.note
+	case q.needs == paged && r.Pages < 2:
+		res.Reason = "the feed has one page at most"
+	case q.needs != "" && q.needs != paged && q.needs != string(r.Dialect):
+		res.Reason = fmt.Sprintf("the feed is not %s", q.needs)
+		if r.Dialect == "" {
+			res.Reason = "it is about " + q.needs + ", and one URL is read"
+		}
+	case q.kinds != "" && !r.Complete:
+		res.Reason = "the feed was not read to its end"
+	case q.kinds != "" && r.Entities == 0:
+		res.Reason = "the feed has no entities"
+	case q.check != "" && check.tested == 0:
+		res.Reason = cmp.Or(check.reason, "there was nothing to request")
+	default:
+		res.Outcome = Passed
+	}
+	return res
+}
+
+// Failures returns the number of failed requirements that count.
+func (r *Report) Failures(strict bool) int {
+	n := 0
+	for _, res := range r.Requirements {
+		if res.Outcome == Failed && res.binds(strict) {
+			n++
+		}
+	}
+	return n
+}
+
+// Besides returns the violations that break no requirement for producers.
+func (r *Report) Besides() []*Violations {
+	return slices.DeleteFunc(slices.Clone(r.Violations), func(v *Violations) bool {
+		return slices.ContainsFunc(r.Requirements, func(res Result) bool {
+			return slices.Contains(strings.Fields(res.kinds), v.Kind)
+		})
+	})
+}
+
+// Counts has the numbers of results of a level.
+type Counts struct {
+	Level                     string
+	Passed, Failed, NotTested int
+}
+
+// Counts returns the numbers of results. MUST includes MUST NOT, and SHOULD includes SHOULD NOT.
+func (r *Report) Counts() []Counts {
+	all := []Counts{{Level: "MUST"}, {Level: "SHOULD"}, {Level: "MAY"}}
+	for _, res := range r.Requirements {
+		for i := range all {
+			if n := &all[i]; strings.HasPrefix(res.Level, n.Level) {
+				switch res.Outcome {
+				case Passed:
+					n.Passed++
+				case Failed:
+					n.Failed++
+				case NotTested:
+					n.NotTested++
+				}
+			}
+		}
+	}
+	return all
+}
