@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/retry"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/datareplication"
 )
 
 // conformanceFlags are those of the command conformance.
@@ -139,7 +140,10 @@ func runChecks(ctx context.Context, a *app, f config.Feed, o conformanceFlags) (
 			return r, errStopped
 		}
 		c.poll(ctx)
-		again := newCrawl(a, c.feed, o.pages*2)
+		again := newCrawl(a, c.feed, o.pages)
+		if r.Format == datareplication.Kind {
+			again.most *= 2 // it may have grown
+		}
 		again.feed.Start, again.pages = c.feed.Start, c.pages.Again()
 		switch err := again.read(ctx); {
 		case ctx.Err() != nil:

@@ -147,26 +147,31 @@ func crawlOf(p *Pages, format string, pages ...[]string) *Pages {
 
 func TestPagesAreCompared(t *testing.T) {
 	archived, events := &Report{Format: "atom", Dialect: syndication.Archived}, &Report{Format: "http-feeds"}
-	pages := &Report{Format: "datareplication"}
+	pages, sampled := &Report{Format: "datareplication"}, &Report{Format: "atom", Dialect: syndication.Archived, Sampled: "the newest"}
+	sample := &Report{Format: "http-feeds", Sampled: "the oldest"}
 	for name, c := range map[string]struct {
 		report        *Report
 		first, second [][]string
 		check, text   string
 		note          string
 	}{
-		"nothing changes":              {pages, [][]string{{"1", "a"}, {"2", "b"}}, [][]string{{"1", "a"}, {"2", "b"}}, "", "", ""},
-		"the newest page grows":        {pages, [][]string{{"1", "a"}, {"2", "b"}}, [][]string{{"1", "a"}, {"2", "b", "c"}, {"3", "d"}}, "", "", "grew"},
-		"an entity changes":            {pages, [][]string{{"1", "a"}, {"2", "b"}}, [][]string{{"1", "x"}, {"2", "b"}}, checkClosed, "not the same", ""},
-		"an entity comes late":         {pages, [][]string{{"1", "a"}, {"2", "b"}}, [][]string{{"1", "a", "x"}, {"2", "b"}}, checkClosed, "had 1 entities and has 2", ""},
-		"an entity of the newest":      {pages, [][]string{{"1", "a"}, {"2", "b", "c"}}, [][]string{{"1", "a"}, {"2", "b", "x"}}, checkOpen, "some have changed", ""},
-		"an entity of the newest less": {pages, [][]string{{"1", "a"}, {"2", "b", "c"}}, [][]string{{"1", "a"}, {"2", "b"}}, checkOpen, "are gone", ""},
-		"the oldest page is removed":   {pages, [][]string{{"1", "a"}, {"2", "b"}, {"3", "c"}}, [][]string{{"2", "b"}, {"3", "c"}}, "", "", "removed"},
-		"a page between is removed":    {pages, [][]string{{"1", "a"}, {"2", "b"}, {"3", "c"}}, [][]string{{"1", "a"}, {"3", "c"}}, checkClosed, "no longer", "removed"},
-		"an archive changes":           {archived, [][]string{{"1", "a"}, {"feed", "b"}}, [][]string{{"1", "x"}, {"feed", "b"}}, checkClosed, "not the same", ""},
-		"the subscription changes":     {archived, [][]string{{"1", "a"}, {"feed", "b"}}, [][]string{{"1", "a"}, {"feed", "x"}}, "", "", ""},
-		"an archive moves":             {archived, [][]string{{"1", "a"}, {"feed", "b"}}, [][]string{{"new", "a"}, {"feed", "b"}}, checkURLs, "no archive", "grew"},
-		"an event changes":             {events, [][]string{{"1", "a", "b"}}, [][]string{{"1", "a", "x"}}, checkClosed, "another one", ""},
-		"events are compacted":         {events, [][]string{{"1", "a"}, {"2", "b"}}, [][]string{{"2", "b"}}, "", "", "removed"},
+		"nothing changes":                     {pages, [][]string{{"1", "a"}, {"2", "b"}}, [][]string{{"1", "a"}, {"2", "b"}}, "", "", ""},
+		"the newest page grows":               {pages, [][]string{{"1", "a"}, {"2", "b"}}, [][]string{{"1", "a"}, {"2", "b", "c"}, {"3", "d"}}, "", "", "grew"},
+		"an entity changes":                   {pages, [][]string{{"1", "a"}, {"2", "b"}}, [][]string{{"1", "x"}, {"2", "b"}}, checkClosed, "not the same", ""},
+		"an entity comes late":                {pages, [][]string{{"1", "a"}, {"2", "b"}}, [][]string{{"1", "a", "x"}, {"2", "b"}}, checkClosed, "had 1 entities and has 2", ""},
+		"an entity of the newest":             {pages, [][]string{{"1", "a"}, {"2", "b", "c"}}, [][]string{{"1", "a"}, {"2", "b", "x"}}, checkOpen, "some have changed", ""},
+		"an entity of the newest less":        {pages, [][]string{{"1", "a"}, {"2", "b", "c"}}, [][]string{{"1", "a"}, {"2", "b"}}, checkOpen, "are gone", ""},
+		"the oldest page is removed":          {pages, [][]string{{"1", "a"}, {"2", "b"}, {"3", "c"}}, [][]string{{"2", "b"}, {"3", "c"}}, "", "", "removed"},
+		"a page between is removed":           {pages, [][]string{{"1", "a"}, {"2", "b"}, {"3", "c"}}, [][]string{{"1", "a"}, {"3", "c"}}, checkClosed, "no longer", "removed"},
+		"an archive changes":                  {archived, [][]string{{"1", "a"}, {"feed", "b"}}, [][]string{{"1", "x"}, {"feed", "b"}}, checkClosed, "not the same", ""},
+		"the subscription changes":            {archived, [][]string{{"1", "a"}, {"feed", "b"}}, [][]string{{"1", "a"}, {"feed", "x"}}, "", "", ""},
+		"an archive moves":                    {archived, [][]string{{"1", "a"}, {"feed", "b"}}, [][]string{{"new", "a"}, {"feed", "b"}}, checkURLs, "no archive", "removed"},
+		"a sample of archives moves":          {sampled, [][]string{{"1", "a"}, {"2", "b"}, {"feed", "c"}}, [][]string{{"2", "b"}, {"3", "c"}, {"feed", "d"}}, "", "", "grew"},
+		"a sample of archives lacks one":      {sampled, [][]string{{"1", "a"}, {"2", "b"}, {"3", "c"}, {"feed", "c"}}, [][]string{{"1", "a"}, {"3", "c"}, {"feed", "d"}}, checkURLs, "no archive", "removed"},
+		"a sample of archives begins earlier": {sampled, [][]string{{"1", "a"}, {"feed", "c"}}, [][]string{{"0", "a"}, {"1", "a"}, {"feed", "c"}}, "", "", ""},
+		"a sample of events has more":         {sample, [][]string{{"1", "a"}}, [][]string{{"1", "a"}, {"2", "b"}}, "", "", ""},
+		"an event changes":                    {events, [][]string{{"1", "a", "b"}}, [][]string{{"1", "a", "x"}}, checkClosed, "another one", ""},
+		"events are compacted":                {events, [][]string{{"1", "a"}, {"2", "b"}}, [][]string{{"2", "b"}}, "", "", "removed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, checks := *c.report, Checks{}

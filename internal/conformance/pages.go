@@ -90,7 +90,7 @@ func (p *Pages) Compare(r *Report, entry string, checks Checks) {
 			}
 		case r.Dialect == syndication.Archived && page == entry, r.Format != datareplication.Kind && r.Dialect != syndication.Archived:
 			continue // it may change
-		case is == nil && r.Dialect == syndication.Archived:
+		case is == nil && r.Dialect == syndication.Archived && (kept || r.Sampled == ""):
 			checks.failed(checkURLs, page, "no archive has this URL any more")
 		case is == nil && kept:
 			checks.failed(checkClosed, page, "the page is no longer part of the feed, and older pages are")
@@ -106,17 +106,18 @@ func (p *Pages) Compare(r *Report, entry string, checks Checks) {
 			checks.tested(checkClosed)
 			checks.tested(checkURLs)
 		}
-		if is == nil {
+		if is == nil && (kept || r.Sampled == "") { // the sample may begin later
 			removed++
 		}
 		kept = kept || is != nil
 	}
+	known := false
 	for _, page := range p.order {
-		if first.of[page] == nil {
+		if known = known || first.of[page] != nil; known && first.of[page] == nil {
 			grown += p.of[page].count
 		}
 	}
-	if grown > 0 {
+	if grown > 0 && (r.Sampled == "" || r.Format != httpfeed.Kind) { // of http-feeds the sample has the oldest events
 		r.AddNote("the feed grew while it was checked")
 	}
 	if removed > 0 {

@@ -178,7 +178,7 @@ func (r *Report) evaluate(q *Requirement, checks Checks) Result {
 	case q.needs == paged && r.Pages < 2:
 		res.Reason = "the feed has one page at most"
 	case q.needs != "" && q.needs != paged && q.needs != string(r.Dialect):
-		res.Reason = fmt.Sprintf("the feed is not %s", q.needs)
+		res.Reason = fmt.Sprintf("it is about feeds of the shape %s, and this one is of the shape %s", q.needs, r.Dialect)
 		if r.Dialect == "" {
 			res.Reason = "it is about " + q.needs + ", and one URL is read"
 		}
