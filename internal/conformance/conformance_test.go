@@ -234,3 +234,13 @@ func TestViolationsDecide(t *testing.T) {
 		}
 	}
 }
+
+func TestComparedEventsAreBounded(t *testing.T) {
+	var p Pages
+	for i := range mostEvents + 10 {
+		p.Add(&feed.Entity{ID: fmt.Sprint(i), Page: "1"}, "http-feeds")
+	}
+	if len(p.order) != mostEvents {
+		t.Errorf("%d events are kept", len(p.order))
+	}
+}

@@ -180,7 +180,7 @@ func (r *Report) evaluate(q *Requirement, checks Checks) Result {
 	case q.needs != "" && q.needs != paged && q.needs != string(r.Dialect):
 		res.Reason = fmt.Sprintf("it is about feeds of the shape %s, and this one is of the shape %s", q.needs, r.Dialect)
 		if r.Dialect == "" {
-			res.Reason = "it is about " + q.needs + ", and one URL is read"
+			res.Reason = "it is about " + q.needs + ", and this URL is of one of them"
 		}
 	case q.kinds != "" && !r.Complete:
 		res.Reason = "the feed was not read to its end"
