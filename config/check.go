@@ -93,6 +93,13 @@ func (v *validator) checkFleet(f *Fleet) {
 	case len(f.Name) > maxFleetName:
 		v.addError("fleet.name", fmt.Sprintf("must have %d characters or fewer", maxFleetName))
 	}
+	if f.Advertise != "" {
+		host, port, err := net.SplitHostPort(f.Advertise)
+		number, notNumber := strconv.ParseUint(port, 10, 16)
+		ip := net.ParseIP(host)
+		v.require(err == nil && notNumber == nil && number > 0 && (ip != nil && !ip.IsUnspecified() || hostForm.MatchString(host)), "fleet.advertise",
+			"want the host:port at which the other copies reach admin.listen of this one, such as 10.0.0.5:9321")
+	}
 	v.checkBusName("fleet.bus", f.Bus)
 	if v.cfg.Buses[f.Bus].Embedded != nil {
 		v.addError("fleet.bus", fmt.Sprintf("the bus %s is embedded in one copy and ends with it; a fleet needs a NATS system or a Kafka cluster that all copies use", f.Bus))

@@ -226,6 +226,9 @@ type Fleet struct {
 	// Bus is a name in Config.Buses, by which the members find each other. Default: the only
 	// one.
 	Bus string `yaml:"bus"`
+	// Advertise is the host:port at which the other members reach the admin server of this
+	// copy. Default: admin.listen, or if that is all addresses, that of the machine.
+	Advertise string `yaml:"advertise"`
 }
 
 // Admin is the server for health, metrics and status.

@@ -75,3 +75,30 @@ func tokenReader(cfg config.Admin) func() (credential.Secret, error) {
 	}
 	return cfg.ReadToken
 }
+
+// advertisedAddress returns where the other members of the fleet reach the admin server of this copy: as
+// configured, or where it listens. If it listens on all addresses, that is the one of the machine. It is empty
+// if there is none.
+func advertisedAddress(cfg *config.Config, tcp net.Listener) string {
+	switch {
+	case cfg.Fleet.Advertise != "":
+		return cfg.Fleet.Advertise
+	case tcp == nil:
+		return ""
+	}
+	at, ok := tcp.Addr().(*net.TCPAddr)
+	if !ok || !at.IP.IsUnspecified() {
+		return tcp.Addr().String()
+	}
+	// Nothing is sent: the system only chooses the address from which it would send to the documentation's
+	// networks.
+	for _, anywhere := range []string{"192.0.2.1:9", "[2001:db8::1]:9"} {
+		if c, err := new(net.Dialer).DialContext(context.Background(), "udp", anywhere); err == nil {
+			_ = c.Close()
+			if own, ok := c.LocalAddr().(*net.UDPAddr); ok {
+				return (&net.TCPAddr{IP: own.IP, Port: at.Port}).String()
+			}
+		}
+	}
+	return ""
+}

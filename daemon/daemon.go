@@ -98,7 +98,7 @@ func (d *daemon) run(ctx context.Context) error {
 		return err
 	}
 	defer listeners.close()
-	d.openFeeds(writer, redact)
+	d.openFeeds(writer, redact, listeners)
 	if d.served, err = openServer(ctx, d.cfg.Serve, opened, d.adm, d.traces, d.log); err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func CheckTraces() error {
 }
 
 // openFeeds makes the admin server, and all that the feeds share.
-func (d *daemon) openFeeds(writer string, redact *safetext.Redactor) {
+func (d *daemon) openFeeds(writer string, redact *safetext.Redactor, listeners adminListeners) {
 	_, connections := connectionLimits(openFiles(), 0)
 	// Pages that are requested ahead have a part of the memory of their own, so that no batch
 	// ever waits for them.
@@ -179,8 +179,10 @@ func (d *daemon) openFeeds(writer string, redact *safetext.Redactor) {
 	})
 	d.adm.AddChange("/reload", d.serveReload)
 	commands := &feedCommands{}
-	if d.membership != nil {
-		commands.elsewhere = d.remoteFeed
+	if m := d.membership; m != nil {
+		commands.elsewhere, commands.forward = d.remoteFeed, d.adm.Forward
+		m.status.Follow(m.member, advertisedAddress(d.cfg, listeners.tcp))
+		m.member.SetNote(d.adm.Note)
 	}
 	commands.addTo(d.adm)
 	d.feeds = &feeds{running: map[string]*runningFeed{}, commands: commands, pipelines: &pipelines{

@@ -25,6 +25,9 @@ const (
 	conflictTime = time.Minute
 	// pollTimeout limits how long a request waits for the poll that it has caused.
 	pollTimeout = time.Minute
+	// forwardPoll and forwardPause limit how long the member that runs a feed may take to answer. A pause that
+	// it does not answer is made on the bus.
+	forwardPoll, forwardPause = pollTimeout + 5*time.Second, 10 * time.Second
 )
 
 // Pause is the answer to a request that pauses or resumes a feed.
@@ -102,6 +105,8 @@ type feedCommands struct {
 	feeds map[string]commandedFeed // that this copy runs, by name
 	// elsewhere returns a feed that this copy does not run. It is nil without a fleet.
 	elsewhere func(name string) (f commandedFeed, ok bool)
+	// forward is [admin.Server.Forward].
+	forward func(ctx context.Context, owner, method, path string, limit time.Duration, answer any) error
 }
 
 // commandedFeed is a feed of this copy.
@@ -193,7 +198,10 @@ func (c *feedCommands) servePause(pause bool) admin.Change {
 		name := r.PathValue("feed")
 		err := c.send(name, func(f commandedFeed) (err error) {
 			if f.bridge == nil {
-				answer, err = f.pauseOnBus(ctx, name, pause)
+				// The member that runs the feed notices a pause at once if it makes it.
+				if f.owner == "" || admin.IsForwarded(ctx) || c.forward(ctx, f.owner, r.Method, r.URL.EscapedPath(), forwardPause, &answer) != nil {
+					answer, err = f.pauseOnBus(ctx, name, pause)
+				}
 				return err
 			}
 			answer, err = retryPause(ctx, name, func(ctx context.Context) (bridge.PauseResult, error) { return f.bridge.SetPaused(ctx, pause) })
@@ -211,17 +219,14 @@ func (c *feedCommands) servePause(pause bool) admin.Change {
 }
 
 func (c *feedCommands) servePoll(ctx context.Context, r *http.Request) (any, error) {
+	elsewhere := ctx
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	name := r.PathValue("feed")
 	answer := Poll{Feed: name, State: bridge.Reading}
 	err := c.send(name, func(f commandedFeed) error {
 		if f.bridge == nil {
-			err := fmt.Errorf("feed %s: no member of the fleet runs it yet; try again in a moment", name)
-			if f.owner != "" {
-				err = fmt.Errorf("feed %s: it is run by %s, another member of the fleet; send the request to that copy with --admin", name, f.owner)
-			}
-			return &admin.ChangeError{Status: http.StatusConflict, Errs: []error{err}}
+			return c.pollElsewhere(elsewhere, r, name, f.owner, &answer)
 		}
 		polled, err := f.bridge.Poll(ctx)
 		switch {
@@ -238,6 +243,24 @@ func (c *feedCommands) servePoll(ctx context.Context, r *http.Request) (any, err
 		return nil
 	})
 	return answer, err
+}
+
+// pollElsewhere forwards a poll to the member of the fleet that runs the feed.
+func (c *feedCommands) pollElsewhere(ctx context.Context, r *http.Request, name, owner string, answer *Poll) error {
+	var err error
+	switch {
+	case owner == "":
+		err = errors.New("no member of the fleet runs it yet; try again in a moment")
+	case admin.IsForwarded(ctx):
+		err = fmt.Errorf("the request was forwarded to a copy for which %s runs it; the fleet is dividing its feeds, try again in a moment", owner)
+	default:
+		err = c.forward(ctx, owner, r.Method, r.URL.EscapedPath(), forwardPoll, answer)
+		if _, ok := errors.AsType[*admin.ChangeError](err); ok || err == nil {
+			return err
+		}
+		err = fmt.Errorf("it is run by %s, another member of the fleet; send the request to that copy with --admin: %w", owner, err)
+	}
+	return &admin.ChangeError{Status: http.StatusConflict, Errs: []error{fmt.Errorf("feed %s: %w", name, err)}}
 }
 
 // commandError returns the answer to a command to a feed that failed with err.

@@ -243,3 +243,80 @@ func TestAKeyThatAPersonStoresTakesNoFeeds(t *testing.T) {
 		}
 	}
 }
+
+// Any copy shows the feeds of all members, and passes requests on to the one that runs the feed.
+func TestAnyCopyAnswersForTheFleet(t *testing.T) {
+	t.Parallel()
+	bus := startBus(t)
+	_, url := newUpstream(t, 10)
+	dead := "http://127.0.0.1:1/feed"
+	const token = "FEEDBRIDGE_ADMIN_TOKEN=correct-horse-battery"
+	environ := func(more ...string) []string {
+		dir := t.TempDir()
+		env := append(copyEnviron(bus, dir, url, 0, 8), "FEEDBRIDGE_FEEDS_ILL_URL="+dead, "FEEDBRIDGE_FEEDS_ILL_FORMAT=datareplication", "FEEDBRIDGE_FEEDS_ILL_FRESHNESS=1s", token)
+		return append(env, more...)
+	}
+	open := "FEEDBRIDGE_ADMIN_LISTEN=127.0.0.1:0"
+	copies := []*reloadable{startReloadable(t, environ(open)), startReloadable(t, environ(open)), startReloadable(t, environ())}
+	read := func(r *reloadable) (s status.Process) {
+		_, body := r.read(t, "/status")
+		must.Succeed(t, json.Unmarshal([]byte(body), &s))
+		return s
+	}
+	for _, r := range copies {
+		var s status.Process
+		for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+			s = read(r)
+			if s.Summary.Feeds == 9 && s.Summary.NeedYou == 1 && len(s.Summary.Troubles) == 1 && s.Summary.EntitiesLastHour == 80 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("the summary is %+v", s.Summary)
+			}
+		}
+		if ill := s.Summary.Troubles[0]; ill.Feed != "ill" || ill.Member == "" || !strings.Contains(ill.Cause, "127.0.0.1:1") || !strings.HasPrefix(s.Summary.Sentence, "9 feeds: 1 needs you, ") {
+			t.Errorf("%s: %+v", s.Summary.Sentence, ill)
+		}
+		for _, f := range s.Feeds {
+			if f.Feed == "ill" && (f.Attention != status.NeedsYou || !strings.Contains(f.Explanation, "127.0.0.1:1")) {
+				t.Errorf("the feed is %s: %s", f.Attention, f.Explanation)
+			}
+		}
+	}
+	unreachable := read(copies[2]).Writer
+	asked := read(copies[0])
+	var own, others, closed int
+	for _, f := range asked.Feeds {
+		if f.Feed == "ill" {
+			continue
+		}
+		code, body := copies[0].post(t, "/feeds/"+f.Feed+"/poll")
+		var details status.Feed
+		_, text := copies[0].read(t, "/status/"+f.Feed)
+		must.Succeed(t, json.Unmarshal([]byte(text), &details))
+		switch f.Owner {
+		case "":
+			own++
+		case unreachable:
+			closed++
+			if code != http.StatusConflict || !strings.Contains(body, "set admin.listen there") || !strings.Contains(details.OwnerError, "set admin.listen there") {
+				t.Errorf("%s of a copy without an address: %d %s, details %q", f.Feed, code, body, details.OwnerError)
+			}
+			if code, body := copies[0].post(t, "/feeds/"+f.Feed+"/pause"); code != http.StatusOK {
+				t.Errorf("pause on the bus: %d %s", code, body)
+			}
+		default:
+			others++
+			if code != http.StatusOK || !strings.Contains(body, `"state": "idle"`) || len(details.RecentEntities) != 10 || details.Owner != f.Owner {
+				t.Errorf("%s: %d %s, details %+v", f.Feed, code, body, details)
+			}
+			if code, body := copies[0].post(t, "/feeds/"+f.Feed+"/pause"); code != http.StatusOK || !strings.Contains(body, `"changed": true`) {
+				t.Errorf("pause: %d %s", code, body)
+			}
+			copies[1].awaitFeed(t, f.Feed, func(row feedRow) bool { return row.State == "paused" })
+		}
+	}
+	if own == 0 || others == 0 || closed == 0 {
+		t.Fatalf("the feeds are divided %d, %d, %d", own, others, closed)
+	}
+}

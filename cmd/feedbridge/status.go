@@ -168,6 +168,9 @@ const elsewhere bridge.State = "elsewhere"
 
 // isTroubled reports whether a person may want to read the explanation.
 func isTroubled(f *status.Feed) bool {
+	if f.Attention == status.NeedsYou {
+		return true
+	}
 	switch bridge.State(f.State) {
 	case bridge.Idle, bridge.Reading, bridge.Starting, bridge.Standby, elsewhere:
 		return false
@@ -181,6 +184,7 @@ const shownReasons = 10
 // printProcess prints the buses, a line for each feed, and below those in trouble the explanation.
 func (r statusReport) printProcess(p *printer, s *status.Process, ready daemonReadiness) {
 	now := time.Now()
+	p.printLine("%s", s.Summary.Sentence)
 	p.printLine("feedbridge %s, writer %s, started %s", s.Version, s.Writer, formatAge(s.Started, now))
 	if ready.Ready {
 		p.printLine("ready")
@@ -249,6 +253,9 @@ func printFleet(p *printer, f *status.Fleet) {
 	p.printLine("fleet %s on bus %s: %s", f.Fleet, f.Bus, withNoun(len(f.Members), "member", "members"))
 	for _, m := range f.Members {
 		feeds := withNoun(m.Feeds, "feed", "feeds")
+		if m.Digest != nil {
+			feeds = m.Digest.Describe()
+		}
 		if m.Self {
 			feeds += " (this copy)"
 		}
@@ -259,6 +266,9 @@ func printFleet(p *printer, f *status.Fleet) {
 			feeds += ", has another version than most members of the list " + strings.Join(m.OtherLists, ", ")
 		}
 		p.printLine("  %s: %s", m.Member, feeds)
+	}
+	for _, m := range f.Gone {
+		p.printLine("  %s: gone, since %s; the others run its feeds", m.Member, formatAge(m.GoneSince, time.Now()))
 	}
 	if f.Error != "" {
 		p.printLine("  this copy cannot take part: %s", f.Error)
@@ -338,6 +348,9 @@ func printDetails(p *printer, f *status.Feed, now time.Time) {
 	p.printLine("               %s", f.Explanation)
 	if f.Owner != "" {
 		p.printLine("owner          %s", f.Owner)
+	}
+	if f.OwnerError != "" {
+		p.printLine("               its details are not shown: %s", f.OwnerError)
 	}
 	p.printLine("url            %s", f.URL)
 	p.printLine("format         %s", f.Format)

@@ -46,7 +46,7 @@ func New(opts Options) *Server {
 		opts.Connections = 64
 	}
 	times := newHistograms(opts.PerFeed)
-	inv := &inventory{writer: opts.Writer, redact: opts.Redact, fleet: opts.Fleet, lists: opts.Lists, slow: opts.SlowHosts, times: times, config: configHistory{loadedAt: time.Now()}}
+	inv := &inventory{writer: opts.Writer, redact: opts.Redact, fleet: opts.Fleet, lists: opts.Lists, slow: opts.SlowHosts, forward: newForwarder(opts.Fleet, opts.Token), times: times, config: configHistory{loadedAt: time.Now()}}
 	for _, bus := range opts.Buses {
 		inv.AddBus(bus)
 	}
@@ -80,7 +80,9 @@ func (s *Server) AddChange(path string, change Change) {
 
 // Handler serves the paths in the package comment to clients that come by TCP: to GET and
 // HEAD, and to POST with the token.
-func (s *Server) Handler() http.Handler { return hosts(s.opts.Hosts).checkHost(s.newHandler(false)) }
+func (s *Server) Handler() http.Handler {
+	return hosts(s.opts.Hosts).checkHost(s.forward.accept(s.newHandler(true), s.newHandler(false)))
+}
 
 // newHandler returns the handler for clients that come by TCP, or by the Unix socket. The
 // latter need no token.

@@ -63,6 +63,8 @@ type Feed struct {
 	writer string
 	redact *safetext.Redactor
 	fleet  *Fleet // nil without one
+	// process is the activity of all feeds.
+	process *sharedActivity
 
 	requestSeconds, commitSeconds, commitEntities *observations
 
@@ -71,12 +73,13 @@ type Feed struct {
 	history history
 }
 
-func newFeed(opts FeedOptions, writer string, redact *safetext.Redactor, fleet *Fleet, h histograms) *Feed {
+func newFeed(opts FeedOptions, writer string, redact *safetext.Redactor, fleet *Fleet, process *sharedActivity, h histograms) *Feed {
 	return &Feed{
 		opts:           opts,
 		writer:         writer,
 		redact:         redact,
 		fleet:          fleet,
+		process:        process,
 		requestSeconds: h.requestSeconds.of(opts.Name),
 		commitSeconds:  h.commitSeconds.of(opts.Name),
 		commitEntities: h.commitEntities.of(opts.Name),
@@ -89,6 +92,18 @@ func (f *Feed) copyRecord() feedRecord {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.record.deepCopy()
+}
+
+// handOver returns what a feed that takes the place of this one continues with. This one may still be
+// used until it has ended.
+func (f *Feed) handOver() (freshAt time.Time, a *activity) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.history.activity != nil {
+		a = new(activity)
+		*a = *f.history.activity
+	}
+	return f.record.freshAt, a
 }
 
 // Polled records a call of the source. The entities of the batch are counted when it is
@@ -171,7 +186,8 @@ func (f *Feed) Processed(b feed.Batch, took time.Duration) {
 		live = slices.DeleteFunc(slices.Clone(live), func(e feed.Entity) bool { return e.Dead != nil })
 	}
 	if n := len(live); n > 0 {
-		f.history.publish(n, newestEntities(live, cp.Count-uint64(n)+1, now, f.redact), now)
+		f.history.publish(n, newestEntities(live, cp.Count-uint64(n)+1, now, f.redact), took, now)
+		f.process.use(func(a *activity) { a.published(n, took, now) })
 	}
 	r.commits++
 	r.committedAt = now
@@ -203,7 +219,8 @@ func (f *Feed) Entered(s bridge.Status) {
 	case bridge.Retrying, bridge.Halted:
 		r.attempts++
 		r.lastError = &status.Error{At: formatTime(s.Since), Text: f.redact.Clip(s.Err.Error(), longestError)}
-		f.history.fail(r.lastError)
+		f.history.fail(r.lastError, s.Since)
+		f.process.use(func(a *activity) { a.failed(s.Since) })
 		if _, ok := errors.AsType[*bridge.PanicError](s.Err); ok {
 			r.panics++
 		}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin/status"
+	"github.com/feedbridge/feedbridge/internal/admin/statuspage"
 	"github.com/feedbridge/feedbridge/internal/fleet"
 )
 
@@ -31,6 +34,8 @@ type Fleet struct {
 	assignment *fleet.Assignment
 	err        error // that requires action by a person; nil if there is none
 	blind      bool  // the members are not known at present, so that the assignment may be old
+
+	notes fleetNotes
 }
 
 // NewFleet returns the membership in the fleet with a name, whose members find each other by a
@@ -126,14 +131,15 @@ func (f *Fleet) differs(now time.Time) string {
 }
 
 // status returns the fleet as far as this copy knows it, with the number of feeds that each
-// member runs; nil without a fleet.
-func (f *Fleet) status(feeds []*Feed, redact func(string) string) *status.Fleet {
+// member runs; nil without a fleet. own is the digest of this copy.
+func (f *Fleet) status(feeds []*Feed, own *status.Digest, redact func(string) string) *status.Fleet {
 	if f == nil {
 		return nil
 	}
+	notes := f.readNotes()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := &status.Fleet{Fleet: f.name, Bus: f.bus, Members: []status.Member{}}
+	s := &status.Fleet{Fleet: f.name, Bus: f.bus, Members: []status.Member{}, Gone: []status.Member{}}
 	if f.err != nil {
 		s.Error = redact(f.err.Error())
 	}
@@ -146,8 +152,19 @@ func (f *Fleet) status(feeds []*Feed, redact func(string) string) *status.Fleet 
 	for _, each := range feeds {
 		counts[a.Owner(each.opts.Topic)]++
 	}
-	for _, m := range a.Members {
-		s.Members = append(s.Members, status.Member{Member: redact(m), Self: m == a.Self, Feeds: counts[m], OtherFeeds: slices.Contains(a.Different, m), OtherLists: redactAll(a.OtherLists[m], redact)})
+	for _, name := range a.Members {
+		m := status.Member{Member: redact(name), Self: name == a.Self, Feeds: counts[name], OtherFeeds: slices.Contains(a.Different, name), OtherLists: redactAll(a.OtherLists[name], redact)}
+		if m.Self {
+			m.Digest = own
+		} else if note := notes[name]; note != nil {
+			m.Admin, m.Digest = note.Admin, note.Digest
+		}
+		s.Members = append(s.Members, m)
+	}
+	for _, name := range slices.Sorted(maps.Keys(notes)) {
+		if note := notes[name]; !note.goneSince.IsZero() && !slices.Contains(a.Members, name) {
+			s.Gone = append(s.Gone, status.Member{Member: redact(name), GoneSince: formatTime(note.goneSince)})
+		}
 	}
 	return s
 }
@@ -159,9 +176,67 @@ func redactAll(texts []string, redact func(string) string) (redacted []string) {
 	return redacted
 }
 
-// fleetStatus returns the fleet with the feeds of each member; nil without a fleet.
-func (n *inventory) fleetStatus() *status.Fleet {
-	return n.fleet.status(n.contents().feeds, func(text string) string { return n.redact.Clip(text, longestError) })
+// overview returns the fleet, nil without one, and the summary of the feeds of all its members.
+func (n *inventory) overview(now time.Time) (*status.Fleet, status.Summary) {
+	own := n.digest(now, math.MaxInt)
+	s := n.fleet.status(n.contents().feeds, &own, func(text string) string { return n.redact.Clip(text, longestError) })
+	all := status.Summary{Digest: status.Digest{At: own.At, States: map[string]int{}, ByHour: status.NewHourly(), Troubles: []status.Trouble{}}}
+	if s == nil {
+		all.Add(own, "", now)
+		all.Sentence = all.Describe()
+		return nil, all
+	}
+	silent := 0
+	for i, m := range s.Members {
+		if m.Digest == nil {
+			silent++
+			continue
+		}
+		all.Add(*m.Digest, m.Member, now)
+		shown := *m.Digest
+		shown.ByHour = status.Hourly{} // long, and in the sum
+		s.Members[i].Digest = &shown
+	}
+	if !slices.ContainsFunc(s.Members, func(m status.Member) bool { return m.Self }) {
+		all.Add(own, n.fleet.self(), now)
+	}
+	n.addUnowned(&all.Digest, now)
+	slices.SortStableFunc(all.Troubles, func(a, b status.Trouble) int {
+		return cmp.Or(cmp.Compare(statuspage.Severity(a.State), statuspage.Severity(b.State)), cmp.Compare(a.Feed, b.Feed))
+	})
+	if more := len(all.Troubles) - status.MostTroubles; more > 0 {
+		all.Troubles, all.MoreTroubles = all.Troubles[:status.MostTroubles], all.MoreTroubles+more
+	}
+	all.Sentence = all.Describe()
+	if _, old := n.fleet.knows(); old {
+		all.Sentence += "; the other members are not known at present"
+	}
+	if silent > 0 {
+		all.Sentence += fmt.Sprintf("; %d of %d members do not report theirs", silent, len(s.Members))
+	}
+	return s, all
+}
+
+// addUnowned adds the feeds that no member runs to a digest.
+func (n *inventory) addUnowned(d *status.Digest, now time.Time) {
+	for _, f := range n.contents().feeds {
+		owner, elsewhere := f.fleet.ownerElsewhere(f.opts.Topic)
+		if !elsewhere || owner != "" {
+			continue
+		}
+		d.Feeds++
+		d.States[string(stateElsewhere)]++
+		switch t := f.trouble(now); {
+		case t.Cause == "":
+			d.Behind++
+		case len(d.Troubles) < status.MostTroubles:
+			d.NeedYou++
+			d.Troubles = append(d.Troubles, t)
+		default:
+			d.NeedYou++
+			d.MoreTroubles++
+		}
+	}
 }
 
 // states returns the states that feeds can be in.
@@ -183,13 +258,17 @@ func (f *Feed) currentState(r *feedRecord, now time.Time) (bridge.State, time.Ti
 // explainElsewhere returns the sentence about a feed that this copy does not run.
 func (f *Feed) explainElsewhere() string {
 	owner, _ := f.fleet.ownerElsewhere(f.opts.Topic)
+	trouble := ""
+	if t := f.fleet.troubleOf(owner, f.opts.Name); t != nil {
+		trouble = fmt.Sprintf(": %s: %s", t.State, f.redact.Clip(t.Cause, longestDetail))
+	}
 	assigned, old := f.fleet.knows()
 	not := f.redact.Clip(f.fleet.notMember(), longestError)
 	switch {
 	case owner != "" && old:
-		return fmt.Sprintf("run by %s, another member of the fleet, when this copy last saw it", f.redact.Clip(owner, longestName))
+		return fmt.Sprintf("run by %s, another member of the fleet, when this copy last saw it", f.redact.Clip(owner, longestName)) + trouble
 	case owner != "":
-		return fmt.Sprintf("run by %s, another member of the fleet", f.redact.Clip(owner, longestName))
+		return fmt.Sprintf("run by %s, another member of the fleet", f.redact.Clip(owner, longestName)) + trouble
 	case not != "" && assigned:
 		return "not run: no member of the fleet has this feed; " + not
 	}
@@ -200,11 +279,12 @@ func (f *Feed) explainElsewhere() string {
 }
 
 // collect sends the metrics of the fleet, if there is one.
-func (f *Fleet) collect(feeds []*Feed, out chan<- prometheus.Metric) {
+func (n *inventory) collectFleet(out chan<- prometheus.Metric) {
+	f := n.fleet
 	if f == nil {
 		return
 	}
-	s := f.status(feeds, func(text string) string { return text })
+	s, all := n.overview(time.Now())
 	own, other, isMember := 0, 0, false
 	for _, m := range s.Members {
 		if m.OtherFeeds {
@@ -218,4 +298,7 @@ func (f *Fleet) collect(feeds []*Feed, out chan<- prometheus.Metric) {
 	sendGauge(out, fleetMember, oneIf(isMember), f.name)
 	sendGauge(out, fleetFeeds, float64(own), f.name)
 	sendGauge(out, fleetOtherFeeds, float64(other), f.name)
+	sendGauge(out, fleetNeedPerson, float64(all.NeedYou), f.name)
+	sendGauge(out, fleetBehind, float64(all.Behind), f.name)
+	sendGauge(out, fleetGone, float64(len(s.Gone)), f.name)
 }

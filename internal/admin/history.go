@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -10,14 +9,11 @@ import (
 	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
-// history holds the recent activity of a feed, for people. Its size is bounded: about 200 bytes for a
-// feed that does nothing, two or three kilobytes for one that has published entities, and about five more
+// history holds the recent activity of a feed, for people. Its size is bounded: about 100 bytes for a
+// feed that does nothing, three or four kilobytes for one that has published entities, and about five more
 // for one that has published dead letters.
 type history struct {
-	// perMinute counts the entities that were published in each minute since minute-14, which
-	// is a number of minutes of Unix time; perMinute[minute%15] is the newest.
-	perMinute [status.Minutes]uint32
-	minute    int64
+	activity *activity // nil before the first entity or error
 	// errors are different ones, the newest first.
 	errors []status.RepeatedError
 	// entities are the newest that were published, the newest last.
@@ -71,11 +67,10 @@ func operationIndex(op feed.Operation) uint8 {
 	return uint8(last)
 }
 
-// publish records n entities that were published at that time, the newest of which are newest.
-func (h *history) publish(n int, newest []publishedEntity, now time.Time) {
-	h.advance(now)
-	count := &h.perMinute[h.minute%status.Minutes]
-	*count = uint32(min(uint64(*count)+uint64(n), math.MaxUint32))
+// publish records n entities that were published at that time by a commit that took so long. The newest of
+// them are newest.
+func (h *history) publish(n int, newest []publishedEntity, took time.Duration, now time.Time) {
+	h.counters().published(n, took, now)
 	if drop := len(h.entities) + len(newest) - status.MostEntities; drop > 0 {
 		h.entities = slices.Delete(h.entities, 0, min(drop, len(h.entities)))
 	}
@@ -86,17 +81,17 @@ func (h *history) publish(n int, newest []publishedEntity, now time.Time) {
 	h.entities = append(h.entities, newest...)
 }
 
-// advance clears the minutes that have begun since the last call.
-func (h *history) advance(now time.Time) {
-	minute := now.Unix() / 60
-	for m := max(h.minute+1, minute-status.Minutes+1); m <= minute; m++ {
-		h.perMinute[m%status.Minutes] = 0
+// counters returns the activity, which it makes if there is none.
+func (h *history) counters() *activity {
+	if h.activity == nil {
+		h.activity = &activity{}
 	}
-	h.minute = max(h.minute, minute)
+	return h.activity
 }
 
 // fail records an error.
-func (h *history) fail(e *status.Error) {
+func (h *history) fail(e *status.Error, now time.Time) {
+	h.counters().failed(now)
 	latest := status.RepeatedError{First: e.At, Text: e.Text}
 	if same := slices.IndexFunc(h.errors, func(had status.RepeatedError) bool { return had.Text == e.Text }); same >= 0 {
 		latest = h.errors[same]
@@ -119,19 +114,10 @@ func (h *history) addDead(letters []*feed.Entity, now time.Time, redact *safetex
 	h.dead = h.dead[:min(len(h.dead), status.MostDeadLetters)]
 }
 
-// published returns the entities of each of the last minutes, the present one last.
-func (h *history) published(now time.Time) []uint32 {
-	h.advance(now)
-	counts := make([]uint32, status.Minutes)
-	for i := range counts {
-		counts[i] = h.perMinute[(h.minute+1+int64(i))%status.Minutes]
-	}
-	return counts
-}
-
-// addTo adds the minutes, errors, entities and dead letters to the status of a feed.
+// addTo adds the minutes, hours, errors, entities and dead letters to the status of a feed.
 func (h *history) addTo(row *status.Feed, now time.Time) {
-	row.PublishedByMinute = h.published(now)
+	row.PublishedByMinute = h.activity.minutes(status.Minutes, now)
+	row.ByHour = h.activity.hourly(now)
 	row.RecentErrors, row.RecentEntities = append([]status.RepeatedError{}, h.errors...), []status.Entity{}
 	row.RecentDeadLetters = append([]status.DeadLetter{}, h.dead...)
 	for _, e := range slices.Backward(h.entities) {
@@ -140,13 +126,4 @@ func (h *history) addTo(row *status.Feed, now time.Time) {
 			Modified: formatTime(time.UnixMilli(e.modified)), Published: formatTime(time.UnixMilli(e.published)),
 		})
 	}
-}
-
-// total returns the entities of the last minutes.
-func (h *history) total(now time.Time) (total uint64) {
-	h.advance(now)
-	for _, n := range h.perMinute {
-		total += uint64(n)
-	}
-	return total
 }

@@ -18,8 +18,12 @@ type inventory struct {
 	fleet  *Fleet // nil without one
 	slow   func() []status.SlowHost
 	lists  func() []status.List // nil without any
-	times  histograms
-	config configHistory
+	// forward is nil without a fleet.
+	forward *forwarder
+	times   histograms
+	config  configHistory
+	// activity is that of all feeds.
+	activity sharedActivity
 
 	mu   sync.Mutex // protects held
 	held contents
@@ -66,10 +70,10 @@ func (n *inventory) AddFeed(opts FeedOptions) *Feed {
 	if found {
 		n.times.forgetFeed(opts.Name)
 	}
-	f := newFeed(opts, n.writer, n.redact, n.fleet, n.times)
+	f := newFeed(opts, n.writer, n.redact, n.fleet, &n.activity, n.times)
 	if found {
-		// The topic is as fresh as it was.
-		f.record.freshAt = n.held.feeds[i].copyRecord().freshAt
+		// The topic is as fresh as it was, and its chart continues.
+		f.record.freshAt, f.history.activity = n.held.feeds[i].handOver()
 		if owner, _ := n.fleet.ownerElsewhere(opts.Topic); owner != "" {
 			f.record.freshAt = time.Now() // another member has run it until now
 		}

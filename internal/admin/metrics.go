@@ -115,6 +115,12 @@ var (
 		"When the list was last read or found unchanged, in Unix time. Absent before the first time.", "list")
 	listDiffers = processMetric("list_differs",
 		"1 if the members of the fleet agree on another version of the list than this copy has, 0 if not. Absent without a fleet.", "list")
+	fleetNeedPerson = processMetric("fleet_feeds_need_person",
+		"Feeds of all members that need a person: halted, or not copied within their freshness limit. Absent without a fleet.", "fleet")
+	fleetBehind = processMetric("fleet_feeds_behind",
+		"Feeds of all members whose topics lack entities that are being caught up with. Absent without a fleet.", "fleet")
+	fleetGone = processMetric("fleet_members_gone",
+		"Members that are gone since less than an hour without having left. Absent without a fleet.", "fleet")
 )
 
 var servedUp = newDesc("served_up", "1 if the topic of a served feed can be read, 0 if not; checked at each scrape, for 2 s at most.")
@@ -137,7 +143,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	sendGauge(out, reloadSuccess, oneIf(config.Error == nil))
 	sendGauge(out, reloadedAt, float64(config.LoadedAt.UnixMilli())/1000)
 	feeds := c.contents().feeds
-	c.fleet.collect(feeds, out)
+	c.collectFleet(out)
 	c.collectLists(out)
 	now, sums := time.Now(), &totals{map[series]float64{}, map[bridge.State]int{}, 0}
 	for _, f := range feeds {

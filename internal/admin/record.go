@@ -16,6 +16,8 @@ import (
 type feedRecord struct {
 	// status is the state that the bridge entered last; its Checkpoint is kept current.
 	status bridge.Status
+	// began is when the record began.
+	began time.Time
 	// attempts counts the failures since a batch was processed.
 	attempts int
 	// freshAt holds the time when the feed was last known to be copied: a batch was
@@ -112,8 +114,10 @@ func allRequests() (all []requestLabels) {
 
 // newRecord returns the record of a feed that starts.
 func newRecord() feedRecord {
+	now := time.Now()
 	return feedRecord{
-		status:       bridge.Status{State: bridge.Starting, Since: time.Now()},
+		status:       bridge.Status{State: bridge.Starting, Since: now},
+		began:        now,
 		polls:        newCounterMap(outcomes),
 		requests:     newCounterMap(requests),
 		commitErrors: newCounterMap(classes),

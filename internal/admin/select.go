@@ -22,7 +22,8 @@ type pageSource struct{ *inventory }
 func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) statuspage.Feeds {
 	now := time.Now()
 	all := p.contents().feeds
-	answer := statuspage.Feeds{Config: p.config.status(p.redact), Fleet: p.fleetStatus(), Lists: p.listStatus(), LeftBehind: p.leftBehind(), SlowHosts: p.slowHosts(), All: len(all), States: map[string]int{}}
+	fleet, summary := p.overview(now)
+	answer := statuspage.Feeds{Summary: summary, Config: p.config.status(p.redact), Fleet: fleet, Lists: p.listStatus(), LeftBehind: p.leftBehind(), SlowHosts: p.slowHosts(), All: len(all), States: map[string]int{}}
 	var found []sortKey
 	for _, f := range all {
 		if !anyContains(q.Search, f.opts.Name, f.opts.URL, f.opts.Bus, f.opts.Topic) {
@@ -49,13 +50,13 @@ func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) statuspage.Fe
 }
 
 // Feed is that of [statuspage.Options].
-func (p pageSource) Feed(name string) (status.Feed, bool) {
+func (p pageSource) Feed(ctx context.Context, name string) (status.Feed, bool) {
 	all := p.contents().feeds
 	i, ok := all.find(name)
 	if !ok {
 		return status.Feed{}, false
 	}
-	row := all[i].feedDetails(time.Now())
+	row := p.details(ctx, all[i])
 	row.Cursor = p.decodeCursor(row.Cursor)
 	return row, true
 }
@@ -112,7 +113,7 @@ func newSortKey(f *Feed, column statuspage.Column, now time.Time) sortKey {
 	case statuspage.ByTotal:
 		key.value = float64(r.status.Checkpoint.Count)
 	case statuspage.ByRecent:
-		key.value = float64(f.history.total(now))
+		key.value = float64(f.history.activity.total(status.Minutes, now))
 	case statuspage.ByLag:
 		if lag, known := r.publishLag(); known {
 			key.value = lag.Seconds()

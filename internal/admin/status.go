@@ -1,8 +1,10 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -15,12 +17,15 @@ func (h *handler) serveStatus(w http.ResponseWriter, req *http.Request) {
 	for _, bus := range checkBuses(req.Context(), h.contents().buses, h.redact) {
 		buses = append(buses, bus.Bus)
 	}
+	now := time.Now()
+	fleet, summary := h.overview(now)
 	answer := status.Process{
+		Summary: summary,
 		Version: h.opts.Version,
 		Started: formatTime(h.opts.Started),
 		Writer:  h.opts.Writer,
 		Config:  h.config.status(h.redact),
-		Fleet:   h.fleetStatus(),
+		Fleet:   fleet,
 		Lists:   h.listStatus(),
 		Buses:   buses,
 		Feeds:   []status.Feed{},
@@ -29,7 +34,6 @@ func (h *handler) serveStatus(w http.ResponseWriter, req *http.Request) {
 		LeftBehind: h.leftBehind(),
 		SlowHosts:  h.slowHosts(),
 	}
-	now := time.Now()
 	for _, f := range h.contents().feeds {
 		answer.Feeds = append(answer.Feeds, f.feedStatus(now))
 	}
@@ -39,7 +43,7 @@ func (h *handler) serveStatus(w http.ResponseWriter, req *http.Request) {
 func (h *handler) serveFeed(w http.ResponseWriter, req *http.Request) {
 	all := h.contents().feeds
 	if i, found := all.find(req.PathValue("feed")); found {
-		h.writeJSON(w, http.StatusOK, all[i].feedDetails(time.Now()))
+		h.writeJSON(w, http.StatusOK, h.details(req.Context(), all[i]))
 		return
 	}
 	var names []string
@@ -47,6 +51,30 @@ func (h *handler) serveFeed(w http.ResponseWriter, req *http.Request) {
 		names = append(names, f.opts.Name)
 	}
 	http.Error(w, fmt.Sprintf("there is no feed %q; there are: %s", req.PathValue("feed"), strings.Join(names, ", ")), http.StatusNotFound)
+}
+
+// details returns the status of a feed with its recent errors and entities. If another member of the fleet
+// runs the feed, that member is asked. If it does not answer, the status has the reason.
+func (n *inventory) details(ctx context.Context, f *Feed) status.Feed {
+	owner, _ := n.fleet.ownerElsewhere(f.opts.Topic)
+	if owner == "" || IsForwarded(ctx) {
+		return f.feedDetails(time.Now())
+	}
+	var row status.Feed
+	err := n.forward.read(ctx, owner, "/status/"+url.PathEscape(f.opts.Name), &row)
+	switch {
+	case err == nil && row.Feed != f.opts.Name:
+		err = fmt.Errorf("%s answers with another feed", owner)
+	case err == nil && row.State == string(stateElsewhere):
+		err = fmt.Errorf("%s does not run the feed either; the fleet is dividing its feeds", owner)
+	}
+	if err != nil {
+		row = f.feedDetails(time.Now())
+		row.OwnerError = n.redact.Clip(err.Error(), longestError)
+		return row
+	}
+	row.Owner = n.redact.Clip(owner, longestName)
+	return row
 }
 
 // feedDetails returns the status of the feed with its recent errors and entities.
@@ -62,7 +90,8 @@ func (f *Feed) feedDetails(now time.Time) status.Feed {
 // URLs, and their length is bounded, except for the cursor.
 func (f *Feed) feedStatus(now time.Time) status.Feed {
 	f.mu.Lock()
-	r, recent := f.record.deepCopy(), f.history.total(now)
+	r := f.record.deepCopy()
+	recent, lastHour := f.history.activity.total(status.Minutes, now), f.history.activity.total(60, now)
 	f.mu.Unlock()
 	cp := r.status.Checkpoint
 	state, since := f.currentState(&r, now)
@@ -84,9 +113,11 @@ func (f *Feed) feedStatus(now time.Time) status.Feed {
 		LastSuccess:       formatTime(r.goodPoll),
 		Paused:            formatTime(cp.Paused),
 		RecentlyPublished: recent,
+		EntitiesLastHour:  lastHour,
 		LastPoll:          r.lastPoll,
 		LastError:         r.lastError,
 	}
+	row.Attention, _ = f.attention(&r, now)
 	owner, _ := f.fleet.ownerElsewhere(f.opts.Topic)
 	row.Owner = f.redact.Clip(owner, longestName)
 	described := f.describe(&r)

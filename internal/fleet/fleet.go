@@ -34,10 +34,15 @@ type Bus interface {
 type Self struct {
 	// Name is unique in the fleet. It is made by memberName.
 	Name string
-	// Value returns what this copy publishes at present. It is never empty.
+	// Value returns what this copy publishes at present. It is never empty. It changes with the time, since
+	// it has a note.
 	Value func() []byte
 	// Changed has an element when Value returns something else than before. It is published at once.
 	Changed <-chan struct{}
+	// Noted has an element when the note in Value has changed, which changes nothing that a member does. A
+	// bus that stores Value again and again anyway ignores it. Another one publishes Value as soon as that
+	// costs little.
+	Noted <-chan struct{}
 }
 
 // Report is what a bus knows of the members.

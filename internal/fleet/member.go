@@ -23,7 +23,8 @@ type Member struct {
 	self string
 	log  *slog.Logger
 	// changed and wake have capacity 1: the published value has changed, and the roster has.
-	changed, wake chan struct{}
+	// noted is the same for the note of this copy.
+	changed, wake, noted chan struct{}
 
 	mu        sync.Mutex // guards the fields below
 	roster    roster
@@ -32,6 +33,7 @@ type Member struct {
 	// that are no member's, for the log.
 	failing   bool
 	strangers map[string]bool
+	notes     notes
 }
 
 // NewMember returns the membership of the copy with a name. It does nothing before Run.
@@ -39,7 +41,8 @@ func NewMember(writer string, log *slog.Logger) *Member {
 	name := memberName(writer)
 	return &Member{
 		self: name, log: log, roster: newRoster(name), strangers: map[string]bool{},
-		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1), noted: make(chan struct{}, 1),
+		notes: notes{seen: map[string]Seen{}},
 	}
 }
 
@@ -83,8 +86,17 @@ func (m *Member) Run(ctx context.Context, open func(context.Context) (Bus, error
 	defer joining.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var look <-chan time.Time
+	if m.notes.own != nil {
+		ticker := time.NewTicker(noteInterval)
+		defer ticker.Stop()
+		look = ticker.C
+	}
 	for {
 		select {
+		case <-look:
+			m.checkNote()
+			continue
 		case <-m.wake:
 		case <-timer.C:
 		case <-ctx.Done():
@@ -125,11 +137,12 @@ func (m *Member) due() time.Time {
 
 // join joins until ctx ends.
 func (m *Member) join(ctx context.Context, open func(context.Context) (Bus, error), failed func(error)) {
-	self := Self{Name: m.self, Changed: m.changed, Value: func() []byte {
+	self := Self{Name: m.self, Changed: m.changed, Noted: m.noted, Value: func() []byte {
 		m.mu.Lock()
-		defer m.mu.Unlock()
 		m.published = string(m.roster.value())
-		return []byte(m.published)
+		value := []byte(m.published)
+		m.mu.Unlock()
+		return m.addNote(value)
 	}}
 	fix, again := retry.Backoff{Min: minFixRetry, Max: maxFixRetry}, retry.Backoff{Min: minRetry, Max: maxRetry}
 	for ctx.Err() == nil {
@@ -183,7 +196,12 @@ func (m *Member) report(r Report) {
 		return
 	}
 	m.failing = false
-	for _, name := range m.roster.report(r.Members, r.Left, time.Now()) {
+	now := time.Now()
+	cores, changed := m.notes.take(r.Members, r.Left, now)
+	if !changed && len(r.Left) == 0 && !m.roster.interrupted {
+		return // other notes at most
+	}
+	for _, name := range m.roster.report(cores, r.Left, now) {
 		if !m.strangers[name] {
 			m.strangers[name] = true
 			m.log.Warn("the fleet has an entry that is no member's; it is ignored", "entry", name)

@@ -30,6 +30,9 @@ const (
 	// leaveTimeout bounds how long Join takes to leave. If it does not succeed, the session
 	// times out.
 	leaveTimeout = 3 * time.Second
+	// noteInterval is the shortest time between two generations of the group that are made for notes. In
+	// each of them the notes of all members are renewed, so this holds for any number of members.
+	noteInterval = 30 * time.Second
 	// maxDescribe is the longest wait between two attempts to read the members.
 	maxDescribe = 2 * time.Second
 )
@@ -233,10 +236,14 @@ func (s *groupSession) follow(self fleet.Self, group *kgo.Client, report func(fl
 	f := s.bus
 	members := 0               // at the last report
 	var again <-chan time.Time // when the members are read again, after an error
+	var joined time.Time       // when the group last had a new generation
+	var note <-chan time.Time  // when the note of this copy is published
 	backoff := retry.Backoff{Min: heartbeatInterval / 2, Max: maxDescribe}
 	for {
 		select {
 		case <-s.generation:
+			// All members have joined with their present notes.
+			joined, note = time.Now(), nil
 			// All members ask at once. In a large group they spread their requests.
 			if retry.Sleep(s.ctx, rand.N(time.Duration(members+1)*time.Millisecond)) != nil {
 				return nil
@@ -245,6 +252,13 @@ func (s *groupSession) follow(self fleet.Self, group *kgo.Client, report func(fl
 		case <-again:
 		case <-self.Changed:
 			group.ForceRebalance() // joins with the new value
+			continue
+		case <-self.Noted:
+			note = time.After(time.Until(joined.Add(noteInterval)))
+			continue
+		case <-note:
+			note = nil
+			group.ForceRebalance()
 			continue
 		case err := <-s.failed:
 			if errors.Is(err, feed.ErrPermanent) {

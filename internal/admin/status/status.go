@@ -12,6 +12,7 @@ import (
 
 // Process is the answer of /status.
 type Process struct {
+	Summary Summary    `json:"summary"`
 	Version string     `json:"version"`
 	Started *time.Time `json:"started"`
 	// Writer names this copy, as its checkpoints do.
@@ -118,6 +119,9 @@ type Fleet struct {
 	Bus string `json:"bus"`
 	// Members are sorted by name. There are none before this copy has joined.
 	Members []Member `json:"members"`
+	// Gone are the copies that have not been members for less than an hour: they have died, are frozen, or
+	// on Kafka were stopped. Others run their feeds.
+	Gone []Member `json:"gone"`
 	// FeedsDifferSince is since when members have different feeds; null if all have the same.
 	FeedsDifferSince *time.Time `json:"feeds_differ_since"`
 	// Error is why this copy cannot take part.
@@ -134,6 +138,12 @@ type Member struct {
 	OtherFeeds bool `json:"other_feeds,omitempty"`
 	// OtherLists are the lists of which it has another version than the one on which the members agree.
 	OtherLists []string `json:"other_lists,omitempty"`
+	// Admin is the address of its admin server, if it publishes one.
+	Admin string `json:"admin,omitempty"`
+	// Digest is the last one that it has published; null if it publishes none.
+	Digest *Digest `json:"digest"`
+	// GoneSince is only in Gone.
+	GoneSince *time.Time `json:"gone_since,omitempty"`
 }
 
 // Bus is a bus that feeds are copied to, or that topics are served from.
@@ -154,6 +164,11 @@ type Feed struct {
 	Since *time.Time `json:"since"`
 	// Owner is the member of the fleet that runs the feed, if it is another one and known.
 	Owner string `json:"owner,omitempty"`
+	// OwnerError is why the details of the feed could not be read from Owner. Then they are what this copy
+	// knows. It is only in the answer for a single feed.
+	OwnerError string `json:"owner_error,omitempty"`
+	// Attention is whether the feed needs a person, or is behind.
+	Attention Attention `json:"attention"`
 	// Explanation is the state in a sentence, with the error and its cure if there is one.
 	Explanation string `json:"explanation"`
 	URL         string `json:"url"`
@@ -174,11 +189,13 @@ type Feed struct {
 	Violations  map[string]Violation `json:"violations"` // by kind
 	// RecentlyPublished counts the entities that this process published in the last
 	// [Minutes] minutes of the clock, the present one included.
-	RecentlyPublished uint64     `json:"recently_published"`
-	Lag               Lag        `json:"lag"`
-	LastPoll          *Poll      `json:"last_poll"`
-	LastSuccess       *time.Time `json:"last_success"` // of a poll
-	LastCommit        *Commit    `json:"last_commit"`
+	RecentlyPublished uint64 `json:"recently_published"`
+	// EntitiesLastHour is the same for 60 minutes.
+	EntitiesLastHour uint64     `json:"entities_last_hour"`
+	Lag              Lag        `json:"lag"`
+	LastPoll         *Poll      `json:"last_poll"`
+	LastSuccess      *time.Time `json:"last_success"` // of a poll
+	LastCommit       *Commit    `json:"last_commit"`
 	// ConfirmedAt is when the bus last confirmed that the newest checkpoint is the one of LastCommit.
 	ConfirmedAt *time.Time `json:"confirmed_at"`
 	// CommitsBy is how the bus stores the commits of this process: "fast_ingest", "atomic_batches" or
@@ -193,6 +210,7 @@ type Feed struct {
 
 	// PublishedByMinute has the entities of each of the last Minutes, the present one last.
 	PublishedByMinute []uint32 `json:"published_by_minute,omitzero"`
+	ByHour            Hourly   `json:"by_hour,omitzero"`
 	// RecentErrors are the last [MostErrors] different errors, the newest first.
 	RecentErrors []RepeatedError `json:"recent_errors,omitzero"`
 	// RecentEntities are the last [MostEntities] that were published, the newest first.

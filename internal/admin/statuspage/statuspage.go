@@ -24,10 +24,11 @@ import (
 
 // Feeds are the rows of one page of the table of feeds, with the buses and the counts above it.
 type Feeds struct {
-	Config status.Config
-	Buses  []status.Bus
-	Fleet  *status.Fleet // nil without a fleet
-	Lists  []status.List
+	Summary status.Summary
+	Config  status.Config
+	Buses   []status.Bus
+	Fleet   *status.Fleet // nil without a fleet
+	Lists   []status.List
 	// LeftBehind are the feeds that were stopped and have not ended.
 	LeftBehind []status.LeftBehind
 	// SlowHosts are the hosts that are asked less often.
@@ -54,7 +55,7 @@ type Options struct {
 	Feeds func(ctx context.Context, q Query) Feeds
 	// Feed returns a copied feed with its recent errors and entities, and whether there is
 	// one of that name.
-	Feed func(name string) (status.Feed, bool)
+	Feed func(ctx context.Context, name string) (status.Feed, bool)
 	// Served returns the served topics that the query selects. It ignores their order, which is
 	// that of their names, and State.
 	Served func(ctx context.Context, q Query) Served
@@ -208,7 +209,7 @@ func (p *Pages) feeds(r *http.Request) (string, int, any) {
 
 func (p *Pages) feed(r *http.Request) (string, int, any) {
 	name := r.PathValue("feed")
-	f, ok := p.opts.Feed(name)
+	f, ok := p.opts.Feed(r.Context(), name)
 	if !ok {
 		return "No such feed", http.StatusNotFound, feedData{Name: strings.ToValidUTF8(name, "?")}
 	}

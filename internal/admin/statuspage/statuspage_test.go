@@ -47,7 +47,7 @@ func (f *feeds) Feeds(_ context.Context, q statuspage.Query) statuspage.Feeds {
 	return answer
 }
 
-func (f *feeds) Feed(name string) (status.Feed, bool) {
+func (f *feeds) Feed(_ context.Context, name string) (status.Feed, bool) {
 	return status.Feed{Feed: name, State: "idle"}, name == "feed-1"
 }
 

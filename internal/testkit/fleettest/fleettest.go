@@ -30,6 +30,8 @@ type Copy struct {
 	ended chan struct{}
 
 	mu  sync.Mutex
+	// note is the text of the note, and its key.
+	note string
 	all []fleet.Assignment
 	err error // why the members are not known
 }
@@ -40,6 +42,12 @@ func Join(t testing.TB, bus fleet.Bus, name string, log *slog.Logger, topics []s
 	ctx, stop := context.WithCancel(t.Context())
 	c := &Copy{Member: fleet.NewMember(name, log), Name: name, Stop: stop, ended: make(chan struct{})}
 	c.SetTopics(topics, nil)
+	c.Note("1")
+	c.SetNote(func(int) fleet.Note {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return fleet.Note{Text: []byte(c.note), Key: c.note}
+	})
 	go func() {
 		defer close(c.ended)
 		c.Run(ctx, func(context.Context) (fleet.Bus, error) { return bus, nil }, func(a fleet.Assignment) {
@@ -54,6 +62,13 @@ func Join(t testing.TB, bus fleet.Bus, name string, log *slog.Logger, topics []s
 	}()
 	t.Cleanup(c.Leave)
 	return c
+}
+
+// Note changes the note of the copy, which is JSON.
+func (c *Copy) Note(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.note = text
 }
 
 // Leave leaves the fleet.
@@ -155,6 +170,7 @@ var Tests = map[string]func(*testing.T, System){
 	"members with different feeds run all of them":     testDifferentFeeds,
 	"an entry that other programs store runs no feeds": testStranger,
 	"a check counts the members, and is none":          testCheck,
+	"members see each other's notes, and who is gone":  testNotes,
 }
 
 func join(t testing.TB, s System, name string, topics []string) (c *Copy, kill func()) {
@@ -250,4 +266,29 @@ func testCheck(t *testing.T, s System) {
 	if p := Problem(Topics, a, b); p != "" {
 		t.Error(p)
 	}
+}
+
+func testNotes(t *testing.T, s System) {
+	a, _ := join(t, s, "a", Topics)
+	b, kill := join(t, s, "b", Topics)
+	Within(t, patience, a, b)
+	await := func(what string, holds func(fleet.Seen) bool) {
+		t.Helper()
+		for end := time.Now().Add(2 * patience); !holds(a.Seen()["b"]); time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: %+v", what, a.Seen())
+			}
+		}
+	}
+	is := func(note string) func(fleet.Seen) bool {
+		return func(s fleet.Seen) bool { return string(s.Note) == note && s.GoneSince.IsZero() }
+	}
+	await("the first note", is("1"))
+	b.Note(`{"x":2}`)
+	await("another note", is(`{"x":2}`))
+	if n := len(a.All()); n > 2 {
+		t.Errorf("a note has changed the assignment: %d of them", n)
+	}
+	kill()
+	await("a member that is killed", func(s fleet.Seen) bool { return !s.GoneSince.IsZero() && string(s.Note) == `{"x":2}` })
 }

@@ -1,0 +1,104 @@
+package admin
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/feedbridge/feedbridge/internal/admin/status"
+)
+
+// activity counts by minute and by hour of the clock. It has about 550 bytes. A nil one is empty.
+type activity struct {
+	// perMinute counts the published entities of each minute until minute, which is a number of minutes
+	// of Unix time; perMinute[minute%60] is the newest. perHour and hour are the same by hour.
+	perMinute [60]uint32
+	perHour   [status.Hours]hourCounts
+	minute    int64
+	hour      int64
+}
+
+type hourCounts struct {
+	entities, errors uint32
+	slowest          uint32 // commit, in milliseconds
+}
+
+// advance clears the counters that have begun since the last call.
+func (a *activity) advance(now time.Time) {
+	advanceRing(a.perMinute[:], &a.minute, now.Unix()/60)
+	advanceRing(a.perHour[:], &a.hour, now.Unix()/3600)
+}
+
+func advanceRing[T any](ring []T, last *int64, now int64) {
+	size := int64(len(ring))
+	for n := max(*last+1, now-size+1); n <= now; n++ {
+		clear(ring[n%size : n%size+1])
+	}
+	*last = max(*last, now)
+}
+
+func (a *activity) published(n int, took time.Duration, now time.Time) {
+	a.advance(now)
+	hour := &a.perHour[a.hour%status.Hours]
+	add(&a.perMinute[a.minute%60], n)
+	add(&hour.entities, n)
+	hour.slowest = max(hour.slowest, uint32(min(took.Milliseconds(), math.MaxUint32)))
+}
+
+func (a *activity) failed(now time.Time) {
+	a.advance(now)
+	add(&a.perHour[a.hour%status.Hours].errors, 1)
+}
+
+func add(count *uint32, n int) { *count = uint32(min(uint64(*count)+uint64(n), math.MaxUint32)) }
+
+// minutes returns the entities of each of the last n minutes, the present one last.
+func (a *activity) minutes(n int, now time.Time) []uint32 {
+	counts := make([]uint32, n)
+	if a == nil {
+		return counts
+	}
+	a.advance(now)
+	for i := range counts {
+		counts[i] = a.perMinute[(a.minute-int64(n-1-i))%60]
+	}
+	return counts
+}
+
+// total returns the entities of the last n minutes.
+func (a *activity) total(n int, now time.Time) (total uint64) {
+	if a == nil {
+		return 0
+	}
+	a.advance(now)
+	for i := range int64(n) {
+		total += uint64(a.perMinute[(a.minute-i)%60])
+	}
+	return total
+}
+
+func (a *activity) hourly(now time.Time) status.Hourly {
+	h := status.NewHourly()
+	if a == nil {
+		return h
+	}
+	a.advance(now)
+	for i := range h.Entities {
+		c := a.perHour[(a.hour+1+int64(i))%status.Hours]
+		h.Entities[i], h.Errors[i], h.SlowestCommit[i] = uint64(c.entities), uint64(c.errors), uint64(c.slowest)
+	}
+	return h
+}
+
+// sharedActivity is the activity of all feeds of a process, also of those that it no longer runs.
+type sharedActivity struct {
+	mu sync.Mutex
+	activity
+}
+
+// use calls f with the activity.
+func (s *sharedActivity) use(f func(*activity)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(&s.activity)
+}
