@@ -29,11 +29,11 @@ type Copy struct {
 	Stop  context.CancelFunc
 	ended chan struct{}
 
-	mu  sync.Mutex
+	mu sync.Mutex
 	// note is the text of the note, and its key.
 	note string
-	all []fleet.Assignment
-	err error // why the members are not known
+	all  []fleet.Assignment
+	err  error // why the members are not known
 }
 
 // Join takes part in a fleet until the test ends, with feeds for some topics.
@@ -274,11 +274,12 @@ func testNotes(t *testing.T, s System) {
 	Within(t, patience, a, b)
 	await := func(what string, holds func(fleet.Seen) bool) {
 		t.Helper()
-		for end := time.Now().Add(2 * patience); !holds(a.Seen()["b"]); time.Sleep(50 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%s: %+v", what, a.Seen())
+		Eventually(t, 2*patience, func() string {
+			if holds(a.Seen()["b"]) {
+				return ""
 			}
-		}
+			return fmt.Sprintf("%s: %+v", what, a.Seen())
+		})
 	}
 	is := func(note string) func(fleet.Seen) bool {
 		return func(s fleet.Seen) bool { return string(s.Note) == note && s.GoneSince.IsZero() }
