@@ -152,20 +152,15 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 // URLs that are replaced. The command run is started as the process daemon, and those after it wait for it.
 func typed(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, neg, args, 2, 100)
-	data, err := os.ReadFile(filepath.Join("..", "..", "docs", args[0]))
-	ts.Check(err)
-	_, section, _ := strings.Cut(string(data), "\n## "+args[1]+"\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	replaced := strings.NewReplacer(args[2:]...)
 	n := 0
-	for line := range strings.Lines(section) {
+	for line := range strings.Lines(readSection(ts, args)) {
 		command, isTyped := strings.CutPrefix(line, "$ ./feedbridge ")
 		if !isTyped {
 			continue
 		}
 		n++
 		command, _, _ = strings.Cut(command, " # ")
-		command = replaced.Replace(strings.TrimSpace(command))
+		command = strings.TrimSpace(command)
 		if !strings.HasPrefix(command, "run ") {
 			ts.Check(ts.Exec("sh", "-c", "feedbridge "+command))
 			continue
@@ -176,4 +171,28 @@ func typed(ts *testscript.TestScript, neg bool, args []string) {
 	if n == 0 {
 		ts.Fatalf("%s shows no command in the section %s", args[0], args[1])
 	}
+}
+
+// written writes the configurations that a section of a document shows to the files that their first lines name,
+// but for the URLs that are replaced.
+func written(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, neg, args, 2, 100)
+	blocks := strings.Split(readSection(ts, args), "\n```yaml\n# ")[1:]
+	for _, block := range blocks {
+		name, text, _ := strings.Cut(block, "\n")
+		text, _, _ = strings.Cut(text, "\n```\n")
+		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(text), 0o600))
+	}
+	if len(blocks) == 0 {
+		ts.Fatalf("%s shows no configuration in the section %s", args[0], args[1])
+	}
+}
+
+// readSection returns a section of a document: args are the page, the section, and pairs of a text and its replacement.
+func readSection(ts *testscript.TestScript, args []string) string {
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", args[0]))
+	ts.Check(err)
+	_, section, _ := strings.Cut(string(data), "\n## "+args[1]+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	return strings.NewReplacer(args[2:]...).Replace(section)
 }

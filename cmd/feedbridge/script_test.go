@@ -30,6 +30,8 @@ import (
 //	ends NAME CODE              wait for its end, and look at its exit code
 //	typed PAGE SECTION OLD NEW  run the commands that a section of a document shows, with
 //	                            each URL OLD replaced by NEW; run is started as daemon
+//	written PAGE SECTION OLD NEW
+//	                            write the configurations that a section shows to their files
 //	await WHERE REGEXP [VAR]    wait until a file or a URL has what matches; VAR gets
 //	                            the first group
 //	messages BUS TOPIC FILE     write the operations and IDs of the messages to a file
@@ -55,6 +57,7 @@ func TestScripts(t *testing.T) {
 			"signal":   sendSignal,
 			"ends":     ends,
 			"typed":    typed,
+			"written":  written,
 			"await":    await,
 			"messages": listMessages,
 			"publish":  publish,
