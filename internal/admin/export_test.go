@@ -21,3 +21,12 @@ func (s *Server) LockFeed() (unlock func()) {
 
 // CoreMetrics are the metrics that keep the label feed at [Core].
 var CoreMetrics = coreMetrics
+
+// SealRequest returns the seal of a forwarded request.
+func SealRequest(s *Server, method, path, from, to, at, number string) string {
+	key, err := s.forward.sealKey()
+	if err != nil {
+		panic(err)
+	}
+	return seal(key, "request", method, path, from, to, at, number)
+}

@@ -21,6 +21,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/fleet"
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
 // member is a copy of the fleet shop in which b runs all feeds.
@@ -45,7 +46,7 @@ func newMember(t *testing.T, seen map[string]fleet.Seen, name, owner, token stri
 	shop := admin.NewFleet("shop", "main")
 	m := &member{name: name, seen: seen}
 	m.Server = admin.New(admin.Options{Writer: name, Log: slog.New(slog.DiscardHandler), Fleet: shop, Token: func() (credential.Secret, error) { return credential.Secret(token), nil }})
-	m.fed = m.AddFeed(admin.FeedOptions{Name: "orders", Topic: "shop.orders", Bus: "main", Every: time.Second, Freshness: time.Minute})
+	m.fed = m.AddFeed(admin.FeedOptions{Name: "orders", Topic: "shop.orders", Bus: "main", Every: time.Second, Freshness: time.Hour})
 	m.AddChange("/feeds/{feed}/poll", func(ctx context.Context, r *http.Request) (any, error) {
 		if !admin.IsForwarded(ctx) {
 			return nil, errors.New("not forwarded")
@@ -178,36 +179,39 @@ func TestForwardBelievesNoAddress(t *testing.T) {
 	}
 }
 
-// A forwarded request that somebody has seen is of no use to others: not a second time, not for another path,
-// not at another member.
+// A forwarded request that somebody has seen is of no use to others: not a second time, not later, not for another
+// path, not at another member. One with a good seal changes only what may be forwarded.
 func TestForwardedRequestsCannotBeRepeated(t *testing.T) {
 	t.Parallel()
 	seen := map[string]fleet.Seen{}
-	var header atomic.Value
 	b := newMember(t, seen, "b", "b", rightToken)
 	c := newMember(t, seen, "c", "b", rightToken)
-	a := newMember(t, seen, "a", "b", rightToken)
-	inner := b.http.Config.Handler
-	b.http.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		header.Store(r.Header.Get("Authorization"))
-		inner.ServeHTTP(w, r)
-	})
-	if _, err := poll(t, a, "/feeds/orders/poll"); err != nil {
-		t.Fatal(err)
-	}
-	for name, at := range map[string]string{"again": b.http.URL + "/feeds/orders/poll", "another path": b.http.URL + "/feeds/parcels/poll", "another member": c.http.URL + "/feeds/orders/poll"} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Authorization", header.Load().(string))
+	now := time.Now()
+	for n, test := range []struct {
+		name, path string // as sealed
+		age        time.Duration
+		at         *member
+		asked      string // path
+		want       int
+	}{
+		{"first", "/feeds/orders/poll", 0, b, "/feeds/orders/poll", http.StatusOK},
+		{"again", "/feeds/orders/poll", 0, b, "/feeds/orders/poll", http.StatusUnauthorized},
+		{"another path", "/feeds/parcels/poll", 0, b, "/feeds/orders/poll", http.StatusUnauthorized},
+		{"another member", "/feeds/orders/poll", 0, c, "/feeds/orders/poll", http.StatusUnauthorized},
+		{"late", "/feeds/orders/poll", 2 * time.Minute, b, "/feeds/orders/poll", http.StatusUnauthorized},
+		{"early", "/feeds/orders/poll", -2 * time.Minute, b, "/feeds/orders/poll", http.StatusUnauthorized},
+		{"not for members", "/reload", 0, b, "/reload", http.StatusUnauthorized},
+	} {
+		at := fmt.Sprint(now.Add(-test.age).Unix())
+		number := fmt.Sprint(max(n, 1)) // the first two are the same request
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, test.at.http.URL+test.asked, http.NoBody)
+		must.Succeed(t, err)
+		req.Header.Set("Authorization", strings.Join([]string{"Feedbridge-Fleet", "a", "b", at, number, admin.SealRequest(b.Server, http.MethodPost, test.path, "a", "b", at, number)}, " "))
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusUnauthorized {
-			t.Errorf("%s: status %d", name, resp.StatusCode)
+		if resp.StatusCode != test.want {
+			t.Errorf("%s: status %d, want %d", test.name, resp.StatusCode, test.want)
 		}
 	}
 }
@@ -218,8 +222,8 @@ func TestNoteIsBounded(t *testing.T) {
 	seen := map[string]fleet.Seen{}
 	m := newMember(t, seen, "a", "a", rightToken)
 	for n := range 10_000 {
-		f := m.AddFeed(admin.FeedOptions{Name: fmt.Sprintf("feed-%d", n), Topic: "t", Freshness: time.Minute})
-		enter(f, bridge.Halted, checkpoint.Checkpoint{}, time.Hour, errors.New(strings.Repeat("\"\u2028ü", 1000)))
+		f := m.AddFeed(admin.FeedOptions{Name: fmt.Sprintf("feed-%d", n), Topic: "t", Freshness: time.Hour})
+		enter(f, bridge.Halted, checkpoint.Checkpoint{}, time.Hour, errors.New(strings.Repeat("\"\u2028ü", 70)))
 	}
 	for members, most := range map[int]int{1: 16 << 10, 3: 16 << 10, 100: 4 << 10, 1000: 2 << 10} {
 		note := m.Note(members)

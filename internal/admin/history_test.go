@@ -61,6 +61,65 @@ func TestPublishedByMinute(t *testing.T) {
 	})
 }
 
+// The hours are those of the clock. A feed that another one replaces hands its hours over, and the process keeps
+// those of a feed that is removed.
+func TestByHour(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // it begins at a full hour
+		s := newServer()
+		f := addOrders(s)
+		f.Processed(batch("a", 3, true), 40*time.Millisecond)
+		enter(f, bridge.Retrying, checkpoint.Checkpoint{}, time.Second, errors.New("no answer"))
+		time.Sleep(59 * time.Minute)
+		if row := details(t, s); row.EntitiesLastHour != 3 || row.RecentlyPublished != 0 {
+			t.Errorf("%d in the last hour, %d in 15 minutes", row.EntitiesLastHour, row.RecentlyPublished)
+		}
+		time.Sleep(time.Minute)
+		f = addOrders(s)
+		f.Processed(batch("b", 2, true), 90*time.Millisecond)
+		h := details(t, s).ByHour
+		if len(h.Entities) != status.Hours || h.Entities[22] != 3 || h.Errors[22] != 1 || h.SlowestCommit[22] != 40 || h.Entities[23] != 2 || h.SlowestCommit[23] != 90 {
+			t.Errorf("the feed: %+v", h)
+		}
+		s.RemoveFeed("orders")
+		if p, _ := readStatus(t, s); p.Summary.EntitiesLastHour != 2 || p.Summary.ByHour.Entities[22] != 3 || p.Summary.Feeds != 0 {
+			t.Errorf("the process: %+v", p.Summary)
+		}
+		time.Sleep(23 * time.Hour)
+		if p, _ := readStatus(t, s); p.Summary.ByHour.Entities[0] != 2 || p.Summary.ByHour.Entities[23] != 0 {
+			t.Errorf("a day later: %+v", p.Summary.ByHour)
+		}
+	})
+}
+
+// A feed needs a person when it is halted, or fails for longer than its freshness limit; before that it is behind.
+func TestAttention(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		f := addOrders(s)
+		want := func(attention status.Attention, sentence string) {
+			t.Helper()
+			p, _ := readStatus(t, s)
+			if p.Feeds[0].Attention != attention || !strings.HasPrefix(p.Summary.Sentence, sentence) {
+				t.Errorf("%q and %q, want %q and %q", p.Feeds[0].Attention, p.Summary.Sentence, attention, sentence)
+			}
+		}
+		want("", "1 feed: none needs you, 0")
+		enter(f, bridge.Retrying, checkpoint.Checkpoint{}, time.Hour, errors.New("no answer"))
+		want(status.Behind, "1 feed: none needs you, 1 is behind")
+		time.Sleep(time.Hour)
+		want(status.NeedsYou, "1 feed: 1 needs you, ")
+		enter(f, bridge.Paused, checkpoint.Checkpoint{Paused: time.Now()}, 0, nil)
+		want("", "1 feed: none needs you, 0")
+		enter(f, bridge.Halted, checkpoint.Checkpoint{}, time.Hour, errors.New("broken"))
+		want(status.NeedsYou, "1 feed: 1 needs you, ")
+		f.Processed(batch("a", 1, false), 0)
+		enter(f, bridge.Idle, checkpoint.Checkpoint{}, time.Hour, nil)
+		want("", "1 feed: none needs you, 1 entity")
+	})
+}
+
 // The newest entities are remembered, with the number that they have in the topic.
 func TestRecentEntities(t *testing.T) {
 	t.Parallel()

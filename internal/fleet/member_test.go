@@ -262,3 +262,42 @@ func TestAnEntryOfNoMemberIsLoggedOnce(t *testing.T) {
 		}
 	})
 }
+
+// Notes change no assignment. One that is too large, as another program may store it, is not kept; a member
+// that is gone is, for an hour.
+func TestNotesAreKeptWithinBounds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newMemoryBus()
+		x := start(t, b, "x", quiet, "orders")
+		put := func(note string) {
+			b.set(nil, func(values map[string][]byte) {
+				values["y"] = fmt.Appendf(nil, `{"feedbridge_member":"y","topics":"1","note":%s}`, note)
+			})
+			time.Sleep(time.Minute)
+		}
+		put(`"small"`)
+		_, before, _ := x.state()
+		if note := string(x.Seen()["y"].Note); note != `"small"` {
+			t.Errorf("the note is %s", note)
+		}
+		put(`"` + strings.Repeat("x", 40<<10) + `"`)
+		if note := x.Seen()["y"].Note; note != nil {
+			t.Errorf("a note of %d bytes is kept", len(note))
+		}
+		if _, after, _ := x.state(); after != before {
+			t.Errorf("notes have made %d assignments", after-before)
+		}
+		b.set(nil, func(values map[string][]byte) { delete(values, "y") })
+		time.Sleep(30 * time.Minute)
+		if gone := x.Seen()["y"].GoneSince; time.Since(gone) != 30*time.Minute {
+			t.Errorf("gone since %v", gone)
+		}
+		time.Sleep(time.Hour)
+		b.set(nil, func(values map[string][]byte) { values["z"] = []byte("x") })
+		synctest.Wait()
+		if _, known := x.Seen()["y"]; known {
+			t.Error("it is remembered for more than an hour")
+		}
+	})
+}

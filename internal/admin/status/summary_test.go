@@ -1,0 +1,41 @@
+package status_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/feedbridge/feedbridge/internal/admin/status"
+)
+
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	for want, d := range map[string]status.Digest{
+		"no feeds": {},
+		"1 feed: none needs you, 1 entity in the last hour":                           {Feeds: 1, EntitiesLastHour: 1},
+		"30 feeds: 11 need you, 2 are behind, 4,310 entities in the last hour":        {Feeds: 30, NeedYou: 11, Behind: 2, EntitiesLastHour: 4310},
+		"10,000 feeds: 1 needs you, 1 is behind, 1,234,567 entities in the last hour": {Feeds: 10_000, NeedYou: 1, Behind: 1, EntitiesLastHour: 1_234_567},
+	} {
+		if got := d.Describe(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// A digest of the hour before has its counts one hour further back; one of another version may lack hours.
+func TestAddJoinsTheHoursOfTheClock(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 12, 1, 0, 0, time.UTC)
+	before := now.Add(-2 * time.Minute)
+	sum := status.Digest{States: map[string]int{}, ByHour: status.NewHourly()}
+	a, b := status.NewHourly(), status.NewHourly()
+	a.Entities[23], a.SlowestCommit[23], b.Entities[23], b.SlowestCommit[23] = 5, 7, 3, 9
+	sum.Add(status.Digest{At: &now, ByHour: a}, "a", now)
+	sum.Add(status.Digest{At: &before, ByHour: b, Troubles: []status.Trouble{{Feed: "x"}}}, "b", now)
+	sum.Add(status.Digest{ByHour: status.Hourly{Errors: []uint64{1}}}, "c", now)
+	if h := sum.ByHour; h.Entities[23] != 5 || h.Entities[22] != 3 || h.SlowestCommit[23] != 7 || h.SlowestCommit[22] != 9 || h.Errors[0] != 1 {
+		t.Errorf("%+v", h)
+	}
+	if sum.Troubles[0].Member != "b" {
+		t.Errorf("%+v", sum.Troubles)
+	}
+}
