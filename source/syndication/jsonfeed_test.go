@@ -13,12 +13,15 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
-// jsonFeed writes a JSON Feed with further members, in which entries are "id:text", the newest first.
+// jsonFeed writes a JSON Feed with further members, and entries as [atom] has them.
 func jsonFeed(members, entries string) string {
 	items := []string{}
 	for _, e := range strings.Fields(entries) {
-		id, _, text := cutEntry(e)
-		items = append(items, fmt.Sprintf(`{"id":%q,"content_text":%q}`, id, text))
+		id, at, text := cutEntry(e)
+		if at != "" {
+			at = fmt.Sprintf(`"date_modified":%q,`, at)
+		}
+		items = append(items, fmt.Sprintf(`{"id":%q,%s"content_text":%q}`, id, at, text))
 	}
 	return fmt.Sprintf(`{"version":"https://jsonfeed.org/version/1.1","title":"T",%s"items":[%s]}`, members, strings.Join(items, ","))
 }
@@ -48,7 +51,7 @@ func testJSONFeedWindow(t *testing.T) {
 	}
 	r.want("")
 	u.set("/feed", jsonFeed("", "c b:changed"))
-	r.want("b c")
+	r.want("b:changed c")
 	r.restart()
 	u.set("/feed", jsonFeed("", "d c"))
 	r.want("d")

@@ -393,7 +393,16 @@ func (r *reader) place() syndication.CursorInfo {
 	return p
 }
 
-var content = regexp.MustCompile(`(?s)<(?:content|description)[^>]*>(.*?)</(?:content|description)>`)
+var content = regexp.MustCompile(`(?s)<(?:content|description)[^>]*>(.*?)</(?:content|description)>|"content_text":"([^"]*)"`)
+
+// textOf returns the content of an entry; "" if it has none.
+func textOf(entry []byte) string {
+	m := content.FindSubmatch(entry)
+	if m == nil {
+		return ""
+	}
+	return string(m[1]) + string(m[2])
+}
 
 // texts writes entities as documents are written in tests: "id:text", and "-id"
 // for a delete.
@@ -403,8 +412,8 @@ func texts(entities []feed.Entity) string {
 		text := e.ID
 		if e.Op == feed.Delete {
 			text = "-" + text
-		} else if m := content.FindSubmatch(e.Body); m != nil {
-			text += ":" + string(m[1])
+		} else if content := textOf(e.Body); content != "" {
+			text += ":" + content
 		}
 		list = append(list, text)
 	}
