@@ -82,6 +82,25 @@ func TestJSONFeedPages(t *testing.T) {
 		u := newUpstream("/feed", jsonFeed(next("2"), "d c"), "/2", jsonFeed(next("/3"), "c b"), "/3", jsonFeed("", "a"))
 		u.read(t, inSource).want("a b c d", "paged_feed_is_lossy")
 	})
+	t.Run("grows while a page is awaited and nothing is held", func(t *testing.T) {
+		u := newUpstream("/feed", jsonFeed(next("/b"), "d c"), "/b", jsonFeed("", "b a"))
+		r := u.read(t, inSource)
+		u.fault("/b", status(500))
+		r.wantError(false, "", "awaited")
+		r.src.Release()
+		u.set("/feed", jsonFeed(next("/f"), "h g"))
+		u.set("/f", jsonFeed(next("/d"), "f e"))
+		u.set("/d", jsonFeed(next("/b"), "d c"))
+		r.want("a b c d e f g h")
+	})
+	t.Run("start now, and a second that two pages share", func(t *testing.T) {
+		u := newUpstream("/feed", jsonFeed(next("/b"), "d@3 c@2"), "/b", jsonFeed("", "b@2 a@1"))
+		r := u.read(t, inSource, func(c *syndication.Config) { c.Start.Now = true })
+		r.want("", "paged_feed_is_lossy")
+		u.set("/feed", jsonFeed(next("/b"), "e@4 d@3"))
+		u.set("/b", jsonFeed("", "c@2 b@2 a@1"))
+		r.want("e")
+	})
 	for name, pages := range map[string][2]string{"case 27: itself": {"/feed", ""}, "case 27: a circle": {"/2", "/feed"}} {
 		t.Run(name, func(t *testing.T) {
 			u := newUpstream("/feed", jsonFeed(next(pages[0]), "b"), "/2", jsonFeed(next(pages[1]), "a"))

@@ -81,6 +81,9 @@ type pageWalk struct {
 	// again reports that the feed has changed during the walk once, and shifted that it has
 	// changed while its pages were published.
 	again, shifted bool
+	// released reports that the subscription document was released during the walk, which has not
+	// checked whether it changed.
+	released bool
 	// permanent reports that frontier is an archive. lacking reports that a page is missing, so
 	// that no archive may end the next walk, and linkMissing that a page may lack its link to
 	// the next older one.

@@ -336,7 +336,9 @@ func (cur *cursor) skipAll(d *document) error {
 		if oldest == 0 {
 			return impossible("its entries have no dates, which distinguish the new ones")
 		}
-		cur.Since = oldest
+		if cur.Since = oldest; at(items[0]) > oldest {
+			cur.Since++ // entries of that time may be on the next page, too
+		}
 		items = items[:min(len(items), maxSeen)]
 	}
 	cur.Seen = nil

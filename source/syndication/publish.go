@@ -146,7 +146,9 @@ func (p publisher) subscriptionDocument(ctx context.Context) (*document, error) 
 	q := request{url: pending.url, order: p.expectedOrder()}
 	p.resumeDocument(&q)
 	d, err := p.s.readDocument(ctx, &p.cur, q)
-	pending.pages.shifted = err == nil && d.hash != pending.hash && pending.dialect == Paged
+	// After a release, the feed is polled again instead: entries may be on pages that the walk did not read. One
+	// that does not fit into memory, and is another one at each request, would never be published like that.
+	pending.pages.shifted = err == nil && d.hash != pending.hash && pending.dialect == Paged && !pending.pages.released
 	if err != nil || d.unmodified || d.hash != pending.hash && !pending.pages.shifted {
 		return nil, err
 	}
