@@ -73,6 +73,7 @@ var faults = []fault{
 		return s.pauseFeed(ctx, s.anyCopy(), s.anyFeed(), s.between(0, 3000))
 	}},
 	{name: "feed that does not end", inject: growWithoutEnd},
+	{name: "answers that break off", inject: tearAnswers},
 	{name: "feed that does not yield", inject: holdFeed},
 	{name: "copies with different feeds", inject: differ},
 	{name: "account limit with live connections", bus: "nats", inject: limitAccount},
@@ -527,6 +528,17 @@ func growWithoutEnd(ctx context.Context, s *scenario) error {
 	f.slowDown(2 * time.Millisecond) // an entity
 	defer f.slowDown(0)
 	_ = pause(ctx, s.between(2000, 8000))
+	return nil
+}
+
+// tearAnswers lets answers of all feeds break off for some time.
+func tearAnswers(ctx context.Context, s *scenario) error {
+	for _, f := range s.published() {
+		f.torn.Store(true)
+		defer f.torn.Store(false)
+	}
+	s.burst()
+	_ = pause(ctx, s.between(1000, 6000))
 	return nil
 }
 

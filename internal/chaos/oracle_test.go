@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	entity "github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -52,12 +54,17 @@ type feed struct {
 	// endless makes the feed grow by a page before each answer.
 	endless atomic.Bool
 
+	// torn makes every second answer or so break off.
+	torn atomic.Bool
+
 	mu  sync.Mutex
 	tip tip
 }
 
 // traits are what feeds differ in, besides the size of their pages.
 type traits struct {
+	// format is empty for datareplication, or httpFeeds or jsonFeed.
+	format string
 	// deadLetters reports that some entities are too large for the bus and become dead letters.
 	deadLetters bool
 	// repeats reports that some entities have the ID and the body of an earlier one, and that
@@ -67,9 +74,21 @@ type traits struct {
 	startNow bool
 }
 
-// traitsOf returns the traits of feed number n.
-func traitsOf(n int) traits {
-	return traits{deadLetters: n/2%2 == 0, repeats: n%2 == 0, startNow: n%4 == 3}
+const (
+	httpFeeds = "http-feeds"
+	jsonFeed  = "JSON Feed" // with next_url
+	// leastItems is the minimum number of items on a page of a JSON Feed, which is read from its newest page back.
+	leastItems = 50
+)
+
+// traitsOf returns the traits of feed number n. drawn selects which of two feeds without repeated IDs is no
+// datareplication, and its format.
+func traitsOf(n, drawn int) traits {
+	t := traits{deadLetters: n/2%2 == 0, repeats: n%2 == 0, startNow: n%4 == 3}
+	if n%4 == 1+drawn%2*2 {
+		t.format = []string{httpFeeds, jsonFeed}[(drawn/2+n/4)%2]
+	}
+	return t
 }
 
 // tip is the observed end of a topic, see scenario.watch.
@@ -145,13 +164,15 @@ var feedsBegin = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 // add adds a feed with so many entities on a page, which is empty unless its topic begins later. Each entity has an ID and a
 // body that no other feed of the scenario has.
 func (u *upstream) add(name string, pageSize int, t traits) *feed {
+	if t.format == jsonFeed {
+		pageSize = max(pageSize, leastItems)
+	}
 	f := &feed{name: name, topic: name, url: u.server.URL + "/" + name + "/latest", pageSize: pageSize, traits: t, tip: tip{progress: time.Now()}}
 	f.Feed = sample.New(sample.Options{PageSize: pageSize, Base: "/" + name, Entity: func(i int) entity.Entity {
 		original := i - f.repeated(i)
 		return entity.Entity{
 			ID: contentIDOf(name, original), Op: entity.Put,
-			// Four share a second.
-			Modified: feedsBegin.Add(time.Duration(i/4) * time.Second),
+			Modified: timeOf(i),
 			Body:     []byte(f.body(original)),
 		}
 	}})
@@ -165,10 +186,55 @@ func (u *upstream) add(name string, pageSize int, t traits) *feed {
 		if f.endless.Load() {
 			f.grow(pageSize)
 		}
+		if f.torn.Load() && rand.IntN(2) == 0 {
+			httpfault.Cut(rand.IntN(10_000))(w, r, f) // panics with http.ErrAbortHandler
+		}
 		f.ServeHTTP(w, r)
 	})
 	return f
 }
+
+// ServeHTTP serves the feed in its format.
+func (f *feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	var list []string
+	switch f.format {
+	case httpFeeds:
+		from := 0
+		if last := query.Get("lastEventId"); last != "" {
+			from = f.numberOf(last) + 1
+		}
+		wait, _ := strconv.Atoi(query.Get("timeout"))
+		for end := time.Now().Add(time.Duration(wait) * time.Millisecond); f.Len() <= from && time.Now().Before(end); {
+			if pause(r.Context(), 20*time.Millisecond) != nil {
+				return
+			}
+		}
+		for i := from; i < min(f.Len(), from+f.pageSize); i++ {
+			list = append(list, fmt.Sprintf(`{"specversion":"1.0","id":%q,"type":"t","source":"s","time":%q,"data":%s}`,
+				contentIDOf(f.name, i), timeOf(i).Format(time.RFC3339), f.body(i)))
+		}
+		fmt.Fprintf(w, "[%s]", strings.Join(list, ","))
+	case jsonFeed:
+		n, next := f.Len(), ""
+		if before, err := strconv.Atoi(query.Get("before")); err == nil {
+			n = before
+		}
+		oldest := max(0, n-f.pageSize)
+		for i := n - 1; i >= oldest; i-- {
+			list = append(list, f.body(i))
+		}
+		if oldest > 0 {
+			next = fmt.Sprintf(`"next_url":"?before=%d",`, oldest)
+		}
+		fmt.Fprintf(w, `{"version":"https://jsonfeed.org/version/1.1","title":"T",%s"items":[%s]}`, next, strings.Join(list, ","))
+	default:
+		f.Feed.ServeHTTP(w, r)
+	}
+}
+
+// timeOf returns the time of entity i. Four share a second.
+func timeOf(i int) time.Time { return feedsBegin.Add(time.Duration(i/4) * time.Second) }
 
 func contentIDOf(feed string, i int) string { return fmt.Sprintf("%d@%s", i, feed) }
 
@@ -182,11 +248,14 @@ func (f *feed) numberOf(id string) int {
 	return i
 }
 
-// body returns a body of 20 to 500 bytes, or of more than the bus takes.
+// body returns a body of 20 to 600 bytes, or of more than the bus takes. In a JSON Feed it is an item.
 func (f *feed) body(i int) string {
 	fill := i * 7919 % 480
 	if f.isDead(i) {
 		fill += messageLimit
+	}
+	if f.format == jsonFeed {
+		return fmt.Sprintf(`{"id":%q,"date_published":%q,"content_text":%q}`, contentIDOf(f.name, i), timeOf(i).Format(time.RFC3339), strings.Repeat("x", fill))
 	}
 	return fmt.Sprintf(`{"feed":%q,"number":%d,"fill":%q}`, f.name, i, strings.Repeat("x", fill))
 }
@@ -243,10 +312,17 @@ func (f *feed) endLive() {
 }
 
 // position returns entity i as "feedbridge checkpoint set" takes it: reading goes on
-// behind it.
+// behind it. A JSON Feed is read on from the time of the next entity; those of that second that the topic has
+// are left out.
 func (f *feed) position(i int) string {
-	at := feedsBegin.Add(time.Duration(i/4) * time.Second).Format(time.RFC3339)
-	return "id:" + contentIDOf(f.name, i) + "@" + at
+	id := contentIDOf(f.name, i)
+	switch f.format {
+	case httpFeeds:
+		return "after:" + id
+	case jsonFeed:
+		return timeOf(i + 1).Format(time.RFC3339)
+	}
+	return "id:" + id + "@" + timeOf(i).Format(time.RFC3339)
 }
 
 // newest returns the number of entities and the ID of the last that is in the topic.

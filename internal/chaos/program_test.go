@@ -67,6 +67,9 @@ func (p *program) configure(b bus, feeds []*feed) error {
 		if f.repeats {
 			fmt.Fprintf(&text, "    dedupe_window: %d\n", smallWindow)
 		}
+		if f.format == jsonFeed {
+			text.WriteString("    body: source\n")
+		}
 		if f.startNow {
 			text.WriteString("    start: now\n")
 		}
