@@ -142,10 +142,7 @@ func (f *handler) serveFeed(w *watchedWriter, r *http.Request) error {
 			return err
 		}
 		defer f.pages.memory.releasePage(p)
-		if !f.cfg.isLinked() && wantsHTML(r) {
-			return f.browsePage(w, r, p)
-		}
-		if r.Method == http.MethodGet {
+		if r.Method == http.MethodGet && !wantsHTML(r) {
 			f.pages.buildAhead(p)
 		}
 		return f.sendPage(w, r, p)
@@ -164,23 +161,28 @@ func (f *handler) serveLatest(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if p != nil {
-		defer f.pages.memory.releasePage(p)
-	}
 	switch {
-	case wantsHTML(r):
-		return f.browsePage(w, r, p)
-	case p == nil:
+	case p != nil:
+		defer f.pages.memory.releasePage(p)
+	case !wantsHTML(r):
 		f.outage.logChange(nil)
 		w.Header().Set("Cache-Control", "no-cache")
-		w.Header().Set("Vary", "Accept") // browsers get a page for people
+		w.Header().Set("Vary", vary)
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
 	return f.sendPage(w, r, p)
 }
 
-// sendPage sends a page.
+// vary names the headers of a request that the representation depends on: browsers get a page for people.
+const vary = "Accept, Accept-Encoding"
+
+// isEntry reports whether a request is for the entry point of the feed, whose page changes.
+func isEntry(r *http.Request, p *page) bool {
+	return strings.HasSuffix(r.URL.Path, "/latest") || p.kind == eventList && lastEventOf(r.URL.Query()) == ""
+}
+
+// sendPage sends a page, as HTML to browsers. p is nil if that has no entity.
 func (f *handler) sendPage(w http.ResponseWriter, r *http.Request, p *page) error {
 	f.outage.logChange(nil)
 	span, err := f.pages.spans.Span(r.Context())
@@ -188,15 +190,17 @@ func (f *handler) sendPage(w http.ResponseWriter, r *http.Request, p *page) erro
 		return err
 	}
 	h := w.Header()
+	h.Set("Vary", vary)
+	if wantsHTML(r) {
+		return f.browsePage(w, r, p, span)
+	}
 	h.Set("Content-Type", p.contentType)
-	h.Set("Vary", "Accept-Encoding")
 	if !p.linked {
 		base, err := f.cfg.linkBase(r)
 		if err != nil {
 			return err
 		}
 		h["Link"] = linkFields(base, p, span)
-		h.Set("Vary", "Accept, Accept-Encoding") // browsers get a page for people
 	}
 	modified := p.modified.UTC().Format(http.TimeFormat)
 	h.Set("Last-Modified", modified)
@@ -207,7 +211,7 @@ func (f *handler) sendPage(w http.ResponseWriter, r *http.Request, p *page) erro
 	// A page that may get entities, or a next page, must not be taken for the same
 	// because it was changed in the same second. Times may run back, so a later time is no proof.
 	since := p.modified
-	entry := strings.HasSuffix(r.URL.Path, "/latest") || p.kind == eventList && lastEventOf(r.URL.Query()) == ""
+	entry := isEntry(r, p)
 	if entry && (!p.dated || r.Header.Get("If-Modified-Since") != modified) || !entry && !p.after.ok {
 		since = time.Time{}
 	}

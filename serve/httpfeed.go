@@ -71,7 +71,7 @@ func (f *handler) serveEvents(w *watchedWriter, r *http.Request) error {
 	if err != nil || errTimeout != nil {
 		return newAnswer(http.StatusBadRequest, "The query is invalid: want lastEventId=ID, timeout=MILLISECONDS, or both.")
 	}
-	if r.Method == http.MethodHead {
+	if r.Method == http.MethodHead || wantsHTML(r) {
 		timeout = 0
 	}
 	span, err := f.pages.spans.Span(r.Context())
@@ -99,10 +99,11 @@ func (f *handler) serveEvents(w *watchedWriter, r *http.Request) error {
 	switch err := r.Context().Err(); {
 	case err != nil:
 		return err // the client has left
-	case p.entities > 0:
+	case p.entities > 0 || wantsHTML(r):
 		return f.sendPage(w, r, p)
 	}
 	f.outage.logChange(nil)
+	w.Header().Set("Vary", vary)
 	w.Header().Set("Content-Type", p.contentType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
@@ -245,7 +246,7 @@ func (pb *pageBuilder) readEvents(ctx context.Context, p *page, from, to uint64)
 			return errTooLarge
 		}
 		p.entities++
-		p.modified = e.taken
+		p.modified, p.next = e.taken, e.position+1
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ type listed struct {
 	Others bool
 }
 
-const listStyle = `body{font:16px/1.5 sans-serif;margin:2em}table{border-collapse:collapse}th,td{text-align:left;padding:.3em 1.5em .3em 0;border-bottom:1px solid #ccc}`
+const listStyle = baseStyle + `table{border-collapse:collapse;display:block;overflow-x:auto}th,td{text-align:left;padding:.3em 1.5em .3em 0;border-bottom:1px solid var(--line);white-space:nowrap}`
 
 var listing = parseHTML("Feeds", listStyle, `<h1>Feeds</h1>
 {{if .Rows}}<table>

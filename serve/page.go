@@ -80,6 +80,8 @@ type page struct {
 	linked bool
 	// from is the page that a subscription document begins with.
 	from uint64
+	// next is the position behind the last event of a list of events.
+	next uint64
 	// neighbours are the nearest pages that have messages.
 	before, after neighbour
 	// span is the topic's span when the page was made, and sum the part of the page

@@ -256,6 +256,9 @@ func (pb *pageBuilder) newReading(ctx context.Context, p *page, sum hash.Hash) *
 	if p.kind == subscription {
 		r.low = p.id.withNumber(p.from).firstPosition()
 	}
+	if p.kind == eventList {
+		r.low, r.high = p.id.k, p.next
+	}
 	r.from = r.low
 	if p.kind == closedPage && p.id.k > 0 && p.id.isWhole(p.span) && !p.linked {
 		front := p.pageKey

@@ -192,7 +192,7 @@ func (p *Prose) split(longest int) (text, markup string) {
 	case !p.IsHTML:
 		return p.Text, ""
 	}
-	return plainText(p.Text, longest), p.Text
+	return PlainText(p.Text, longest), p.Text
 }
 
 func join(text, markup string) *Prose {
@@ -214,8 +214,8 @@ func isWithinWords(name []byte) bool {
 	return false
 }
 
-// plainText returns the text of HTML, of which it reads no more than it needs.
-func plainText(markup string, longest int) string {
+// PlainText returns at most longest bytes of the text of HTML, of which it reads no more than it needs.
+func PlainText(markup string, longest int) string {
 	if !strings.ContainsAny(markup, "<&") && len(markup) <= longest {
 		return strings.Join(strings.Fields(markup), " ")
 	}
