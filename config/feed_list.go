@@ -20,6 +20,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // List is a list of feeds: an OPML or YAML document in a file or at a URL.
@@ -66,12 +67,24 @@ const (
 	maxDepth = 1_000
 )
 
+// ErrListTooLarge is the error of a list with more than [MaxList] bytes, in its encoding or in UTF-8.
+var ErrListTooLarge = fmt.Errorf("the list has more than %d bytes; divide it into several", MaxList)
+
 // ParseList returns the entries of an OPML or YAML document. Its error has the cure.
 func ParseList(data []byte) (entries []Entry, err error) {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	if len(data) > MaxList {
+		return nil, ErrListTooLarge
+	}
+	decoded, err := feedxml.Decode(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("the list's encoding is %w; write it in UTF-8", err)
+	}
+	if data, err = io.ReadAll(io.LimitReader(decoded, MaxList+1)); err != nil {
+		return nil, err
+	}
 	switch start := bytes.TrimSpace(data); {
 	case len(data) > MaxList:
-		return nil, fmt.Errorf("the list has more than %d bytes; divide it into several", MaxList)
+		return nil, ErrListTooLarge
 	case len(start) == 0:
 		return nil, errors.New("the list is empty; want OPML, or YAML with the URLs of feeds; an empty list is []")
 	case start[0] == '<':
@@ -94,10 +107,11 @@ func countMarks(data []byte) (n int) {
 	return n
 }
 
-// parseOPML returns the outlines that have a URL of a feed. Entities of the document's own are not expanded.
+// parseOPML returns the outlines that have a URL of a feed, of a document in UTF-8 whatever it declares. Entities of the document's own are not expanded.
 func parseOPML(data []byte) (entries []Entry, err error) {
 	decoder := xml.NewDecoder(bytes.NewReader(data))
 	decoder.Entity = xml.HTMLEntity
+	decoder.CharsetReader = func(_ string, decoded io.Reader) (io.Reader, error) { return decoded, nil }
 	for depth, hasRoot := 0, false; ; {
 		token, err := decoder.Token()
 		line, _ := decoder.InputPos()
@@ -108,7 +122,7 @@ func parseOPML(data []byte) (entries []Entry, err error) {
 			if start := strings.ToLower(string(data[:min(len(data), 1000)])); strings.Contains(start, "<!doctype html") || strings.Contains(start, "<html") {
 				return nil, notOPML("html")
 			}
-			return nil, fmt.Errorf("line %d: not OPML in UTF-8: %w", line, err)
+			return nil, malformedOPML(line, err)
 		}
 		switch e := token.(type) {
 		case xml.EndElement:
@@ -145,6 +159,21 @@ func parseOPML(data []byte) (entries []Entry, err error) {
 			}
 		}
 	}
+}
+
+// malformedOPML returns the error about a document that cannot be parsed.
+func malformedOPML(line int, err error) error {
+	text := err.Error()
+	if syntax, ok := errors.AsType[*xml.SyntaxError](err); ok {
+		text = syntax.Msg
+	}
+	switch {
+	case text == "invalid UTF-8":
+		text += `: declare its encoding, as by <?xml version="1.0" encoding="windows-1252"?>`
+	case strings.HasPrefix(text, "invalid character entity"):
+		text += ": write its text in its place, since entities that a list declares are not read"
+	}
+	return fmt.Errorf("line %d: not OPML: %s", line, text)
 }
 
 // notOPML returns the error about a document with another root.

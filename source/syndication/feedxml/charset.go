@@ -99,6 +99,13 @@ func decodeDocument(r io.Reader, contentType string, lenient bool) (d decodedDoc
 	return d, nil
 }
 
+// Decode returns a document in UTF-8, without its byte order mark. Its encoding is that of the byte order mark, else of
+// the XML declaration, else UTF-8.
+func Decode(r io.Reader) (io.Reader, error) {
+	d, err := decodeDocument(r, "", false)
+	return d.r, err
+}
+
 // isASCII reports whether a label means ASCII. The bytes of many documents with such
 // a label are UTF-8.
 func isASCII(label string) bool {
