@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -34,7 +33,8 @@ import (
 // messages between it and the bus. IDLE_FEEDS, such as 1000,10000, replaces the numbers of feeds.
 // IDLE_WATCH replaces the minute: each feed whose last commit was followed by others reads its checkpoint
 // within 10 to 20 minutes. IDLE_STREAMS=own gives each topic a stream of its own. The upstream and the
-// server are in the process of the benchmark, which is not counted.
+// server are in the process of the benchmark, which is not counted. IDLE_LIST=1 names the feeds in a list, in
+// place of the configuration file.
 //
 //	IDLE_WATCH=16m go test -run '^$' -bench 'Idle/datareplication/10000' -benchtime 1x -timeout 40m ./cmd/feedbridge
 func BenchmarkIdle(b *testing.B) {
@@ -65,17 +65,11 @@ func benchmarkIdle(b *testing.B, handler http.Handler, path string, feeds int) {
 		upstream.Config.ConnState = requests.connState
 		upstream.Start()
 		bus, overruns := startBus(b, feeds)
-		var file bytes.Buffer
-		fmt.Fprintf(&file, "buses: {main: {nats: {url: %q}}}\nfeeds:\n", bus.ClientURL())
-		for n := range feeds {
-			fmt.Fprintf(&file, "  feed-%d: {url: %q, every: 60s, to: {topic: idle.%d, stream: {name: %s, create: false}}}\n", n, upstream.URL+path, n, idleStream(n))
-		}
-		path := filepath.Join(b.TempDir(), "feedbridge.yaml")
-		must.Succeed(b, os.WriteFile(path, file.Bytes(), 0o600))
+		config := writeIdleConfig(b, bus.ClientURL(), upstream.URL+path, feeds)
 		begin := func(name string) (pid int, status string, stop func()) {
 			requests.reset()
 			start := time.Now()
-			cmd, status := startProgram(b, map[string]string{"CONFIG": path})
+			cmd, status := startProgram(b, map[string]string{"CONFIG": config})
 			page := strings.TrimSuffix(status, "status")
 			waitUntil(b, func() bool {
 				waitFor(b, time.Second)                   // each look costs the program some milliseconds
@@ -117,10 +111,34 @@ func benchmarkIdle(b *testing.B, handler http.Handler, path string, feeds int) {
 	}
 }
 
+// writeIdleConfig writes a configuration, and returns its path. Each feed has a URL of its own, because a list has
+// each URL once.
+func writeIdleConfig(b *testing.B, bus, url string, feeds int) (path string) {
+	dir := b.TempDir()
+	write := func(name, text string) (path string) {
+		path = filepath.Join(dir, name)
+		must.Succeed(b, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	var file, list strings.Builder
+	for n := range feeds {
+		fmt.Fprintf(&file, "  f%d: {url: '%s?%[1]d', every: 60s, to: {topic: idle.f%[1]d, stream: {name: %[3]s, create: false}}}\n", n, url, idleStream(n))
+		fmt.Fprintf(&list, "<outline name='f%d' xmlUrl='%s?%[1]d'/>\n", n, url)
+	}
+	text := fmt.Sprintf("buses: {main: {nats: {url: %q}}}\n", bus)
+	if os.Getenv("IDLE_LIST") == "" {
+		return write("feedbridge.yaml", text+"feeds:\n"+file.String())
+	}
+	opml := write("list.opml", "<opml version='2.0'><body>\n"+list.String()+"</body></opml>\n")
+	stream := strings.Replace(idleStream(0), "f0", "{feed}", 1)
+	return write("feedbridge.yaml", text+fmt.Sprintf(
+		"feeds_from: {idle: {file: %q, defaults: {every: 60s, to: {topic: 'idle.{feed}', stream: {name: '%s', create: false}}}}}\n", opml, stream))
+}
+
 // idleStream returns the name of the stream of a topic.
 func idleStream(topic int) string {
 	if os.Getenv("IDLE_STREAMS") == "own" {
-		return fmt.Sprintf("idle-%d", topic)
+		return fmt.Sprintf("idle-f%d", topic)
 	}
 	return "idle"
 }
@@ -154,7 +172,7 @@ func startBus(b *testing.B, topics int) (bus *server.Server, overruns *atomic.In
 	for n := range topics {
 		subjects := []string{"idle.>", "_feedbridge.idle.>"}
 		if idleStream(n) != "idle" {
-			subjects = []string{fmt.Sprintf("idle.%d", n), fmt.Sprintf("_feedbridge.idle.%d", n)}
+			subjects = []string{fmt.Sprintf("idle.f%d", n), fmt.Sprintf("_feedbridge.idle.f%d", n)}
 		}
 		if _, err := js.CreateStream(b.Context(), jetstream.StreamConfig{
 			Name: idleStream(n), Subjects: subjects, Storage: storage,
