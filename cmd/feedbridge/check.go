@@ -63,7 +63,8 @@ unless all of them work.`,
 			}
 			if connect {
 				// As text each is printed at once, as JSON all of them in the end.
-				report := func(c daemon.Connection) { fmt.Fprintln(a.err, c) }
+				l := a.lookOf(a.err)
+				report := func(c daemon.Connection) { fmt.Fprintln(a.err, l.paintFirst(c.String())) }
 				if asJSON {
 					report = func(daemon.Connection) {}
 				}

@@ -2,12 +2,14 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
 )
 
 // progress counts the copied entities for the status line. It is a [bridge.Observer]. For
@@ -28,6 +30,8 @@ type progress struct {
 	more      bool
 	newest    time.Time // upstream's
 	reached   time.Time // ours
+	// began and beganAt are reached at the first batch since the feed fell behind, and the time of that.
+	began, beganAt time.Time
 }
 
 // Polled implements bridge.Observer.
@@ -53,6 +57,9 @@ func (p *progress) Processed(b feed.Batch, _ time.Duration) {
 	p.left += b.Duplicates
 	p.recent.addSample(time.Now(), published)
 	p.newest = b.Newest
+	if !b.More || p.beganAt.IsZero() && !p.reached.IsZero() {
+		p.began, p.beganAt = p.reached, time.Now()
+	}
 	p.processed, p.more = true, b.More
 }
 
@@ -80,11 +87,7 @@ func (p *progress) statusText() string {
 		say("(%d in all)", p.total)
 	}
 	say("%.1f MB", float64(p.bytes)/1e6)
-	if perSecond := p.recent.perSecond(now); perSecond < 10 {
-		say("%.1f/s", perSecond)
-	} else {
-		say("%.0f/s", perSecond)
-	}
+	say("%s", formatRate(p.recent.perSecond(now)))
 	if p.left > 0 {
 		say("%s left out", withNoun(p.left, "duplicate", "duplicates"))
 	}
@@ -114,7 +117,11 @@ func (p *progress) stateText(now time.Time) string {
 	case p.processed && p.entities == 0:
 		return "searching the position to start at"
 	case !p.reached.IsZero() && behind > 0:
-		return "lag " + behind.Round(time.Second).String()
+		text := "lag " + behind.Round(time.Second).String()
+		if left := timeLeft(behind.Seconds(), p.reached.Sub(p.began).Seconds()/now.Sub(p.beganAt).Seconds()); left != "" {
+			text += ", " + left
+		}
+		return text
 	}
 	return "reading"
 }
@@ -146,4 +153,20 @@ func (r *rate) perSecond(now time.Time) float64 {
 		}
 	}
 	return float64(sum) / float64(now.Unix()-oldest+1)
+}
+
+func formatRate(perSecond float64) string {
+	if perSecond < 10 {
+		return fmt.Sprintf("%.1f/s", perSecond)
+	}
+	return fmt.Sprintf("%.0f/s", perSecond)
+}
+
+// timeLeft returns how long the rest takes at a speed, in words; empty if that is not known.
+func timeLeft(rest, perSecond float64) string {
+	const year = 365 * 24 * 3600
+	if math.IsNaN(perSecond) || math.IsInf(perSecond, 0) || perSecond <= 0 || rest <= 0 || rest/perSecond > year {
+		return ""
+	}
+	return status.FormatDuration(time.Duration(rest/perSecond*float64(time.Second)).Round(time.Second)) + " left"
 }

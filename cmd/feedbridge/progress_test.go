@@ -57,6 +57,20 @@ func TestProgressShowsTheState(t *testing.T) {
 	})
 }
 
+// The time left is computed from how fast the lag has shrunk since the feed fell behind.
+func TestProgressShowsTheTimeLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &progress{feeds: 1}
+		noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+		p.Processed(batch(noon, false, "a"), 0)
+		time.Sleep(10 * time.Second)
+		p.Processed(batch(noon.Add(time.Minute), true, "b"), 0)
+		if got, want := p.statusText(), "2 pages  2 entities  0.0 MB  1.0/s  lag 1m30s, 15s left"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
 // With several feeds it is unknown which of them a call is about, so neither pages nor lag are
 // shown.
 func TestProgressOfSeveralFeedsIsTheirSum(t *testing.T) {

@@ -157,7 +157,7 @@ func TestTopicIsReadOn(t *testing.T) {
 	} {
 		parallel.RunVirtual(t, tt.name, func(t *testing.T) {
 			tt.topic.headers = make([]feed.Header, 4)
-			topic := verification{retryFor: time.Minute}.retryLog(&tt.topic, slog.New(slog.DiscardHandler))
+			topic := (&verification{retryFor: time.Minute}).retryLog(&tt.topic, slog.New(slog.DiscardHandler))
 			entities, err := (&verification{}).topicEntities(t.Context(), topic, new(int))
 			must.Succeed(t, err)
 			got := ""

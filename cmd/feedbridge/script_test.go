@@ -128,7 +128,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for deadline := time.Now().Add(patience); ; <-ticker.C {
-		text, err := look(ts, where)
+		text, err := lookAt(ts, where)
 		if found := pattern.FindStringSubmatch(text); err == nil && found != nil {
 			if len(args) == 3 {
 				ts.Setenv(args[2], found[1])
@@ -141,8 +141,8 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// look returns the current content of a URL or a file.
-func look(ts *testscript.TestScript, where string) (string, error) {
+// lookAt returns the current content of a URL or a file.
+func lookAt(ts *testscript.TestScript, where string) (string, error) {
 	if !regexp.MustCompile(`^https?://`).MatchString(where) {
 		data, err := os.ReadFile(ts.MkAbs(where))
 		return string(data), err

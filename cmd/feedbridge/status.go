@@ -14,9 +14,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"github.com/clipperhouse/displaywidth"
 	"github.com/spf13/cobra"
 
 	"github.com/feedbridge/feedbridge/bridge"
@@ -70,21 +70,28 @@ is also the health check of a container: feedbridge status --quiet.`,
 			return r.print(cmd.Context(), a.out, a, client)
 		},
 	})
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print again every two seconds, until stopped")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "follow the daemon: on the whole terminal with keys (? shows them),\nor else by printing again every two seconds")
 	cmd.Flags().BoolVar(&r.all, "all", false, fmt.Sprintf("print all feeds; default %d, those in trouble first", shownFeeds))
 	cmd.Flags().BoolVar(&r.asJSON, "json", false, "print the JSON of the admin server, with all feeds")
 	cmd.Flags().BoolVarP(&r.quiet, "quiet", "q", false, "print nothing but an error; the exit code is the answer")
 	return cmd
 }
 
-// watchStatus prints reports until ctx ends. A daemon that does not answer is asked again.
+// watchStatus shows the state until ctx ends: on the whole terminal if there is one, and otherwise by printing
+// reports. A daemon that does not answer is asked again.
 func (r statusReport) watchStatus(ctx context.Context, a *app, client *adminClient) error {
-	const clearScreen = "\x1b[H\x1b[2J"
+	clearScreen := ""
+	if l := a.lookOf(a.out); l.width > 0 && a.getenv("TERM") != "dumb" {
+		clearScreen = "\x1b[H\x1b[2J"
+		if !r.asJSON && isTerminal(a.in) {
+			if screen, err := openScreen(); err == nil {
+				return watchOnScreen(ctx, screen, client, &watch{redact: a.redact, look: l, feed: r.feed, details: r.feed != ""})
+			}
+		}
+	}
 	for {
 		var screen bytes.Buffer
-		if isTerminal(a.out) {
-			screen.WriteString(clearScreen)
-		}
+		screen.WriteString(clearScreen)
 		if err := r.print(ctx, &screen, a, client); err != nil && ctx.Err() == nil {
 			(&printer{w: &screen, redact: a.redact}).printLine("%s", err)
 		}
@@ -105,9 +112,13 @@ func (r statusReport) print(ctx context.Context, w io.Writer, a *app, client *ad
 	if r.quiet {
 		w = io.Discard
 	}
+	l := a.lookOf(a.out)
+	if l.ascii && !r.asJSON {
+		w = asciiWriter{w}
+	}
 	p := &printer{w: w, redact: a.redact}
 	if r.feed != "" {
-		return r.printFeed(ctx, p, client)
+		return r.printFeed(ctx, p, client, l)
 	}
 	var ready daemonReadiness
 	// One that is not ready has the status 503.
@@ -123,7 +134,7 @@ func (r statusReport) print(ctx context.Context, w io.Writer, a *app, client *ad
 		if r.asJSON {
 			p.err = printReport(p.w, p.redact, answer)
 		} else if p.err = json.Unmarshal(answer, &s); p.err == nil {
-			r.printProcess(p, &s, ready)
+			r.printProcess(p, &s, ready, l)
 		}
 		if p.err != nil {
 			return p.err
@@ -135,7 +146,7 @@ func (r statusReport) print(ctx context.Context, w io.Writer, a *app, client *ad
 	return nil
 }
 
-func (r statusReport) printFeed(ctx context.Context, p *printer, client *adminClient) error {
+func (r statusReport) printFeed(ctx context.Context, p *printer, client *adminClient, l look) error {
 	var answer json.RawMessage
 	if err := client.get(ctx, "/status/"+url.PathEscape(r.feed), &answer); err != nil {
 		return err
@@ -148,7 +159,7 @@ func (r statusReport) printFeed(ctx context.Context, p *printer, client *adminCl
 		if err := printReport(p.w, p.redact, answer); err != nil {
 			return err
 		}
-	} else if printDetails(p, &f, time.Now()); p.err != nil {
+	} else if printDetails(p, &f, time.Now(), l); p.err != nil {
 		return p.err
 	}
 	if bridge.State(f.State) == bridge.Halted {
@@ -166,34 +177,42 @@ type daemonReadiness struct {
 // elsewhere is the state of a feed that another member of the fleet runs.
 const elsewhere bridge.State = "elsewhere"
 
-// isTroubled reports whether a person may want to read the explanation.
-func isTroubled(f *status.Feed) bool {
-	if f.Attention == status.NeedsYou {
-		return true
+// withoutErrors returns the reasons without the errors, which the lines of the buses and feeds have.
+func withoutErrors(reasons []string, s *status.Process) []string {
+	shown := map[string]string{}
+	for i := range s.Feeds {
+		if f := &s.Feeds[i]; f.LastError != nil && isTroubled(f) {
+			shown["feed "+f.Feed] = ": " + f.LastError.Text
+		}
 	}
-	switch bridge.State(f.State) {
-	case bridge.Idle, bridge.Reading, bridge.Starting, bridge.Standby, elsewhere:
-		return false
+	for _, b := range s.Buses {
+		shown["bus "+b.Bus] = ": " + b.Error
 	}
-	return true
+	shorter := make([]string, len(reasons))
+	for i, reason := range reasons {
+		name, _, _ := strings.Cut(reason, ": ")
+		shorter[i] = strings.TrimSuffix(reason, shown[name])
+	}
+	return shorter
 }
 
 // shownReasons is how many reasons are printed. The sentences of the feeds follow in the table.
 const shownReasons = 10
 
 // printProcess prints the buses, a line for each feed, and below those in trouble the explanation.
-func (r statusReport) printProcess(p *printer, s *status.Process, ready daemonReadiness) {
+func (r statusReport) printProcess(p *printer, s *status.Process, ready daemonReadiness, l look) {
 	now := time.Now()
 	p.printLine("%s", s.Summary.Sentence)
 	p.printLine("feedbridge %s, writer %s, started %s", s.Version, s.Writer, formatAge(s.Started, now))
+	reasons := withoutErrors(ready.Reasons, s)
 	if ready.Ready {
-		p.printLine("ready")
+		p.printLine("%s", ownText(l.paint(good, "ready")))
 	} else {
-		p.printLine("not ready:")
-		for _, reason := range ready.Reasons[:min(len(ready.Reasons), shownReasons)] {
+		p.printLine("%s", ownText(l.paint(bad, "not ready:")))
+		for _, reason := range reasons[:min(len(reasons), shownReasons)] {
 			p.printLine("  %s", reason)
 		}
-		if more := len(ready.Reasons) - shownReasons; more > 0 {
+		if more := len(reasons) - shownReasons; more > 0 {
 			p.printLine("  and %d more", more)
 		}
 	}
@@ -209,7 +228,7 @@ func (r statusReport) printProcess(p *printer, s *status.Process, ready daemonRe
 	p.printLine("")
 	for _, b := range s.Buses {
 		if b.OK {
-			p.printLine("bus %s (%s): ok", b.Bus, b.Kind)
+			p.printLine("bus %s (%s): %s", b.Bus, b.Kind, ownText(l.paint(good, "ok")))
 		} else {
 			p.printLine("bus %s (%s): %s", b.Bus, b.Kind, b.Error)
 		}
@@ -226,12 +245,12 @@ func (r statusReport) printProcess(p *printer, s *status.Process, ready daemonRe
 	}
 	if len(s.Feeds) > 0 {
 		p.printLine("")
-		shown := s.Feeds
+		shown := len(s.Feeds)
 		if !r.all {
-			shown = selectFeeds(s.Feeds, shownFeeds)
+			shown = min(shown, shownFeeds)
 		}
-		printFeeds(p, shown, now)
-		if more := len(s.Feeds) - len(shown); more > 0 {
+		printGroups(p, groupFeeds(s), shown, now, l)
+		if more := len(s.Feeds) - shown; more > 0 {
 			p.printLine("and %s; --all prints all", withNoun(more, "more feed", "more feeds"))
 		}
 	}
@@ -240,7 +259,7 @@ func (r statusReport) printProcess(p *printer, s *status.Process, ready daemonRe
 	}
 	for _, f := range s.Served {
 		if f.OK {
-			p.printLine("served feed %s: ok, %s", f.Feed, f.URL)
+			p.printLine("served feed %s: %s, %s", f.Feed, ownText(l.paint(good, "ok")), f.URL)
 		} else {
 			p.printLine("served feed %s: %s", f.Feed, f.Explanation)
 		}
@@ -278,51 +297,82 @@ func printFleet(p *printer, f *status.Fleet) {
 // shownFeeds is how many feeds are printed by default.
 const shownFeeds = 100
 
-// selectFeeds returns at most limit feeds in their order, those in trouble before others.
-func selectFeeds(feeds []status.Feed, limit int) []status.Feed {
-	if len(feeds) <= limit {
-		return feeds
+// printGroups prints a table of at most limit feeds, with the explanation of each group in trouble below its feeds. The
+// cells are cleaned before the columns are aligned. On a terminal, columns that do not fit are left out.
+func printGroups(p *printer, groups []feedGroup, limit int, now time.Time, l look) {
+	rows := [][]string{{"FEED", "STATE", "LAG", "ENTITIES", "LAST COMMIT", "NEXT ATTEMPT", "TOPIC"}}
+	for _, g := range groups {
+		for _, f := range g.feeds[:min(len(g.feeds), limit+1-len(rows))] {
+			cells := []string{f.Feed, f.State, formatLag(f), strconv.FormatUint(f.Entities, 10), formatCommit(f, now), formatAge(f.NextAttempt, now), f.Topic}
+			for i, cell := range cells {
+				cells[i] = p.redact.Clip(cell, longestPrinted)
+			}
+			rows = append(rows, cells)
+		}
 	}
-	left := limit
-	selected := make([]bool, len(feeds))
-	for _, troubled := range []bool{true, false} {
-		for i := range feeds {
-			if left > 0 && isTroubled(&feeds[i]) == troubled {
-				selected[i] = true
-				left--
+	columns, widths := fitColumns(rows, l.width)
+	printRow := func(cells []string) {
+		var line strings.Builder
+		for i, column := range columns {
+			cell := cells[column]
+			if column == 0 {
+				cell = fitName(cell, widths[0])
+			}
+			if cell = pad(cell, widths[column]); i == len(columns)-1 {
+				cell = strings.TrimRight(cell, " ")
+			}
+			if column == 1 {
+				cell = l.paint(toneOf(cells[1]), cell)
+			}
+			if i > 0 {
+				line.WriteString("  ")
+			}
+			line.WriteString(cell)
+		}
+		p.printLine("%s", ownText(line.String()))
+	}
+	printRow(rows[0])
+	rows = rows[1:]
+	for _, g := range groups {
+		shown := min(len(g.feeds), len(rows))
+		for _, cells := range rows[:shown] {
+			printRow(cells)
+		}
+		if rows = rows[shown:]; g.rank < 2 && shown > 0 {
+			text := g.feeds[0].Explanation
+			if len(g.feeds) > 1 {
+				text = fmt.Sprintf("%s, such as %s: %s", withNoun(len(g.feeds), "feed", "feeds"), g.feeds[0].Feed, text)
+			}
+			for _, line := range wrap("  "+p.redact.Clip(text, longestPrinted), l.width, "  ") {
+				p.printLine("%s", ownText(line))
 			}
 		}
 	}
-	shown := make([]status.Feed, 0, limit)
-	for i := range feeds {
-		if selected[i] {
-			shown = append(shown, feeds[i])
-		}
-	}
-	return shown
 }
 
-// printFeeds prints a table of the feeds. The cells are cleaned before the columns are aligned,
-// and explanations are put between the lines.
-func printFeeds(p *printer, feeds []status.Feed, now time.Time) {
-	var table bytes.Buffer
-	columns := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(columns, "FEED\tSTATE\tLAG\tENTITIES\tLAST COMMIT\tNEXT ATTEMPT\tTOPIC")
-	for i := range feeds {
-		f := &feeds[i]
-		cells := []string{f.Feed, f.State, formatLag(f), strconv.FormatUint(f.Entities, 10), formatCommit(f, now), formatAge(f.NextAttempt, now), f.Topic}
-		for i, cell := range cells {
-			cells[i] = p.redact.Clip(cell, longestPrinted)
+// fitColumns returns the columns of a table that fit in width, and the width of each. The first two, the names and the
+// states of feeds, are always among them.
+func fitColumns(rows [][]string, width int) (columns, widths []int) {
+	widths = make([]int, len(rows[0]))
+	total := -2
+	for column := range widths {
+		columns = append(columns, column)
+		for _, cells := range rows {
+			widths[column] = max(widths[column], displaywidth.String(cells[column]))
 		}
-		fmt.Fprintln(columns, strings.Join(cells, "\t"))
+		total += widths[column] + 2
 	}
-	_ = columns.Flush() // a buffer has no errors
-	for i, line := range slices.Collect(bytes.Lines(table.Bytes())) {
-		p.printLine("%s", ownText(bytes.TrimRight(line, " \n")))
-		if i > 0 && isTroubled(&feeds[i-1]) {
-			p.printLine("  %s", feeds[i-1].Explanation)
+	if width <= 0 {
+		return columns, widths
+	}
+	for _, dropped := range []int{6, 5, 3, 4, 2} {
+		if total > width {
+			columns = slices.DeleteFunc(columns, func(column int) bool { return column == dropped })
+			total -= widths[dropped] + 2
 		}
 	}
+	widths[0] = max(1, widths[0]-max(0, total-width))
+	return columns, widths
 }
 
 // formatLag returns how far the topic is behind the feed; - if that is not known.
@@ -342,9 +392,9 @@ func formatCommit(f *status.Feed, now time.Time) string {
 }
 
 // printDetails prints everything about a feed.
-func printDetails(p *printer, f *status.Feed, now time.Time) {
+func printDetails(p *printer, f *status.Feed, now time.Time, l look) {
 	p.printLine("feed           %s", f.Feed)
-	p.printLine("state          %s, since %s", f.State, formatAge(f.Since, now))
+	p.printLine("state          %s, since %s", ownText(l.paint(toneOf(f.State), p.redact.Clip(f.State, longestPrinted))), formatAge(f.Since, now))
 	p.printLine("               %s", f.Explanation)
 	if f.Owner != "" {
 		p.printLine("owner          %s", f.Owner)
@@ -372,7 +422,9 @@ func printDetails(p *printer, f *status.Feed, now time.Time) {
 	if f.Cursor != nil {
 		p.printLine("cursor         %s", formatCursor(f.Cursor))
 	}
-	if f.LastError != nil {
+	if f.LastError != nil && strings.Contains(f.Explanation, f.LastError.Text) {
+		p.printLine("last error     %s", formatAge(f.LastError.At, now))
+	} else if f.LastError != nil {
 		p.printLine("last error     %s: %s", formatAge(f.LastError.At, now), f.LastError.Text)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(f.Violations)) {

@@ -45,7 +45,7 @@ func TestTroublesOfTheProcessArePrinted(t *testing.T) {
 			{Host: "shop.example.com:443", RequestsPerMinute: 120, Share: 1, Status: 403, Since: &at},
 		},
 	}
-	statusReport{}.printProcess(&printer{w: &out}, &process, daemonReadiness{Ready: true})
+	statusReport{}.printProcess(&printer{w: &out}, &process, daemonReadiness{Ready: true}, look{})
 	const want = "ready\nthe configuration was not reloaded (1m0s ago); the one before stays in use: feedbridge.yaml:3: feeds.orders.evry: unknown key\n" +
 		"the feed orders was stopped (1m0s ago) and does not end: reading the feed for 1m5s\n" +
 		"feeds.example.com:443 has answered 429: requests of all its feeds are limited to 1 a minute, this copy 25% of them; set their limits.rate if the provider allows more (first 1m0s ago)\n" +
@@ -64,7 +64,7 @@ func TestFewReasonsArePrinted(t *testing.T) {
 		for i := range n {
 			ready.Reasons = append(ready.Reasons, fmt.Sprintf("reason %d", i))
 		}
-		statusReport{}.printProcess(&printer{w: &out}, &status.Process{}, ready)
+		statusReport{}.printProcess(&printer{w: &out}, &status.Process{}, ready, look{})
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%d reasons are printed as\n%s", n, out.String())
 		}
@@ -97,7 +97,7 @@ func TestListsArePrinted(t *testing.T) {
 	} {
 		list.List = "blogs"
 		var b strings.Builder
-		statusReport{}.printProcess(&printer{w: &b}, &status.Process{Lists: []status.List{list}}, daemonReadiness{})
+		statusReport{}.printProcess(&printer{w: &b}, &status.Process{Lists: []status.List{list}}, daemonReadiness{}, look{})
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%+v is printed as\n%s", list, b.String())
 		}
@@ -129,7 +129,7 @@ func TestFewFeedsArePrinted(t *testing.T) {
 			process.Feeds = append(process.Feeds, f)
 		}
 		var out strings.Builder
-		statusReport{all: test.all}.printProcess(&printer{w: &out}, &process, daemonReadiness{Ready: true})
+		statusReport{all: test.all}.printProcess(&printer{w: &out}, &process, daemonReadiness{Ready: true}, look{})
 		text := out.String()
 		idle, halted := strings.Count(text, "\nidle"), strings.Count(text, "\nhalted")
 		if idle != test.wantIdle || halted != test.wantHalted || !strings.Contains(text, test.wantSentence) ||

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -56,7 +57,7 @@ that was reached.`,
 			if asJSON {
 				return errors.Join(printReport(a.out, a.redact, r), err)
 			}
-			return errors.Join(r.printText(a.out, a.redact), err)
+			return errors.Join(r.printText(a.out, a.redact, a.lookOf(a.out)), err)
 		},
 	})
 	cmd.Flags().StringArrayVar(&v.feeds, "feed", nil, "a `FEED` to compare, by its URL or its name in the configuration")
@@ -83,6 +84,8 @@ type verification struct {
 	retryFor   time.Duration
 	wait       time.Duration // for the topic
 	feedEnded  bool          // set when the feed was read to its end
+	// total is the number of positions of the topic, and read of those that were read. Not all have a message.
+	total, read atomic.Uint64
 }
 
 // errDiffer makes the exit code 1.
@@ -139,7 +142,7 @@ func runVerification(ctx context.Context, a *app, v *verification) (*comparison,
 	}
 	defer closeBus()
 	r := &comparison{Streams: [2]string{streams[0].name, streams[1].name}, Lookahead: v.lookahead, Differences: []verify.Difference{}}
-	var progress verifyProgress
+	progress := verifyProgress{topic: v}
 	stop := status.showUntilStopped(progress.statusText)
 	defer stop()
 
@@ -172,10 +175,28 @@ func runVerification(ctx context.Context, a *app, v *verification) (*comparison,
 type verifyProgress struct {
 	first, second counter
 	differences   atomic.Int64
+	topic         *verification // has the positions
+
+	// The status line adds samples, from its own goroutine.
+	entities, positions rate
+	seen, read          uint64
 }
 
 func (p *verifyProgress) statusText() string {
-	return fmt.Sprintf("%d and %d entities  %s", p.first.n.Load(), p.second.n.Load(), withNoun(int(p.differences.Load()), "difference", "differences"))
+	now, second, read, total := time.Now(), uint64(p.second.n.Load()), p.topic.read.Load(), p.topic.total.Load()
+	p.entities.addSample(now, int(second-p.seen))
+	p.positions.addSample(now, int(read-p.read))
+	p.seen, p.read = second, read
+	words := []string{fmt.Sprintf("%d and %d entities", p.first.n.Load(), second)}
+	if total > 0 {
+		words = append(words, fmt.Sprintf("%d%%", min(100, 100*read/total)))
+	}
+	words = append(words, formatRate(p.entities.perSecond(now)))
+	if left := timeLeft(float64(total)-float64(read), p.positions.perSecond(now)); left != "" {
+		words = append(words, left)
+	}
+	words = append(words, withNoun(int(p.differences.Load()), "difference", "differences"))
+	return strings.Join(words, "  ")
 }
 
 // counter counts the entities of a stream while they are read.

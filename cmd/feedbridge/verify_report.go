@@ -51,7 +51,7 @@ func (r *comparison) addRemarks(streams []entityStream) {
 }
 
 // printText writes the result as text.
-func (r *comparison) printText(w io.Writer, redact *safetext.Redactor) error {
+func (r *comparison) printText(w io.Writer, redact *safetext.Redactor, l look) error {
 	p := &printer{w: w, redact: redact}
 	p.printLine("first        %s, %s read", r.Streams[0], withNoun(r.First, "entity", "entities"))
 	p.printLine("second       %s, %s read", r.Streams[1], withNoun(r.Second, "entity", "entities"))
@@ -63,13 +63,13 @@ func (r *comparison) printText(w io.Writer, redact *safetext.Redactor) error {
 	for _, s := range r.Remarks {
 		p.printLine("remark       %s", s)
 	}
-	p.printLine("equal        %d", r.Equal)
+	p.printLine("%s", ownText(l.paintFirst(fmt.Sprintf("equal        %d", r.Equal))))
 	for _, found := range []struct {
 		kind verify.Kind
 		n    int
 	}{{verify.Missing, r.Missing}, {verify.Extra, r.Extra}, {verify.Reordered, r.Reordered}, {verify.Different, r.Different}} {
 		if found.n > 0 {
-			p.printLine("%-12s %d", found.kind, found.n)
+			p.printLine("%s", ownText(l.paintFirst(fmt.Sprintf("%-12s %d", found.kind, found.n))))
 			r.printExamples(p, found.kind)
 		}
 	}

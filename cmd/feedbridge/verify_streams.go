@@ -102,7 +102,7 @@ func servedStream(ctx context.Context, a *app, v *verification, log *slog.Logger
 }
 
 // retryLog returns the topic, whose reading is retried for as long as the flag says.
-func (v verification) retryLog(topic serve.Log, log *slog.Logger) serve.Log {
+func (v *verification) retryLog(topic serve.Log, log *slog.Logger) serve.Log {
 	return &retryLog{Log: topic, limit: v.retryFor, log: log}
 }
 
@@ -157,7 +157,7 @@ func chooseBus(cfg *config.Config, name string) (string, error) {
 
 // orderedLog returns the topic. It returns an error if the topic has several partitions:
 // between them there is no order.
-func (v verification) orderedLog(ctx context.Context, b *daemon.Bus, partitioned bool, log *slog.Logger) (serve.Log, error) {
+func (v *verification) orderedLog(ctx context.Context, b *daemon.Bus, partitioned bool, log *slog.Logger) (serve.Log, error) {
 	topic := v.retryLog(b.Log(config.From{Topic: v.topic}), log)
 	if !partitioned {
 		return topic, nil
@@ -200,12 +200,14 @@ func (v *verification) topicEntities(ctx context.Context, topic serve.Log, forei
 	if err != nil {
 		return nil, err
 	}
+	v.total.Store(span.End - span.First)
 	return func(yield func(feed.Entity, error) bool) {
 		for r, err := range v.messages(ctx, topic, span) {
 			if err != nil {
 				yield(feed.Entity{}, fmt.Errorf("the topic: %w", err))
 				return
 			}
+			v.read.Store(r.Position + 1 - span.First)
 			e, err := message.Entity(r.Header, r.Body)
 			if err != nil {
 				yield(feed.Entity{}, fmt.Errorf("the topic, at position %d: %w", r.Position, err))

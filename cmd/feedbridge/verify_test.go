@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -157,10 +158,10 @@ func TestTopicsOfSeveralPartitionsAreNotCompared(t *testing.T) {
 	bus, err := daemon.OpenBus(t.Context(), cfg, "main", slog.New(slog.DiscardHandler))
 	must.Succeed(t, err)
 	t.Cleanup(bus.Close)
-	if _, err := (verification{topic: "one"}).orderedLog(t.Context(), bus, true, nil); err != nil {
+	if _, err := (&verification{topic: "one"}).orderedLog(t.Context(), bus, true, nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := (verification{topic: "two"}).orderedLog(t.Context(), bus, true, nil); err == nil || !strings.Contains(err.Error(), "several partitions") {
+	if _, err := (&verification{topic: "two"}).orderedLog(t.Context(), bus, true, nil); err == nil || !strings.Contains(err.Error(), "several partitions") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -202,4 +203,26 @@ func TestGrowingTopicIsAwaited(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The status line has the rate, and the time left by the positions of the topic.
+func TestVerifyProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := verifyProgress{topic: &verification{}}
+		want := func(line string) {
+			t.Helper()
+			if got := p.statusText(); got != line {
+				t.Errorf("got  %q\nwant %q", got, line)
+			}
+		}
+		p.first.n.Store(3)
+		want("3 and 0 entities  0.0/s  0 differences") // two feeds
+		p.topic.total.Store(10_000)
+		p.topic.read.Store(100)
+		p.second.n.Store(50)
+		p.differences.Store(1)
+		want("3 and 50 entities  1%  50/s  1m39s left  1 difference")
+		p.topic.read.Store(10_000)
+		want("3 and 50 entities  100%  50/s  1 difference")
+	})
 }

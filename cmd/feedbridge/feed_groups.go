@@ -1,0 +1,126 @@
+package main
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
+)
+
+// feedGroup is a feed, or several that have the same error.
+type feedGroup struct {
+	feeds []*status.Feed
+	rank  int    // of trouble: 0 for the most
+	cause string // of the first feed: what a person reads of it in a line; empty without trouble
+}
+
+// feedRank orders feeds by their trouble.
+func feedRank(f *status.Feed) int {
+	switch {
+	case f.Attention == status.NeedsYou:
+		return 0
+	case isTroubled(f):
+		return 1
+	case f.Attention == status.Behind:
+		return 2
+	}
+	return 3
+}
+
+// isTroubled reports whether a person may want to read the explanation.
+func isTroubled(f *status.Feed) bool {
+	if f.Attention == status.NeedsYou {
+		return true
+	}
+	switch bridge.State(f.State) {
+	case bridge.Idle, bridge.Reading, bridge.Starting, bridge.Standby, elsewhere:
+		return false
+	}
+	return true
+}
+
+// groupFeeds returns the feeds in natural order, those in trouble first, and those with the same error together.
+func groupFeeds(s *status.Process) []feedGroup {
+	troubles := map[string]*status.Trouble{}
+	for i := range s.Summary.Troubles {
+		troubles[s.Summary.Troubles[i].Feed] = &s.Summary.Troubles[i]
+	}
+	sorted := make([]*status.Feed, len(s.Feeds))
+	for i := range s.Feeds {
+		f := &s.Feeds[i]
+		// Another member of the fleet runs it, and says why it needs a person.
+		if t := troubles[f.Feed]; t != nil && f.State == string(elsewhere) {
+			f.State, f.Since, f.Explanation, f.LastError = t.State, t.Since, t.Cause, nil
+		}
+		sorted[i] = f
+	}
+	slices.SortStableFunc(sorted, func(a, b *status.Feed) int {
+		return cmp.Or(cmp.Compare(feedRank(a), feedRank(b)), compareNatural(a.Feed, b.Feed))
+	})
+	groups, found := make([]feedGroup, 0, len(sorted)), map[string]int{}
+	for _, f := range sorted {
+		g := feedGroup{feeds: []*status.Feed{f}, rank: feedRank(f)}
+		if isTroubled(f) {
+			g.cause = feedCause(f, troubles[f.Feed])
+			key := f.State + string(f.Attention) + errorKey(f, g.cause)
+			if at, ok := found[key]; ok {
+				groups[at].feeds = append(groups[at].feeds, f)
+				continue
+			}
+			found[key] = len(groups)
+		}
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+// feedCause returns why a feed is in trouble.
+func feedCause(f *status.Feed, t *status.Trouble) string {
+	switch state := bridge.State(f.State); {
+	case f.LastError != nil && (state == bridge.Halted || state == bridge.Retrying):
+		return f.LastError.Text
+	case t != nil:
+		return t.Cause
+	}
+	return f.Explanation
+}
+
+// ownParts are the parts of an error that differ from feed to feed and from attempt to attempt: paths of URLs, local
+// ports, and times.
+var ownParts = regexp.MustCompile(`(https?://[^/\s"?]+)[^\s"]*|:\d+(->)|\d\d\d\d-\d\d-\d\d[T ][0-9:.]+Z?`)
+
+// errorKey is the same for feeds with the same error.
+func errorKey(f *status.Feed, text string) string {
+	for _, own := range []string{"topic " + f.Topic, "feed " + f.Feed, "resume " + f.Feed} {
+		text = strings.ReplaceAll(text, own, "")
+	}
+	return ownParts.ReplaceAllString(text, "$1$2")
+}
+
+// compareNatural compares names by their texts and numbers: feed-2 comes before feed-10.
+func compareNatural(a, b string) int {
+	whole := cmp.Compare(a, b)
+	for a != "" && b != "" {
+		x, y := leadingDigits(a), leadingDigits(b)
+		if x == "" || y == "" {
+			if a[0] != b[0] {
+				return cmp.Compare(a[0], b[0])
+			}
+			a, b = a[1:], b[1:]
+			continue
+		}
+		a, b = a[len(x):], b[len(y):]
+		x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+		if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); c != 0 {
+			return c
+		}
+	}
+	return cmp.Or(cmp.Compare(len(a), len(b)), whole)
+}
+
+func leadingDigits(text string) string {
+	return text[:len(text)-len(strings.TrimLeft(text, "0123456789"))]
+}
