@@ -1,8 +1,12 @@
 package admin
 
 import (
+	"math"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/admin/statuspage"
 )
 
@@ -29,4 +33,24 @@ func SealRequest(s *Server, method, path, from, to, at, number string) string {
 		panic(err)
 	}
 	return seal(key, "request", method, path, from, to, at, number)
+}
+
+// PretendDay gives a feed, and the process with it, a day of activity.
+func (f *Feed) PretendDay() {
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, a := range []*activity{f.history.counters(), &f.process.activity} {
+		a.advance(now)
+		for i := range a.perHour {
+			hour := (a.hour + 1 + int64(i)) % status.Hours
+			busy := uint32(40 + 35*math.Sin(float64(i)/3.5))
+			a.perHour[hour].entities += busy * busy / 3
+			a.perHour[hour].slowest = 3 + busy/4
+			if i%9 == 4 {
+				a.perHour[hour].errors += 2
+				a.perHour[hour].slowest = 1200
+			}
+		}
+	}
 }

@@ -19,6 +19,8 @@ import (
 type FeedOptions struct {
 	// Name is the configured name. It is a label of every metric of the feed.
 	Name string
+	// Title is the title of the feed for people; its name, or empty, if it has none.
+	Title string
 	// URL is the feed's entry point, without secrets.
 	URL string
 	// Format is the configured format of the feed. It is shown until Describe
@@ -74,6 +76,9 @@ type Feed struct {
 }
 
 func newFeed(opts FeedOptions, writer string, redact *safetext.Redactor, fleet *Fleet, process *sharedActivity, h histograms) *Feed {
+	if opts.Title = redact.Excerpt(opts.Title, longestTitle); opts.Title == opts.Name {
+		opts.Title = ""
+	}
 	return &Feed{
 		opts:           opts,
 		writer:         writer,

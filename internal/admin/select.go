@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/admin/statuspage"
 )
@@ -26,7 +27,7 @@ func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) statuspage.Fe
 	answer := statuspage.Feeds{Summary: summary, Config: p.config.status(p.redact), Fleet: fleet, Lists: p.listStatus(), LeftBehind: p.leftBehind(), SlowHosts: p.slowHosts(), All: len(all), States: map[string]int{}}
 	var found []sortKey
 	for _, f := range all {
-		if !anyContains(q.Search, f.opts.Name, f.opts.URL, f.opts.Bus, f.opts.Topic) {
+		if !anyContains(q.Search, f.opts.Name, f.opts.Title, f.opts.URL, f.opts.Bus, f.opts.Topic) {
 			continue
 		}
 		key := newSortKey(f, q.Sort, now)
@@ -43,10 +44,33 @@ func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) statuspage.Fe
 		row.Cursor = p.decodeCursor(row.Cursor)
 		answer.Rows = append(answer.Rows, &row)
 	}
+	for i := range summary.Troubles {
+		p.complete(&summary.Troubles[i], now)
+	}
 	for _, bus := range p.contents().buses {
 		answer.Buses = append(answer.Buses, bus.lastStatus(ctx, p.redact))
 	}
 	return answer
+}
+
+// complete replaces the cause of a feed in trouble that this copy runs, which is shortened for the other members
+// of a fleet, by all that is known.
+func (p pageSource) complete(t *status.Trouble, now time.Time) {
+	all := p.contents().feeds
+	i, ok := all.find(t.Feed)
+	if !ok {
+		return
+	}
+	f := all[i]
+	r := f.copyRecord()
+	state, _ := f.currentState(&r, now)
+	if state == stateElsewhere {
+		return
+	}
+	t.State, t.Cause = string(state), f.explainState(&r, now)
+	if stale := f.staleReason(&r, now); stale != "" && state != bridge.Halted {
+		t.Cause = stale + "; " + t.Cause
+	}
 }
 
 // Feed is that of [statuspage.Options].

@@ -22,7 +22,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
-var rowName = regexp.MustCompile(`<tr id="(?:feed|served)-([^"]*)">`)
+var rowName = regexp.MustCompile(`<tr id="(?:feed|served)-([^"]*)"`)
 
 // rows returns the names of the rows of a status page.
 func rows(t *testing.T, s *admin.Server, path string) string {
@@ -170,10 +170,10 @@ func TestPagesDoNotWaitForABus(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		want(0, "(nats) answers")
 		time.Sleep(3 * time.Second)
-		want(0, "(nats) fails: no answer within 2s")
+		want(0, "Bus main fails: no answer within 2s")
 		hangs = false
 		time.Sleep(5 * time.Second)
-		want(0, "(nats) fails: no answer within 2s")
+		want(0, "Bus main fails: no answer within 2s")
 		time.Sleep(3 * time.Second)
 		want(0, "(nats) answers")
 		time.Sleep(3 * time.Second) // the last check ends

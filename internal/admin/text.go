@@ -11,6 +11,8 @@ const (
 	longestDetail = 300
 	// longestName limits a name that another copy has stored, in characters.
 	longestName = 200
+	// longestTitle limits the title of a feed, in characters.
+	longestTitle = 120
 	// longestText limits any text of an answer, in characters. An explanation has an error
 	// and less than 1000 characters besides.
 	longestText = longestError + 1000

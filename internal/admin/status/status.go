@@ -158,6 +158,8 @@ type Bus struct {
 // Feed is a feed that is copied to a topic.
 type Feed struct {
 	Feed string `json:"feed"`
+	// Title is that of the feed in its list, if it has one.
+	Title string `json:"title,omitempty"`
 	// State is a State of package bridge, or "elsewhere": another member of the fleet runs
 	// the feed.
 	State string     `json:"state"`

@@ -56,7 +56,8 @@ type Digest struct {
 
 // Trouble is a feed that needs a person.
 type Trouble struct {
-	Feed string `json:"feed"`
+	Feed  string `json:"feed"`
+	Title string `json:"title,omitempty"` // as in [Feed]
 	// Member is the member of the fleet that runs the feed; empty without a fleet.
 	Member string     `json:"member,omitempty"`
 	State  string     `json:"state"`

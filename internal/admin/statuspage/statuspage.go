@@ -166,6 +166,9 @@ type view struct {
 	Data            any
 }
 
+// Of returns a view of a part of the data.
+func (v view) Of(data any) view { v.Data = data; return v }
+
 // content returns the data of the page that is requested.
 type content func(r *http.Request) (title string, code int, data any)
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"html"
 	"io"
 	"log/slog"
 	"net"
@@ -30,6 +31,8 @@ type feeds struct {
 	took  time.Duration
 	busy  atomic.Int64 // calls at this moment
 	most  atomic.Int64 // of busy
+
+	summary status.Summary
 }
 
 func (f *feeds) Feeds(_ context.Context, q statuspage.Query) statuspage.Feeds {
@@ -39,7 +42,7 @@ func (f *feeds) Feeds(_ context.Context, q statuspage.Query) statuspage.Feeds {
 	defer f.busy.Add(-1)
 	time.Sleep(f.took)
 	n := int(f.n.Load())
-	answer := statuspage.Feeds{All: n, Found: n, States: map[string]int{"idle": n}}
+	answer := statuspage.Feeds{Summary: f.summary, All: n, Found: n, States: map[string]int{"idle": n}}
 	from, to := q.Slice(n)
 	for i := from; i < to; i++ {
 		answer.Rows = append(answer.Rows, &status.Feed{Feed: fmt.Sprintf("feed-%d", i), State: "idle"})
@@ -278,14 +281,14 @@ func TestStream(t *testing.T) {
 				t.Fatalf("after %v: %.300q, want %q after %v", time.Since(begin), event, part, at)
 			}
 			for line := range strings.Lines(event) {
-				if !strings.HasPrefix(line, "data: ") && !strings.HasPrefix(line, ":") && line != "retry: 3000\n" && line != part {
+				if !strings.HasPrefix(line, "data: ") && line != "event: alive\n" && line != "data:\n" && line != "retry: 3000\n" {
 					t.Errorf("the event has the line %q", line)
 				}
 			}
 		}
 		want(0, "1 to 1 of 1 feeds.")
-		want(16*time.Second, ":\n")
-		want(32*time.Second, ":\n")
+		want(16*time.Second, "event: alive\ndata:\n")
+		want(32*time.Second, "event: alive\ndata:\n")
 		f.n.Store(2)
 		want(34*time.Second, "1 to 2 of 2 feeds.")
 		f.n.Store(3)
@@ -423,4 +426,33 @@ func TestCarriageReturnStaysInData(t *testing.T) {
 			t.Errorf("the event is %q", body)
 		}
 	})
+}
+
+// The page shows first what needs a person. Nothing in a name becomes a part of a command.
+func TestPageShowsWhatNeedsAPerson(t *testing.T) {
+	t.Parallel()
+	f := newFeeds(3)
+	at := time.Date(2026, 1, 1, 10, 30, 0, 0, time.UTC)
+	f.summary = status.Summary{Sentence: "3 feeds: 1 needs you", Digest: status.Digest{Feeds: 3, NeedYou: 1, ByHour: status.NewHourly(), Troubles: []status.Trouble{
+		{Feed: "it's; rm -rf ~", Title: "A <b>journal</b>", State: "halted", Since: &at, Cause: "the topic is gone; create it again"},
+	}, MoreTroubles: 2}}
+	f.summary.ByHour.Entities[status.Hours-1] = 1234
+	_, h := newPages(f, statuspage.Options{})
+	body := html.UnescapeString(get(t, h, "/").Body.String())
+	for _, want := range []string{
+		"</span> 3 feeds: 1 needs you</h1>", "A <b>journal</b></a>", "create it again", `<code>feedbridge poll 'it'\''s; rm -rf ~'</code>`,
+		`<span>1.2k</span><svg class="hour" width="100%" height="64">`, " 0 0 1234\"", "And 2 more",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+	if body := get(t, h, "/?q=feed").Body.String(); strings.Contains(body, "create it again") {
+		t.Error("the answer to a search starts with other feeds")
+	}
+	f = newFeeds(0)
+	_, h = newPages(f, statuspage.Options{})
+	if body := get(t, h, "/").Body.String(); !strings.Contains(body, "No feed is copied yet") || !strings.Contains(body, "feedbridge add -c feedbridge.yaml") {
+		t.Error("a page without feeds does not say what to do next")
+	}
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// heartbeat is the longest time without a byte on the stream of a live page, so that a client
-// that is gone is noticed, and proxies do not end the stream.
+// heartbeat is the longest time without an event on the stream of a live page, so that a client
+// that is gone is noticed, proxies do not end the stream, and the page notices that the process is gone.
 const heartbeat = 15 * time.Second
 
 // slowest is the longest time between two updates that is chosen because updates are costly.
@@ -88,7 +88,7 @@ func (p *Pages) stream(w http.ResponseWriter, r *http.Request, t *template.Templ
 			}
 			last, sent = body, time.Now()
 		case time.Since(sent) >= heartbeat:
-			if !send([]byte(":\n\n")) {
+			if !send([]byte("event: alive\ndata:\n\n")) {
 				return
 			}
 			sent = time.Now()

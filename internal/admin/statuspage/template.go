@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 )
@@ -25,6 +26,7 @@ func parse(name string) *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"ago": ago, "nextPoll": nextPoll, "instant": instant, "count": count, "lag": describeLag,
 		"place": summarize, "fields": fields, "bars": bars, "series": series, "symbol": symbol,
+		"hours": newHours, "command": command, "short": short,
 		"feedURL":   func(name string) string { return "/feed/" + url.PathEscape(name) },
 		"statusURL": func(name string) string { return "/status/" + url.PathEscape(name) },
 	}).ParseFS(files, "files/layout.html", "files/"+name))
@@ -92,6 +94,9 @@ func (l listing) StateURL(state string) string {
 	return l.link(q)
 }
 
+// IsStart reports whether the listing shows the first rows of all.
+func (l listing) IsStart() bool { return l.Search == "" && l.State == "" && l.Page == 1 }
+
 // SortValue is the order for the form.
 func (l listing) SortValue() string { return l.sortValue() }
 
@@ -117,6 +122,19 @@ func (l listing) Header(column, text string) header {
 	}
 	h.URL = l.link(q)
 	return h
+}
+
+// firstTroubles is how many feeds that need a person are shown at once. The others are folded.
+const firstTroubles = 4
+
+// First and Others are the feeds that need a person.
+func (d feedsData) First() []status.Trouble {
+	return d.Summary.Troubles[:min(len(d.Summary.Troubles), firstTroubles)]
+}
+
+// Others are those after First.
+func (d feedsData) Others() []status.Trouble {
+	return d.Summary.Troubles[min(len(d.Summary.Troubles), firstTroubles):]
 }
 
 // stateCount is a state with its number of feeds.
@@ -297,4 +315,65 @@ func series(perMinute []uint32) string {
 		parts = append(parts, strconv.FormatUint(uint64(n), 10))
 	}
 	return "Entities published in each of the last " + strconv.Itoa(len(perMinute)) + " minutes, the oldest first: " + strings.Join(parts, ", ")
+}
+
+// hours is a chart of a value in each hour of the clock.
+type hours struct {
+	Title, Text string // Text has all numbers, for screen readers
+	Columns     []hourColumn
+	Most        uint64
+	MostAt      *time.Time
+}
+
+type hourColumn struct {
+	At     *time.Time
+	N      uint64
+	Height uint64 // from 0 to 64
+}
+
+// newHours returns a chart of hours, the last of which is the present one.
+func newHours(title string, perHour []uint64, now time.Time) hours {
+	h := hours{Title: title, Text: fmt.Sprintf("%s, in each of the last %d hours, the oldest first:", title, len(perHour))}
+	if len(perHour) > 0 {
+		h.Most = slices.Max(perHour)
+	}
+	for i, n := range perHour {
+		at := now.UTC().Truncate(time.Hour).Add(time.Duration(i+1-len(perHour)) * time.Hour)
+		c := hourColumn{At: &at, N: n}
+		if n > 0 {
+			c.Height = max(2, uint64(64*float64(n)/float64(h.Most)))
+		}
+		if n == h.Most {
+			h.MostAt = &at
+		}
+		h.Text += " " + strconv.FormatUint(n, 10)
+		h.Columns = append(h.Columns, c)
+	}
+	return h
+}
+
+// short writes a number with four characters at most, if it is less than 1000 billions.
+func short(n uint64) string {
+	if n < 1000 {
+		return strconv.FormatUint(n, 10)
+	}
+	v, unit := float64(n)/1000, 0
+	for ; v >= 999.5 && unit < 3; unit++ {
+		v /= 1000
+	}
+	if v < 9.95 {
+		return fmt.Sprintf("%.1f%c", v, "kMGT"[unit])
+	}
+	return fmt.Sprintf("%.0f%c", v, "kMGT"[unit])
+}
+
+// command returns a command of the program about a feed, for a POSIX shell.
+func command(verb, feed string) string {
+	plain := func(r rune) bool {
+		return r < 0x80 && (r == '-' || r == '.' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r))
+	}
+	if feed == "" || strings.HasPrefix(feed, "-") || strings.ContainsFunc(feed, func(r rune) bool { return !plain(r) }) {
+		feed = "'" + strings.ReplaceAll(feed, "'", `'\''`) + "'"
+	}
+	return "feedbridge " + verb + " " + feed
 }
