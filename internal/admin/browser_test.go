@@ -247,11 +247,10 @@ func shop() *admin.Server {
 	}
 	addNamed(s, "addresses")
 	publish("articles", 350, true)
-	customers := publish("customers", 42, false)
-	customers.PretendDay()
-	enter(customers, bridge.Idle, point("customers", 18242, own), 10*time.Second, nil)
+	enter(publish("customers", 42, false), bridge.Idle, point("customers", 18242, own), 10*time.Second, nil)
 	enter(addNamed(s, "deliveries"), bridge.Standby, point("deliveries", 905, "host-12"), 20*time.Second, checkpoint.ErrConflict)
 	invoices := publish("invoices", 3, false)
+	invoices.PretendDay()
 	for range 4 {
 		enter(invoices, bridge.Retrying, point("invoices", 18203, own), 14*time.Second, errors.New("GET https://shop.example.com/invoices/latest: 503 Service Unavailable"))
 	}

@@ -203,7 +203,7 @@ func TestRecentDeadLetters(t *testing.T) {
 				got = append(got, d.ID)
 				if want := "no key in " + d.ID + " ?token=***"; d.Reason != want || d.Page != "https://shop.example.com/?token=***" || d.Published == nil {
 					t.Errorf("got %+v", d)
-				} else if !strings.Contains(page, `class="place">`+d.ID+`</th><td class="sentence">`+want) {
+				} else if !strings.Contains(page, `class="place">`+d.ID+`<small>`+d.Page+`</small></th><td role="cell" class="sentence">`+want) {
 					t.Errorf("the page does not show %s: %s", d.ID, page)
 				}
 			}
