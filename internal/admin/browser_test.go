@@ -312,6 +312,11 @@ func TestBrowserShowsEachState(t *testing.T) {
 	b.keep("status-page-dark")
 	b.setScheme("light")
 
+	b.run(chromedp.Click(chromedp.CSS(".needs .copy"), chromedp.NodeVisible))
+	b.await(`document.querySelector(".needs .copy").textContent === "Copied" && getSelection().toString() === "feedbridge poll orders"`)
+	b.eval(`document.querySelector(".needs time").dispatchEvent(new MouseEvent("mouseover", { bubbles: true }))`)
+	b.await(`document.querySelector(".needs time").title.includes(String(new Date().getFullYear()))`)
+
 	// By the links and the form, as a person does it.
 	b.run(chromedp.Click(chromedp.CSS(`nav.states a[href="/?state=retrying"]`), chromedp.NodeVisible))
 	b.await(`location.search === "?state=retrying" && document.querySelectorAll("tbody tr").length === 1`)
