@@ -77,7 +77,7 @@ type Config struct {
 	loaded *loader
 	// set has the keys that are configured.
 	set locations
-	// titles are those of feeds in lists, by name.
+	// titles has the titles of feeds in lists, by name.
 	titles map[string]string
 }
 

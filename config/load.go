@@ -52,7 +52,7 @@ type loader struct {
 	values map[string]reflect.Value
 	// feedless is that of Options.
 	feedless bool
-	// titles are those of feeds in lists, by name.
+	// titles has the titles of feeds in lists, by name.
 	titles map[string]string
 	diagnostics
 }

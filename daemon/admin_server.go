@@ -40,7 +40,7 @@ func openAdmin(cfg config.Admin, log *slog.Logger) (l adminListeners, err error)
 	return l, err
 }
 
-// openDefaultSocket listens on a socket that nobody has configured, in a directory that need not exist.
+// openDefaultSocket listens on the default socket. It creates the socket's directory if that is missing.
 func openDefaultSocket(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err

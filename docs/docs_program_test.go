@@ -166,7 +166,7 @@ func TestRequirementsAreCases(t *testing.T) {
 	}
 }
 
-// ruleTitles are those of the tables of requirements, by the list of cases.
+// ruleTitles has the titles of the tables of requirements, by the list of cases.
 var ruleTitles = map[string]string{"datareplication": "Datareplication", "syndication": "Atom and RSS", "json-feeds": "JSON Feed and http-feeds"}
 
 func TestCommandsAreDocumented(t *testing.T) {

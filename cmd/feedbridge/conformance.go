@@ -21,7 +21,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/datareplication"
 )
 
-// conformanceFlags are those of the command conformance.
+// conformanceFlags has the flags of the command conformance.
 type conformanceFlags struct {
 	json, strict bool
 	junit        string

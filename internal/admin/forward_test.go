@@ -162,7 +162,7 @@ func TestForwardBelievesNoAddress(t *testing.T) {
 	b.http.Close()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", b.http.Listener.Addr().String())
 	if err != nil {
-		t.Skip(err)
+		t.Skip("another process has taken the port of the closed server:", err)
 	}
 	squatter := &httptest.Server{Listener: listener, Config: wrong.Config}
 	squatter.Start()

@@ -22,7 +22,7 @@ type inventory struct {
 	forward *forwarder
 	times   histograms
 	config  configHistory
-	// activity is that of all feeds.
+	// activity sums the activity of all feeds.
 	activity sharedActivity
 
 	mu   sync.Mutex // protects held

@@ -138,7 +138,7 @@ const (
 type Result struct {
 	*Requirement
 	Outcome Outcome `json:"outcome"`
-	// Count and Evidence are those of the violations, and Reason that of what was not tested.
+	// Count and Evidence describe the violations. Reason says why a rule was not tested.
 	Count    int        `json:"count,omitempty"`
 	Evidence []Evidence `json:"evidence,omitempty"`
 	Reason   string     `json:"reason,omitempty"`

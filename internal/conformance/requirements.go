@@ -10,13 +10,13 @@ type Requirement struct {
 	// ID is a list of docs/cases and the number of a case in it, such as datareplication/25. It never changes
 	// its meaning.
 	ID string `json:"id"`
-	// Section is that of the specification which has the rule.
+	// Section names the section of the specification that has the rule.
 	Section string `json:"section"`
 	// Level is MUST, MUST NOT, SHOULD, SHOULD NOT or MAY. A rule with MAY is advice.
 	Level string `json:"level"`
 	// Rule is a sentence about the producer.
 	Rule string `json:"rule"`
-	// formats are those that have the rule, separated by blanks; "snapshot" is that of snapshots.
+	// formats names the formats with this rule, separated by blanks; "snapshot" means snapshots.
 	formats string
 	// needs is what the feed must have so that the rule can be broken: a dialect, or pages.
 	needs string

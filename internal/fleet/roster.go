@@ -28,7 +28,7 @@ const (
 // nothing moves.
 type roster struct {
 	self string
-	// topics are those of this copy by list; with an empty name, those of its configuration.
+	// topics has this copy's topics by list; the empty name has the topics of its configuration.
 	topics map[string]*Topics
 	// own is what this copy publishes, without Hashes. It is published when it changes.
 	own value
@@ -182,7 +182,7 @@ func (r *roster) others() (names []string) {
 
 // plan is what an assignment is computed from.
 type plan struct {
-	// members are those that count.
+	// members are the members whose versions count.
 	members map[string]value
 	// agreed has the fingerprint of the version that the members agree on, by list.
 	agreed map[string]string

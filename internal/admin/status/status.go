@@ -39,7 +39,7 @@ type SlowHost struct {
 	RequestsPerMinute float64 `json:"requests_per_minute"`
 	// Share is this copy's part of that, from 0 to 1.
 	Share float64 `json:"share"`
-	// Status is that of the last answer that changed the rate, such as 429.
+	// Status is the HTTP status of the last answer that changed the rate, such as 429.
 	Status int        `json:"status"`
 	Since  *time.Time `json:"since"`
 	// EasesAt is when the rate is doubled next if the host refuses no request until then.
@@ -79,7 +79,7 @@ type List struct {
 	BadEntries int `json:"bad_entries"`
 	// Digest identifies the version in use: its topics with their URLs. It is empty before the first one.
 	Digest string `json:"digest"`
-	// FleetDigest is that of the version on which the members of the fleet agree, if it is another one.
+	// FleetDigest is the digest of the version on which the fleet agrees, if this copy has another one.
 	FleetDigest string `json:"fleet_digest,omitempty"`
 	// LastSuccess is when the list was last read, or found unchanged.
 	LastSuccess *time.Time `json:"last_success"`
@@ -158,7 +158,7 @@ type Bus struct {
 // Feed is a feed that is copied to a topic.
 type Feed struct {
 	Feed string `json:"feed"`
-	// Title is that of the feed in its list, if it has one.
+	// Title is the feed's title in its list, if it has one.
 	Title string `json:"title,omitempty"`
 	// State is a State of package bridge, or "elsewhere": another member of the fleet runs
 	// the feed.
