@@ -52,6 +52,13 @@ func (p *pollTimes) most(from, to time.Duration) (most int) {
 	return most
 }
 
+// count returns the number of all polls so far, and the times of those of one feed.
+func (p *pollTimes) count(feed string) (all int, of []time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.all), slices.Clone(p.feeds[feed])
+}
+
 // startMany starts that many feeds, in the order in which a daemon starts them.
 func startMany(t *testing.T, n int, change func(*bridge.Bridge)) (polls *pollTimes, stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -452,11 +459,12 @@ func TestFeedsOfAHostStartOneAfterTheOther(t *testing.T) {
 			}
 		})
 		time.Sleep(2 * time.Second)
-		if first := polls.feeds[fmt.Sprintf("feed-%d", host)]; len(first) != 1 || first[0] > time.Second {
+		if _, first := polls.count(fmt.Sprintf("feed-%d", host)); len(first) != 1 || first[0] > time.Second {
 			t.Errorf("the feed of another host was polled at %v", first)
 		}
 		time.Sleep(2 * time.Minute)
-		if all, most := len(polls.all), polls.most(0, 2*time.Minute); all != host+1 || most > 13 {
+		all, _ := polls.count("")
+		if most := polls.most(0, 2*time.Minute); all != host+1 || most > 13 {
 			t.Errorf("%d polls, and %d in one second", all, most)
 		}
 		time.Sleep(4 * time.Hour)
@@ -496,7 +504,7 @@ func TestSpacingOfPolls(t *testing.T) {
 			b.Spacing = func() time.Duration { return 10 * time.Minute }
 		})
 		time.Sleep(10 * time.Hour)
-		if n := len(polls.all); n < 400 || n > 600 {
+		if n, _ := polls.count(""); n < 400 || n > 600 {
 			t.Errorf("%d polls of 10 feeds in 10 h, want nearly 600", n)
 		}
 		stop()
