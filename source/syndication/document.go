@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"net/http"
 	"slices"
 	"time"
 
@@ -32,10 +33,6 @@ type request struct {
 	from *progress
 	// order is the expected order of the entries.
 	order feedxml.Order
-	// keep has the answer of an older document copied into memory, as far as that allows. stored is such a copy,
-	// which is read in place of another answer; nil if there is none.
-	keep   bool
-	stored *responseCopy
 	// next are the URLs of the documents that are requested while this one is read.
 	next []string
 }
@@ -72,11 +69,6 @@ type document struct {
 	updated instant
 	now     time.Time
 
-	// copying is the unfinished copy of the answer, and copy the finished one; nil if there
-	// is none.
-	copying *copyWriter
-	copy    *responseCopy
-
 	buffer   *entryBuffer
 	versions versions
 	// entries counts all entries, tombstones included; fresh counts those whose ID the
@@ -106,6 +98,18 @@ func (d *document) memorySize() int {
 	return n + headerSize(d.response.Header)
 }
 
+// headerSize returns the estimated memory of a header, in bytes.
+func headerSize(h http.Header) int {
+	n := 0
+	for name, values := range h {
+		n += len(name) + 50
+		for _, v := range values {
+			n += len(v) + 20
+		}
+	}
+	return n
+}
+
 // hashContent computes d.hash.
 func (d *document) hashContent() {
 	m := &d.meta
@@ -117,10 +121,9 @@ func (d *document) hashContent() {
 	d.digest = nil
 }
 
-// bufferedBytes returns the estimated memory of the entries, the IDs and the copy of a
-// document, in bytes.
+// bufferedBytes returns the estimated memory of the entries and the IDs of a document, in bytes.
 func (d *document) bufferedBytes() int64 {
-	return int64(d.buffer.size) + int64(len(d.versions.ids))*versionBytes + d.copying.memorySize() + d.copy.memorySize()
+	return int64(d.buffer.size) + int64(len(d.versions.ids))*versionBytes
 }
 
 // dropIDs drops the IDs of a document, unless they have to be compared with those of

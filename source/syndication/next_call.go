@@ -62,7 +62,7 @@ func (c *nextCall) expectedOrder() feedxml.Order {
 // olderRequest returns the request for an older document of the pending poll.
 func (c *nextCall) olderRequest(url string, old bool) request {
 	pending := c.s.pending
-	return request{url: url, archive: true, old: old, late: pending.isLate(), believe: pending.believe, order: c.expectedOrder(), keep: true}
+	return request{url: url, archive: true, old: old, late: pending.isLate(), believe: pending.believe, order: c.expectedOrder()}
 }
 
 // resumeDocument has the published part of a document skipped, if there is one.

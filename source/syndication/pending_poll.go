@@ -118,33 +118,33 @@ func (s *search) String() string {
 	return text
 }
 
+// stepBytes is the estimated memory of a document of a pending poll without its entries and
+// its URL, in bytes.
+const stepBytes = 300
+
 // leastWalk is the memory that the URLs of a walk may always use, in bytes.
 const leastWalk = 1 << 20
 
-// step is a document to publish. It is requested again if neither its entries (doc) nor its
-// copy were kept.
+// step is a document to publish. It is requested again if its entries (doc) were not kept.
 type step struct {
 	url string
 	// key is the URL under which the cursor remembers it.
-	key  string
-	doc  *document
-	copy *responseCopy
-	old  bool
+	key string
+	doc *document
+	old bool
 	// permanent reports that it is an archive of a paged feed.
 	permanent bool
 }
 
 func isOld(st *step) bool { return st.old }
 
-// bufferedBytes returns the estimated memory of the entries and the copies of its
-// documents, in bytes.
+// bufferedBytes returns the estimated memory of the entries of its documents, in bytes.
 func (p *pendingPoll) bufferedBytes() int64 {
 	if p == nil {
 		return 0
 	}
 	n, at := int64(0), p.at
 	for _, st := range p.steps {
-		n += st.copy.memorySize()
 		if st.doc != nil {
 			n += st.doc.bufferedBytes()
 		}
@@ -176,23 +176,21 @@ func (p *pendingPoll) dropToLimit(limit int64) {
 	}
 }
 
-// keptBytes returns the estimated memory of the documents and copies that wait to be
-// published, in bytes. A document that is read in parts does not count: it is the next one.
+// keptBytes returns the estimated memory of the documents that wait to be published, in bytes. A document that is read in parts does not count: it is the next one.
 func (p *pendingPoll) keptBytes() (size int64) {
 	if p.sub != nil {
 		size += int64(p.sub.memorySize())
 	}
 	for _, st := range p.steps {
-		if size += st.copy.memorySize(); st.doc != nil && st.doc.buffer.whole {
+		if st.doc != nil && st.doc.buffer.whole {
 			size += int64(st.doc.memorySize())
 		}
 	}
 	return size
 }
 
-// dropDocument drops the entries, or if there are none the copy, of the document that is
-// published last. It keeps the entries of the document that is published next. It reports
-// whether there was anything to drop.
+// dropDocument drops the entries of the document that is published last. It keeps those of the
+// document that is published next. It reports whether there was anything to drop.
 func (p *pendingPoll) dropDocument() bool {
 	if p == nil || len(p.steps) == 0 {
 		return false
@@ -200,12 +198,6 @@ func (p *pendingPoll) dropDocument() bool {
 	for _, st := range p.steps[:len(p.steps)-1] {
 		if st.doc != nil {
 			st.doc = nil
-			return true
-		}
-	}
-	for _, st := range p.steps {
-		if st.copy != nil {
-			st.copy = nil
 			return true
 		}
 	}

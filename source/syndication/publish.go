@@ -81,12 +81,12 @@ func (p publisher) nextDocument(ctx context.Context) (*document, error) {
 	st := pending.steps[len(pending.steps)-1]
 	if st.doc != nil {
 		p.s.ahead.Expect(ctx, p.nextURLs()...)
-		if st.doc.buffer.cut == nil {
-			st.copy = nil
-		}
 		return st.doc, nil
 	}
-	d, err := p.readStep(ctx, st)
+	q := p.olderRequest(st.url, st.old)
+	q.next = p.nextURLs()
+	p.resumeDocument(&q)
+	d, err := p.s.readDocument(ctx, &p.cur, q)
 	kind := ""
 	if err != nil {
 		if kind, err = p.awaitOrSkip(ctx, st.url, err); kind == "" {
@@ -107,9 +107,7 @@ func (p publisher) nextDocument(ctx context.Context) (*document, error) {
 	p.recordMissingLink(d)
 	d.dialect, d.depth = pending.dialectOf(d), len(pending.steps)
 	d.dropIDs()
-	if st.doc, st.copy, d.copy = d, d.copy, nil; d.buffer.cut == nil {
-		st.copy = nil
-	}
+	st.doc = d
 	return d, nil
 }
 
@@ -118,21 +116,11 @@ func (p publisher) nextDocument(ctx context.Context) (*document, error) {
 func (p publisher) nextURLs() (urls []string) {
 	later := p.s.pending.steps[:len(p.s.pending.steps)-1]
 	for _, st := range slices.Backward(later[max(0, len(later)-p.s.ahead.Number()):]) {
-		if st.doc == nil && st.copy == nil {
+		if st.doc == nil {
 			urls = append(urls, st.url)
 		}
 	}
 	return urls
-}
-
-// readStep reads an older document: from the copy that was kept, or else from the server.
-func (p publisher) readStep(ctx context.Context, st *step) (*document, error) {
-	q := p.olderRequest(st.url, st.old)
-	q.next = p.nextURLs()
-	p.resumeDocument(&q)
-	// After an error it is requested again.
-	q.stored, st.copy = st.copy, nil
-	return p.s.readDocument(ctx, &p.cur, q)
 }
 
 // subscriptionDocument returns the subscription document, which it reads again if it is

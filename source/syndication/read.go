@@ -86,23 +86,18 @@ func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q reques
 			return d, nil
 		}
 		q.etag, q.modified = "", ""
-		if d.copy != nil {
-			q.stored = d.copy
-		}
 	}
 }
 
 func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (*document, error) {
 	d := &document{request: q, now: time.Now()}
-	var err error
-	if q.stored != nil {
-		d.response, d.now, d.copy = q.stored.open(), q.stored.received, q.stored
-	} else if d.response, err = s.getResponse(ctx, q); err != nil {
+	resp, err := s.getResponse(ctx, q)
+	if err != nil {
 		return nil, err
 	}
-	resp := d.response
+	d.response = resp
 	defer resp.Body.Close()
-	if q.keep {
+	if q.archive {
 		s.ahead.Expect(ctx, q.next...)
 	}
 	switch resp.Status {
@@ -114,10 +109,6 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (
 	}
 	d.digest = sha256.New()
 	body := &countingReader{r: resp.Body}
-	if q.keep && q.stored == nil && !s.share.scarce {
-		d.copying = newCopyWriter(resp, s.cfg.Bounds.Memory)
-		body.r = copyingReader{resp.Body, d}
-	}
 	r := feedxml.NewReader(body, feedxml.Options{
 		URL: baseURL(resp), ContentType: resp.Header.Get("Content-Type"), Check: q.strict, Lenient: s.cfg.Lenient != "false" && !q.strict,
 		Identity: s.cfg.Identity, Redact: s.cfg.Redact,
@@ -133,9 +124,6 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (
 	}
 	delete(s.notFeed, hashKey(q.url))
 	s.reportUnmatched(r.Unmatched(), d)
-	if d.copying != nil {
-		d.copy, d.copying = d.copying.finish(resp, d.now), nil
-	}
 	d.meta = *r.Meta()
 	s.profile.addHeaderLinks(d)
 	d.hashContent()
@@ -205,7 +193,7 @@ func (s *documentReader) explainDocumentError(cur *cursor, d *document, err erro
 
 // getResponse requests a document, or takes the answer that was requested ahead.
 func (s *documentReader) getResponse(ctx context.Context, q request) (*source.Response, error) {
-	if q.keep {
+	if q.archive {
 		resp, err := s.ahead.Get(ctx, q.url)
 		status, ok := errors.AsType[*source.StatusError](err)
 		if !ok || status.Status != http.StatusIMUsed {
@@ -294,22 +282,6 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// copyingReader copies a body into memory while it is read.
-type copyingReader struct {
-	body io.Reader
-	d    *document // copying is nil once the copy is given up
-}
-
-func (c copyingReader) Read(p []byte) (int, error) {
-	n, err := c.body.Read(p)
-	if w := c.d.copying; w != nil {
-		if w.err = err; w.write(p[:n]) != nil {
-			c.d.copying = nil
-		}
-	}
-	return n, err
-}
-
 // readEntries reads the entries of a document into its buffer. body is the reader below
 // r.
 func (s *documentReader) readEntries(r *feedxml.Reader, body *countingReader, cur *cursor, d *document) error {
@@ -321,16 +293,11 @@ func (s *documentReader) readEntries(r *feedxml.Reader, body *countingReader, cu
 		// entry.
 		rest := min(body.largest, s.cfg.Limits.Entity)
 		for !s.share.tryReserve(others + d.bufferedBytes() + rest) {
-			// Kept entries and copies only save requests, so they are dropped before another
-			// document has to wait.
-			switch {
-			case s.pending.dropDocument():
-				others = s.pending.bufferedBytes()
-			case d.copying != nil:
-				d.copying = nil
-			default:
+			// Kept entries only save requests, so they are dropped before another document has to wait.
+			if !s.pending.dropDocument() {
 				return s.share.tryCover(others + d.bufferedBytes() + rest)
 			}
+			others = s.pending.bufferedBytes()
 		}
 		return true
 	}

@@ -190,7 +190,7 @@ func (s *Source) Release() {
 		pending.pages.released = pending.pages.released || pending.sub != nil
 		pending.sub = nil
 		for _, st := range pending.steps {
-			st.doc, st.copy = nil, nil
+			st.doc = nil
 		}
 	}
 	s.share.releaseUnneeded(0)

@@ -119,11 +119,10 @@ func (w walker) reportOverrun() {
 }
 
 // pushStep adds a document to those to publish. If there are too many in memory, it drops
-// the entries, and then the copies, of those that are published last.
+// the entries of those that are published last.
 func (w walker) pushStep(d *document, old bool) {
 	pending := w.s.pending
-	st := &step{url: d.url, key: d.url, doc: d, old: old, copy: d.copy}
-	d.copy = nil
+	st := &step{url: d.url, key: d.url, doc: d, old: old}
 	pending.fresh += d.fresh
 	pending.shared = pending.shared || d.known > 0
 	if this, n := d.meta.Link("this"); n > 0 && this.Href != "" && pending.dialect == Snapshots {
@@ -151,9 +150,7 @@ func (w walker) bridgeGap(ctx context.Context, gap bool) error {
 	if !gap || pending.isLate() || w.cur.Newest == "" || pending.dialect != Archived {
 		return nil
 	}
-	q := w.olderRequest(w.cur.Newest, true)
-	q.keep = false // it is published
-	d, err := s.readDocument(ctx, &w.cur, q)
+	d, err := s.readDocument(ctx, &w.cur, w.olderRequest(w.cur.Newest, true))
 	pending.found = nil
 	defer func() { pending.found = nil }()
 	seen := map[hashedKey]bool{}
@@ -172,7 +169,7 @@ func (w walker) bridgeGap(ctx context.Context, gap bool) error {
 		d, err = s.readDocument(ctx, &w.cur, w.olderRequest(url, false))
 		if err == nil && !d.unmodified {
 			pending.found = append(pending.found, d)
-			size += d.memorySize() + int(d.copy.memorySize())
+			size += d.memorySize()
 		}
 	}
 	if err != nil && gapKind(err) == "" {

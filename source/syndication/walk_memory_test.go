@@ -56,7 +56,7 @@ func TestMemoryOfWalks(t *testing.T) {
 			u.set(fmt.Sprintf("/%d", i), atom(archive+links+prev(fmt.Sprintf("/%d", i+1)), fmt.Sprintf("e%d@1:a", i)))
 		}
 		u.set(fmt.Sprintf("/%d", n), atom(archive, "first@1:a"))
-		r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory = 4 << 20 })
+		r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory, c.PagesAhead = 4<<20, -1 })
 		heap := newLiveHeap()
 		u.onRequest = heap.look
 		must.Succeed(t, r.poll())
