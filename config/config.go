@@ -139,7 +139,7 @@ type Feed struct {
 	Every time.Duration `yaml:"every" default:"10s" min:"100ms"`
 	// Start selects the first entity to read when the topic has no checkpoint. Only
 	// datareplication feeds can start at an ID. Default beginning.
-	Start datareplication.Start `yaml:"start" default:"beginning"`
+	Start source.Start `yaml:"start" default:"beginning"`
 	// Gap selects the action when the feed no longer has the position that was
 	// reached. Default halt.
 	Gap datareplication.Gap `yaml:"gap" kind:"datareplication" default:"halt"`

@@ -112,7 +112,7 @@ func TestGoodFiles(t *testing.T) {
 		"syndication": with(func(c *Config, orders *Feed) {
 			*orders = defaults("orders", "https://shop.example.com/feed")
 			orders.Format, orders.Every, orders.Freshness = "atom", 5*time.Minute, 15*time.Minute
-			orders.Start = datareplication.Start{At: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+			orders.Start = source.Start{At: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 			orders.Syndication = syndication.Settings{
 				Dialect: "atomhopper", EntryOrder: "oldest_first", Mode: "tail", IgnoreChangesIn: []string{"comments", "{urn:x}count"},
 				MaxDeleteRatio: 0, FullEvery: time.Hour, Hints: "ignore", Identity: "link", Body: "xml", Lenient: "true",
@@ -255,7 +255,7 @@ func full() *Config {
 			Timeouts:   source.Timeouts{Connect: time.Second, Read: 2 * time.Second},
 			Limits:     source.Limits{Page: 1_000_000, Entity: 100_000, Rate: 0.5},
 		},
-		Format: "datareplication", Every: 500 * time.Millisecond, Start: datareplication.Start{At: at},
+		Format: "datareplication", Every: 500 * time.Millisecond, Start: source.Start{At: at},
 		Gap: "resume-at-timestamp", Oversize: "skip", DedupeWindow: 1, Freshness: time.Hour,
 		Syndication: syndication.Defaults().Settings,
 		To: To{Bus: "main", Topic: "shop.orders", Stream: &nats.Stream{
@@ -263,7 +263,7 @@ func full() *Config {
 		}},
 	}
 	returns := defaults("returns", "https://shop.example.com/returns")
-	returns.Start = datareplication.Start{ID: "<42@shop.example.com>", At: at}
+	returns.Start = source.Start{ID: "<42@shop.example.com>", At: at}
 	returns.Source.Auth.Bearer = "file:/run/secrets/token"
 	returns.To.Bus = "here"
 	return &Config{

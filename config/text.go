@@ -7,12 +7,12 @@ import (
 	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/setting"
 	"github.com/feedbridge/feedbridge/sink/kafka"
-	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source"
 )
 
 var (
 	secretType = reflect.TypeFor[credential.Secret]()
-	startType  = reflect.TypeFor[datareplication.Start]()
+	startType  = reflect.TypeFor[source.Start]()
 	keyType    = reflect.TypeFor[kafka.Key]()
 )
 

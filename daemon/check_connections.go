@@ -292,7 +292,7 @@ func trySnapshot(ctx context.Context, f config.Feed, o SourceOptions, log *slog.
 // tryUpstream returns the format of a feed.
 func tryUpstream(ctx context.Context, f config.Feed, o SourceOptions, log *slog.Logger) (config.Format, error) {
 	// Its end takes fewer requests than its beginning.
-	f.Start = datareplication.Start{Now: true}
+	f.Start = source.Start{Now: true}
 	sources, err := NewSources(f, o, log)
 	if err != nil {
 		return "", err

@@ -146,7 +146,7 @@ func (s *Sources) newSource(kind string) (sink.Source, error) {
 		if f.Start.Snapshot != "" || f.Start.ID != "" && !f.Start.IsEvent() {
 			return nil, feed.Permanent(fmt.Errorf("start: %s is a position in a datareplication feed, and this one is http-feeds; set beginning, now, a time such as 2026-01-01T00:00:00Z, or after: and the id of an event", f.Start))
 		}
-		cfg := httpfeed.Config{Config: f.Source, Start: httpfeed.Start{Now: f.Start.Now, At: f.Start.At, ID: f.Start.ID}}
+		cfg := httpfeed.Config{Config: f.Source, Start: f.Start}
 		return httpfeed.New(cfg, s.client, s.opts.IDs, s.opts.Redact, s.log), nil
 	case syndication.Kind:
 		if f.Start.ID != "" || f.Start.Snapshot != "" {
@@ -157,7 +157,7 @@ func (s *Sources) newSource(kind string) (sink.Source, error) {
 		bounds.Documents = cmp.Or(s.opts.Documents, bounds.Documents)
 		cfg := syndication.Config{
 			Config: f.Source, Settings: f.Syndication, Every: f.Every, Budget: s.opts.ReadAhead.Budget(), Bounds: bounds,
-			Start: syndication.Start{Now: f.Start.Now, At: f.Start.At}, Redact: s.opts.Redact, Once: s.opts.Once,
+			Start: f.Start, Redact: s.opts.Redact, Once: s.opts.Once,
 		}
 		if f.Format != "auto" {
 			cfg.Format = feedxml.Format(f.Format)

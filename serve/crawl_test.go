@@ -298,7 +298,7 @@ func TestStarts(t *testing.T) {
 		t.Run("from "+start, func(t *testing.T) {
 			c := site.crawl(t)
 			var err error
-			if c.cfg.Start, err = datareplication.ParseStart(start); err != nil {
+			if c.cfg.Start, err = source.ParseStart(start); err != nil {
 				t.Fatal(err)
 			}
 			c.restart()

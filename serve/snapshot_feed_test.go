@@ -13,7 +13,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
-	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source"
 )
 
 // state returns the state that entities produce, by key: the bodies of the newest PUT and
@@ -106,7 +106,7 @@ func TestSnapshotAndFeed(t *testing.T) {
 		}
 		c := site.crawl(t)
 		defer c.client.CloseIdle()
-		c.cfg.Start = datareplication.Start{At: in.created}
+		c.cfg.Start = source.Start{At: in.created}
 		c.restart()
 		c.all(t)
 		for _, e := range c.got {
@@ -122,7 +122,7 @@ func TestSnapshotAndFeed(t *testing.T) {
 		c = site.crawl(t)
 		defer c.client.CloseIdle()
 		var err error
-		if c.cfg.Start, err = datareplication.ParseStart("snapshot:" + site.URL + "/feeds/orders/snapshots/latest"); err != nil {
+		if c.cfg.Start, err = source.ParseStart("snapshot:" + site.URL + "/feeds/orders/snapshots/latest"); err != nil {
 			t.Fatal(err)
 		}
 		c.restart()

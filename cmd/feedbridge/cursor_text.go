@@ -6,6 +6,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 	"github.com/feedbridge/feedbridge/source/httpfeed"
 	"github.com/feedbridge/feedbridge/source/syndication"
@@ -26,7 +27,7 @@ func checkCursorText(position string) error {
 }
 
 // cursorText returns in words where reading continues.
-func cursorText(kind string, c feed.Cursor, start datareplication.Start) string {
+func cursorText(kind string, c feed.Cursor, start source.Start) string {
 	if len(c) == 0 {
 		return "at the configured start (" + start.String() + ")"
 	}

@@ -7,13 +7,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/feedbridge/feedbridge/config"
-	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source"
 )
 
 // addStartFlag adds the flag --from, a start position. It leaves nil if the flag is not given.
-func addStartFlag(cmd *cobra.Command, start **datareplication.Start, usage string) {
+func addStartFlag(cmd *cobra.Command, start **source.Start, usage string) {
 	cmd.Flags().Func("from", usage, func(text string) error {
-		*start = new(datareplication.Start)
+		*start = new(source.Start)
 		return (*start).UnmarshalText([]byte(text))
 	})
 }

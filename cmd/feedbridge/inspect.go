@@ -84,7 +84,7 @@ type crawl struct {
 
 func newCrawl(a *app, f config.Feed, most int) *crawl {
 	f.Gap = datareplication.GapHalt
-	f.Start = datareplication.Start{}
+	f.Start = source.Start{}
 	return &crawl{app: a, feed: f, most: most, report: conformance.NewReport(a.redact.URL(f.Source.URL), string(f.Format)), requests: map[string]int{}}
 }
 

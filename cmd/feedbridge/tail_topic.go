@@ -16,14 +16,14 @@ import (
 	"github.com/feedbridge/feedbridge/internal/retry"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/serve"
-	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source"
 )
 
 // topicTail has the arguments of tail --topic.
 type topicTail struct {
 	topic, bus string
 	partition  int
-	from       *datareplication.Start // nil for the beginning
+	from       *source.Start // nil for the beginning
 	follow     bool
 	every      time.Duration
 	limit      int
@@ -150,7 +150,7 @@ func (w *messageWriter) write(l messageLine) error {
 type topicReader struct {
 	topic     serve.Log
 	partition int
-	from      *datareplication.Start // nil for the beginning
+	from      *source.Start // nil for the beginning
 	out       *messageWriter
 	log       *slog.Logger
 

@@ -16,7 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/docs"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/verify"
-	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source"
 )
 
 // verifyCommand returns the command "verify", which compares two feeds, or a feed and its topic.
@@ -78,7 +78,7 @@ type verification struct {
 	feeds      []string
 	topic, bus string
 	served     string
-	from       *datareplication.Start // of the feeds; nil for their own
+	from       *source.Start // of the feeds; nil for their own
 	lookahead  int
 	limit      int
 	retryFor   time.Duration

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source"
 )
 
 // cursor is a position in a feed: before entity number Index of Page. It also has the
@@ -139,7 +140,7 @@ func (cur cursor) validate() error {
 }
 
 // startCursor returns the cursor for a configured start.
-func startCursor(start Start) cursor {
+func startCursor(start source.Start) cursor {
 	cur := cursor{Search: newSeek(start)}
 	if start.Snapshot != "" {
 		cur.Snapshot = &snapshotPosition{Index: start.Snapshot}
@@ -269,7 +270,7 @@ func (p CursorInfo) Search() Search {
 }
 
 // ParseCursor returns the cursor for a position that a person names: one that
-// [ParseStart] reads, or a cursor as it is stored.
+// [source.ParseStart] reads, or a cursor as it is stored.
 func ParseCursor(position string) (feed.Cursor, error) {
 	if strings.HasPrefix(position, "{") {
 		if _, err := decodeCursor(feed.Cursor(position)); err != nil {
@@ -277,7 +278,7 @@ func ParseCursor(position string) (feed.Cursor, error) {
 		}
 		return feed.Cursor(position), nil
 	}
-	start, err := ParseStart(position)
+	start, err := source.ParseStart(position)
 	if err != nil {
 		return nil, err
 	}

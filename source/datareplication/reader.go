@@ -8,6 +8,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/readahead"
+	"github.com/feedbridge/feedbridge/source"
 )
 
 // feedReader holds the state of a Source between calls of Next. It saves requests and
@@ -50,7 +51,7 @@ type feedReader struct {
 // feeds would otherwise keep another copy of the settings of its client.
 type readerConfig struct {
 	URL    string
-	Start  Start
+	Start  source.Start
 	Gap    Gap
 	Memory *readahead.Share
 }

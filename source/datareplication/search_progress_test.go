@@ -10,6 +10,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/source"
 )
 
 // The cursor of a long search has how many pages were searched, and the time that was
@@ -57,7 +58,7 @@ func TestSearchInOneCallSaysHowFarItHasCome(t *testing.T) {
 		next.ServeHTTP(w, r)
 	}
 	s.Add("HEAD", "", httpfault.Fault(see), see, see, see)
-	sr := newSeek(Start{At: second(2)})
+	sr := newSeek(source.Start{At: second(2)})
 	if start, err := src.reader.seekBack(t.Context(), sr, 0, new(sightings)); err != nil || start == "" {
 		t.Fatal(start, err)
 	}
@@ -77,7 +78,7 @@ func TestSearchInOneCallSaysHowFarItHasCome(t *testing.T) {
 // Once the page to start at is found, entities before the position are read and left out.
 func TestSearchSaysHowFarItHasReadForward(t *testing.T) {
 	t.Parallel()
-	sr := newSeek(Start{ID: "c", At: second(9)})
+	sr := newSeek(source.Start{ID: "c", At: second(9)})
 	sr.Pages, sr.NewerTime = 4, second(8).Unix()
 	cur := cursor{Page: "http://feed.example/3", Search: sr}
 	cur.advance(&feed.Entity{ID: "b", Modified: second(7)})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source"
 )
 
 // seek is the search for the position where reading starts: by HEAD requests from the
@@ -111,7 +112,7 @@ func (s Search) String() string {
 func formatUnix(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 
 // newSeek returns the search for a configured start.
-func newSeek(start Start) *seek {
+func newSeek(start source.Start) *seek {
 	s := &seek{Start: start.String(), Now: start.Now, ID: start.ID}
 	if !start.At.IsZero() {
 		// Feeds have whole seconds: one that is asked for with a fraction

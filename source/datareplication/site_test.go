@@ -438,7 +438,7 @@ func (s *limitedSource) Next(ctx context.Context, after feed.Cursor, limits feed
 
 func from(t tester, position string) func(*options) {
 	t.Helper()
-	start, err := ParseStart(position)
+	start, err := source.ParseStart(position)
 	must.Succeed(t, err)
 	return func(cfg *options) { cfg.Start = start }
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
+	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
@@ -237,12 +238,12 @@ func TestSnapshotFails(t *testing.T) {
 func TestSnapshotPositions(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"snapshot:", "snapshot:shop.example.com", "snapshot:ftp://x/", "snapshot:https://me:secret@x/", "snapshot:/x"} {
-		if _, err := ParseStart(bad); err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "the url of the snapshot") {
+		if _, err := source.ParseStart(bad); err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "the url of the snapshot") {
 			t.Errorf("%s: error %v", bad, err)
 		}
 	}
 	const good = "snapshot:https://shop.example.com/snapshots/latest?a=b"
-	start, err := ParseStart(good)
+	start, err := source.ParseStart(good)
 	if err != nil || start.String() != good {
 		t.Errorf("got %v, %v", start, err)
 	}

@@ -10,17 +10,8 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source"
 )
-
-// Start selects the first event to publish of a feed that has no checkpoint yet. The zero Start is the beginning.
-type Start struct {
-	// Now skips the events that the feed has at the first poll.
-	Now bool
-	// At skips the events before the first one of that time or later.
-	At time.Time
-	// ID starts behind that event.
-	ID string
-}
 
 // startNow is the start behind all events that the feed has.
 const startNow = "now"
@@ -42,7 +33,7 @@ type cursor struct {
 	Halted bool `json:"halted,omitempty"`
 }
 
-func decodeCursor(c feed.Cursor, start Start) (cur cursor, err error) {
+func decodeCursor(c feed.Cursor, start source.Start) (cur cursor, err error) {
 	if len(c) == 0 {
 		return startCursor(start), nil
 	}
@@ -54,7 +45,7 @@ func decodeCursor(c feed.Cursor, start Start) (cur cursor, err error) {
 	return cur, nil
 }
 
-func startCursor(start Start) cursor {
+func startCursor(start source.Start) cursor {
 	switch {
 	case start.Now:
 		return cursor{Start: startNow}
@@ -101,7 +92,7 @@ type CursorInfo struct {
 
 // Describe returns the readable form of a cursor of this source.
 func Describe(c feed.Cursor) (CursorInfo, error) {
-	cur, err := decodeCursor(c, Start{})
+	cur, err := decodeCursor(c, source.Start{})
 	return CursorInfo{Last: cur.Last, Start: cur.Start}, err
 }
 
@@ -109,26 +100,19 @@ func Describe(c feed.Cursor) (CursorInfo, error) {
 // 2026-01-01T00:00:00Z, after: and the ID of an event, or a stored cursor. Events that the topic has already are not
 // published again.
 func ParseCursor(position string) (feed.Cursor, error) {
-	cur := cursor{Moved: true}
-	id, after := strings.CutPrefix(position, "after:")
-	switch {
-	case strings.HasPrefix(position, "{"):
-		stored, err := decodeCursor(feed.Cursor(position), Start{})
+	if strings.HasPrefix(position, "{") {
+		stored, err := decodeCursor(feed.Cursor(position), source.Start{})
 		if err != nil {
 			return nil, err
 		}
-		cur.Last, cur.Start = stored.Last, stored.Start
-	case position == startNow:
-		cur.Start = startNow
-	case after && id != "":
-		cur.Last = id
-	case position != "beginning":
-		at, err := time.Parse(time.RFC3339, position)
-		if err != nil {
-			return nil, fmt.Errorf("position %q: want beginning, now, a time such as 2026-01-01T00:00:00Z, or after: and the id of an event", position)
-		}
-		cur = startCursor(Start{At: at})
-		cur.Moved = true
+		cur := cursor{Last: stored.Last, Start: stored.Start, Moved: true}
+		return cur.encode(), nil
 	}
+	start, err := source.ParseStart(position)
+	if err != nil || position == "" || start.Snapshot != "" || start.ID != "" && !start.IsEvent() {
+		return nil, fmt.Errorf("position %q: want beginning, now, a time such as 2026-01-01T00:00:00Z, or after: and the id of an event", position)
+	}
+	cur := startCursor(start)
+	cur.Moved = true
 	return cur.encode(), nil
 }

@@ -50,7 +50,7 @@ type Config struct {
 	// Config configures the HTTP client.
 	source.Config
 	// Start selects the first event to publish when the topic has no checkpoint.
-	Start Start
+	Start source.Start
 }
 
 // TopicIDs are the IDs that the topic has.

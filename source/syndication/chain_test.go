@@ -10,6 +10,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
+	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -198,7 +199,7 @@ func TestPaged(t *testing.T) {
 	})
 	run("start: now", func(t *testing.T) {
 		u := paged()
-		r := u.read(t, func(c *syndication.Config) { c.Start = syndication.Start{Now: true} })
+		r := u.read(t, func(c *syndication.Config) { c.Start = source.Start{Now: true} })
 		r.want("", "paged_feed_is_lossy")
 		u.set("/feed", atom(link("next", "/p2"), "h@8 g@7"))
 		u.set("/p2", atom(link("next", "/p3"), "f@6 e@5"))
@@ -310,7 +311,7 @@ func TestTail(t *testing.T) {
 		r.wantRequests("/4?if /5")
 	})
 	parallel.Run(t, "from now", func(t *testing.T) {
-		r := events().read(t, kurrent, func(c *syndication.Config) { c.Start = syndication.Start{Now: true} })
+		r := events().read(t, kurrent, func(c *syndication.Config) { c.Start = source.Start{Now: true} })
 		r.want("")
 		r.u.set("/4", atom(link("next", "/2"), "e@5"))
 		r.want("e")

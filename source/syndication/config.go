@@ -24,8 +24,9 @@ type Config struct {
 	source.Config `yaml:",inline"`
 	// Settings configure how the feed is interpreted.
 	Settings `yaml:",inline"`
-	// Start selects the first entries to publish when the topic has no checkpoint.
-	Start Start `yaml:"start"`
+	// Start selects the first entries to publish when the topic has no checkpoint, of those that are updated at a time
+	// or later. For entries without an update time, it uses their date of publication. It has no ID and no Snapshot.
+	Start source.Start `yaml:"start"`
 	// Format is the required format; RSS includes RDF. The default is the format that
 	// the feed has at the first poll. A change of format is an error, because the
 	// entries would have other IDs and all of them would be published again.

@@ -32,12 +32,9 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s %v", key, errs)
 		}
 	}
-	for text, want := range map[string]string{"": "beginning", "now": "now", "2026-01-01T01:00:00+01:00": "2026-01-01T00:00:00Z"} {
-		if start, err := syndication.ParseStart(text); err != nil || start.String() != want {
-			t.Errorf("start %q is %s, %v", text, start, err)
+	for _, text := range []string{"tomorrow", "after:1", "id:1@2026-01-01T00:00:00Z", "snapshot:https://shop.example.com/snapshot"} {
+		if _, err := syndication.ParseCursor(text); err == nil {
+			t.Errorf("%s is a position", text)
 		}
-	}
-	if _, err := syndication.ParseStart("tomorrow"); err == nil {
-		t.Error("tomorrow is a start")
 	}
 }

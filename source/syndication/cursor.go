@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
@@ -148,10 +149,10 @@ const (
 	longestValidator = 500
 )
 
-func decodeCursor(c feed.Cursor, start Start) (cursor, error) {
+func decodeCursor(c feed.Cursor, start source.Start) (cursor, error) {
 	cur := cursor{Version: cursorVersion}
 	if len(c) == 0 {
-		if start != (Start{}) {
+		if start != (source.Start{}) {
 			cur.Start = start.String()
 		}
 		return cur, nil
@@ -171,7 +172,7 @@ func decodeCursor(c feed.Cursor, start Start) (cursor, error) {
 // isSound reports whether a cursor is one that this program could have written: it
 // may come from a person.
 func (cur *cursor) isSound() bool {
-	_, err := ParseStart(cur.Start)
+	_, err := parseStart(cur.Start)
 	long := []string{cur.URL, cur.ETag, cur.Modified, cur.Newest, cur.Tail}
 	brief := []string{cur.Start, cur.From, cur.At, cur.Body, string(cur.Dialect), string(cur.Format), string(cur.Order), string(cur.MessageBody)}
 	if cur.Moved != nil {
@@ -291,7 +292,7 @@ func hashOf(url string) string {
 // resolveStart clears the start position unless it is "now", which needs a document,
 // and sets Since for a start at a time.
 func (cur *cursor) resolveStart() error {
-	start, err := ParseStart(cur.Start)
+	start, err := parseStart(cur.Start)
 	if err != nil {
 		return feed.Permanent(err)
 	}

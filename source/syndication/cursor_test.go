@@ -19,6 +19,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
@@ -101,7 +102,7 @@ func TestCursorIsReadForEver(t *testing.T) {
 	if diff := cmp.Diff(string(golden), string(full.encodeCursor())); diff != "" {
 		t.Errorf("the stored form has changed: %s", diff)
 	}
-	got, err := decodeCursor(golden, Start{})
+	got, err := decodeCursor(golden, source.Start{})
 	if diff := cmp.Diff(full, got, sameCursor); diff != "" || err != nil {
 		t.Errorf("it reads as: %s; %v", diff, err)
 	}
@@ -110,7 +111,7 @@ func TestCursorIsReadForEver(t *testing.T) {
 // A cursor from a version that stored no time for a hold. The hold starts again.
 func TestCursorWithHold(t *testing.T) {
 	t.Parallel()
-	cur, err := decodeCursor(feed.Cursor(`{"v":1,"dialect":"complete","format":"atom","order":"newest_first","full":3,"hold":"0123456789abcdef"}`), Start{})
+	cur, err := decodeCursor(feed.Cursor(`{"v":1,"dialect":"complete","format":"atom","order":"newest_first","full":3,"hold":"0123456789abcdef"}`), source.Start{})
 	if err != nil || cur.Dialect != Complete || cur.Held != nil {
 		t.Errorf("%+v, %v", cur, err)
 	}
@@ -129,7 +130,7 @@ func TestCursorIsBounded(t *testing.T) {
 	cur.Seen, cur.Shared = make([]byte, maxSeen*seenBytes), make(sharedIDs, maxShared*sharedBytes)
 	cur.ETag, cur.Modified = strings.Repeat("e", longestValidator), strings.Repeat("m", longestValidator)
 	data := cur.encodeCursor()
-	got, err := decodeCursor(data, Start{})
+	got, err := decodeCursor(data, source.Start{})
 	if err != nil || len(data) > maxCursor {
 		t.Fatalf("%d bytes, %v", len(data), err)
 	}
@@ -146,8 +147,8 @@ func FuzzCursor(f *testing.F) {
 	f.Add([]byte(`{"v":1}`))
 	f.Add([]byte(`{"v":1,"archives":"AAAA"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		cputime.CheckRepeated(t, string(data), func(text string) { _, _ = decodeCursor([]byte(text), Start{}) })
-		cur, err := decodeCursor(data, Start{})
+		cputime.CheckRepeated(t, string(data), func(text string) { _, _ = decodeCursor([]byte(text), source.Start{}) })
+		cur, err := decodeCursor(data, source.Start{})
 		if err != nil {
 			return
 		}
@@ -187,7 +188,7 @@ func FuzzCursorFields(f *testing.F) {
 				t.Fatalf("%s is of type %s, for which there is no value", path, field.Type())
 			}
 		})
-		cur.Version, cur.Start = cursorVersion, Start{At: time.Unix(0, number).UTC()}.String()
+		cur.Version, cur.Start = cursorVersion, source.Start{At: time.Unix(0, number).UTC()}.String()
 		checkStoredCursor(t, cur)
 	})
 }
@@ -205,7 +206,7 @@ func checkStoredCursor(t *testing.T, cur cursor) {
 	}
 	want := cur
 	stored := cur.encodeCursor()
-	got, err := decodeCursor(stored, Start{})
+	got, err := decodeCursor(stored, source.Start{})
 	if err != nil {
 		t.Fatalf("%s: %v", stored, err)
 	}

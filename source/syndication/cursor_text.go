@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
@@ -43,7 +44,7 @@ func (p CursorInfo) Lacks() (gaps, deletes int) { return len(p.Gaps), p.HeldDele
 
 // Describe returns the readable form of a cursor of this source.
 func Describe(c feed.Cursor) (CursorInfo, error) {
-	cur, err := decodeCursor(c, Start{})
+	cur, err := decodeCursor(c, source.Start{})
 	if err != nil {
 		return CursorInfo{}, err
 	}
@@ -61,17 +62,17 @@ func Describe(c feed.Cursor) (CursorInfo, error) {
 	return p, nil
 }
 
-// ParseCursor returns the cursor for a position: a start position that [ParseStart]
+// ParseCursor returns the cursor for a position: a start position that [source.ParseStart]
 // parses, or a stored cursor. From the beginning, all documents that can be reached are
 // read again; versions that the topic already has are not published again.
 func ParseCursor(position string) (feed.Cursor, error) {
 	if strings.HasPrefix(position, "{") {
-		if _, err := decodeCursor(feed.Cursor(position), Start{}); err != nil {
+		if _, err := decodeCursor(feed.Cursor(position), source.Start{}); err != nil {
 			return nil, err
 		}
 		return feed.Cursor(position), nil
 	}
-	start, err := ParseStart(position)
+	start, err := parseStart(position)
 	if err != nil {
 		return nil, err
 	}
@@ -79,48 +80,12 @@ func ParseCursor(position string) (feed.Cursor, error) {
 	return cur.encodeCursor(), nil
 }
 
-// Start selects the first entries to publish of a feed that has no checkpoint yet. The
-// zero Start is the beginning: all documents that can be reached.
-type Start struct {
-	// Now skips the entries that the feed has at the first poll.
-	Now bool
-	// At skips the entries that were updated before that time. For entries without an
-	// update time, it uses their date of publication.
-	At time.Time
-}
-
-// ParseStart parses a start position of the configuration: beginning, now, or a time
-// such as 2026-01-01T00:00:00Z.
-func ParseStart(s string) (Start, error) {
-	switch s {
-	case "", "beginning":
-		return Start{}, nil
-	case "now":
-		return Start{Now: true}, nil
+// parseStart parses a start position that entries can have: beginning, now, or a time such as
+// 2026-01-01T00:00:00Z.
+func parseStart(s string) (source.Start, error) {
+	start, err := source.ParseStart(s)
+	if err != nil || start.ID != "" || start.Snapshot != "" {
+		return source.Start{}, fmt.Errorf("start %q: want beginning, now, or a time such as 2026-01-01T00:00:00Z", s)
 	}
-	t, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		return Start{}, fmt.Errorf("start %q: want beginning, now, or a time such as 2026-01-01T00:00:00Z", s)
-	}
-	return Start{At: t.UTC()}, nil
+	return start, nil
 }
-
-// String returns the form that [ParseStart] parses.
-func (s Start) String() string {
-	switch {
-	case s.Now:
-		return "now"
-	case !s.At.IsZero():
-		return s.At.Format(time.RFC3339Nano)
-	}
-	return "beginning"
-}
-
-// UnmarshalText calls [ParseStart].
-func (s *Start) UnmarshalText(text []byte) (err error) {
-	*s, err = ParseStart(string(text))
-	return err
-}
-
-// MarshalText returns [Start.String].
-func (s Start) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

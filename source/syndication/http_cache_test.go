@@ -12,6 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
+	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -222,7 +223,7 @@ func TestManners(t *testing.T) {
 
 func TestStart(t *testing.T) {
 	t.Parallel()
-	now := func(c *syndication.Config) { c.Start = syndication.Start{Now: true} }
+	now := func(c *syndication.Config) { c.Start = source.Start{Now: true} }
 	run := func(name string, f func(t *testing.T)) {
 		t.Run(name, func(t *testing.T) { t.Parallel(); f(t) })
 	}
@@ -265,10 +266,10 @@ func TestStart(t *testing.T) {
 		r.want("e1100 e1099:x", "duplicate_ids")
 	})
 	run("a time", func(t *testing.T) {
-		r := archived().read(t, func(c *syndication.Config) { c.Start = syndication.Start{At: dawn.Add(4 * time.Second)} })
+		r := archived().read(t, func(c *syndication.Config) { c.Start = source.Start{At: dawn.Add(4 * time.Second)} })
 		r.want("e4:a e5:a e6:a")
 		u := newUpstream("/feed", rss("", "b@5 a@3 c"))
-		u.read(t, func(c *syndication.Config) { c.Start = syndication.Start{At: dawn.Add(4 * time.Second)} }).want("c b")
+		u.read(t, func(c *syndication.Config) { c.Start = source.Start{At: dawn.Add(4 * time.Second)} }).want("c b")
 	})
 	run("checkpoint set", func(t *testing.T) {
 		r := archived().read(t)

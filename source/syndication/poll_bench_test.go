@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -135,7 +136,7 @@ func BenchmarkIdle(b *testing.B) {
 func BenchmarkLargeDocument(b *testing.B) {
 	const entries = 50_000
 	u := newUpstream()
-	r := u.read(benchTester{b}, func(c *syndication.Config) { c.Start = syndication.Start{At: dawn} })
+	r := u.read(benchTester{b}, func(c *syndication.Config) { c.Start = source.Start{At: dawn} })
 	b.ReportAllocs()
 	for b.Loop() {
 		u.fault("/feed", largeDocument(entries, func() {}))

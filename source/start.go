@@ -1,12 +1,10 @@
-package datareplication
+package source
 
 import (
 	"errors"
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/feedbridge/feedbridge/source"
 )
 
 // Start selects the first entity to read when a feed has no checkpoint yet. The zero Start
@@ -45,7 +43,7 @@ func ParseStart(s string) (Start, error) {
 		return Start{Now: true}, nil
 	case strings.HasPrefix(s, "snapshot:"):
 		index := strings.TrimPrefix(s, "snapshot:")
-		if err := source.CheckURL(index); err != nil {
+		if err := CheckURL(index); err != nil {
 			return Start{}, fmt.Errorf("start: the url of the snapshot %w", err)
 		}
 		return Start{Snapshot: index}, nil
@@ -110,22 +108,3 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	}
 	return s[:i], s[i+len(sep):], true
 }
-
-// Gap is the policy for a cursor whose position is no longer in the feed.
-type Gap string
-
-// The policies for a gap. With each of them a gap counts as a violation.
-const (
-	// GapHalt stops with an error until a person decides, or until the feed has the
-	// position again.
-	GapHalt Gap = "halt"
-	// GapResume continues with the first entity that was modified at the time of the last
-	// published entity, or later. Entities that the topic holds already are left out.
-	GapResume Gap = "resume-at-timestamp"
-	// GapRestart continues from the oldest entity that is left of the feed. Entities that are
-	// among the newest IDs of the topic are left out.
-	GapRestart Gap = "restart"
-)
-
-// Values returns the valid values.
-func (Gap) Values() []string { return []string{string(GapHalt), string(GapResume), string(GapRestart)} }
