@@ -8,44 +8,31 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestAddFeeds adds feeds to files of every form.
+// TestAddFeeds adds feeds to files of every form. Where that is refused, the lines in the error do it.
 func TestAddFeeds(t *testing.T) {
 	t.Parallel()
-	one := []Entry{{Name: "new", URL: "https://new.example.com/feed"}}
-	two := []Entry{{Name: "new", URL: "https://new.example.com/feed?a=1#b"}, {Name: "null", URL: "https://new.example.com/${x}"}}
+	one := map[string]NewFeed{"new": {URL: "https://new.example.com/feed"}}
+	two := map[string]NewFeed{"null": {URL: "https://new.example.com/${x}"}, "new": {URL: "https://new.example.com/feed?a=1#b:", Headers: &[0]string{}, Auth: &struct{}{}}}
+	const lines = "  new:\n    url: https://new.example.com/feed\n"
 	for name, test := range map[string]struct {
-		feeds      []Entry
+		feeds      map[string]NewFeed
 		file, want string
 	}{
-		"empty":          {one, "", "feeds:\n  new:\n    url: https://new.example.com/feed\n"},
-		"only a comment": {one, "# soon", "# soon\n\nfeeds:\n  new:\n    url: https://new.example.com/feed\n"},
-		"missing":        {one, "log: {level: warn}\n", "log: {level: warn}\n\nfeeds:\n  new:\n    url: https://new.example.com/feed\n"},
-		"missing, with a text of several lines": {
-			one, "log:\n  level: |+\n    warn\n\n", "log:\n  level: |+\n    warn\n\nfeeds:\n  new:\n    url: https://new.example.com/feed\n",
-		},
-		"null":              {one, "feeds: # none\n# b\nlog: {}\n", "feeds: # none\n  new:\n    url: https://new.example.com/feed\n# b\nlog: {}\n"},
-		"null at the end":   {one, "feeds:", "feeds:\n  new:\n    url: https://new.example.com/feed\n"},
-		"empty braces":      {one, "feeds: {}\nlog: {}\n", "feeds:\n  new:\n    url: https://new.example.com/feed\nlog: {}\n"},
-		"braces, a comment": {one, "feeds: { } # none", "feeds: # none\n  new:\n    url: https://new.example.com/feed\n"},
-		"braces, two lines": {one, "feeds: {\n}\n", "feeds: {new: {url: https://new.example.com/feed}\n}\n"},
-		"no last line end":  {one, "feeds:\n  a:\n    url: https://a", "feeds:\n  a:\n    url: https://a\n  new:\n    url: https://new.example.com/feed\n"},
-		"document marks":    {one, "---\nfeeds:\n  a:\n    url: https://a\n...\n", "---\nfeeds:\n  a:\n    url: https://a\n  new:\n    url: https://new.example.com/feed\n...\n"},
-		"Windows":           {one, "feeds:\r\n  a:\r\n    url: https://a\r\n", "feeds:\r\n  a:\r\n    url: https://a\r\n  new:\r\n    url: https://new.example.com/feed\r\n"},
+		"empty":                  {one, "", "feeds:\n" + lines},
+		"only a comment":         {one, "# soon", "# soon\n\nfeeds:\n" + lines},
+		"missing":                {one, "log: {level: warn}\n", "log: {level: warn}\n\nfeeds:\n" + lines},
+		"missing, behind a text": {one, "log:\n  level: |+\n    warn\n\n", "log:\n  level: |+\n    warn\n\nfeeds:\n" + lines},
+		"null":                   {one, "feeds: # none\n# b\nlog: {}\n", "feeds: # none\n" + lines + "# b\nlog: {}\n"},
+		"null at the end":        {one, "feeds:", "feeds:\n" + lines},
+		"no last line end":       {one, "feeds:\n  a:\n    url: https://a", "feeds:\n" + lines + "  a:\n    url: https://a"},
+		"document marks":         {one, "---\nfeeds:\n  a:\n    url: https://a\n...\n", "---\nfeeds:\n" + lines + "  a:\n    url: https://a\n...\n"},
+		"Windows":                {one, "feeds:\r\n  a:\r\n    url: https://a\r\n", "feeds:\r\n  new:\r\n    url: https://new.example.com/feed\r\n  a:\r\n    url: https://a\r\n"},
+		"one step":               {one, "feeds:\n a: {url: https://a}\n", "feeds:\n new:\n   url: https://new.example.com/feed\n a: {url: https://a}\n"},
 		"between keys, with comments": {
-			two, "a: 1\nfeeds:\n    x:\n      url: https://a # x\n\n      # y\n#      every: 1s\n\n# log\n#log: {}\n\nlog: {}\n",
-			"a: 1\nfeeds:\n    x:\n      url: https://a # x\n\n      # y\n#      every: 1s\n    new:\n      url: \"https://new.example.com/feed?a=1#b\"\n" +
-				"    \"null\":\n      url: \"https://new.example.com/$${x}\"\n\n# log\n#log: {}\n\nlog: {}\n",
+			two, "a: 1\nfeeds:\n    # x\n    x:\n      url: https://a # x\n      # y\n#      every: 1s\n\n# log\n#log: {}\n\nlog: {}\n",
+			"a: 1\nfeeds:\n    new:\n      url: 'https://new.example.com/feed?a=1#b:'\n      headers: []\n      auth: {}\n    \"null\":\n      url: https://new.example.com/$${x}\n" +
+				"    # x\n    x:\n      url: https://a # x\n      # y\n#      every: 1s\n\n# log\n#log: {}\n\nlog: {}\n",
 		},
-		"each in braces": {one, "feeds:\n  a: {url: https://a}\nb: 1\n", "feeds:\n  a: {url: https://a}\n  new: {url: https://new.example.com/feed}\nb: 1\n"},
-		"a text that looks like a comment": {
-			one, "feeds:\n  a:\n    url: |\n      https://a\n\n      # no comment\n\nb: 1\n",
-			"feeds:\n  a:\n    url: |\n      https://a\n\n      # no comment\n  new:\n    url: https://new.example.com/feed\n\nb: 1\n",
-		},
-		"all in braces": {one, "feeds: {a: {url: \"h}\\\"\", x: it's}, b: ['}', #}\n]} # c\nb: {}\n", "feeds: {a: {url: \"h}\\\"\", x: it's}, b: ['}', #}\n], new: {url: https://new.example.com/feed}} # c\nb: {}\n"},
-		"braces, lines": {two, "é: {ü: 1}\nfeeds: &f {\n    a: {url: https://a}, # x\n}\n", "é: {ü: 1}\nfeeds: &f {\n    a: {url: https://a},\n    new: {url: \"https://new.example.com/feed?a=1#b\"},\n    \"null\": {url: \"https://new.example.com/$${x}\"} # x\n}\n"},
-		"JSON":          {one, "{\"feeds\": {\"a\": {\"url\": \"https://a\"}}}", `{"feeds": {"a": {"url": "https://a"}, "new": {"url": "https://new.example.com/feed"}}}`},
-		"JSON, missing": {one, "\ufeff{\n  \"log\": {}\n}\n", "\ufeff{\n  \"log\": {},\n  \"feeds\": {\"new\": {\"url\": \"https://new.example.com/feed\"}}\n}\n"},
-		"JSON, empty":   {one, `{"feeds": {}}`, `{"feeds": {"new": {"url": "https://new.example.com/feed"}}}`},
 	} {
 		got, err := AddFeeds([]byte(test.file), test.feeds)
 		if diff := cmp.Diff(test.want, string(got)); err != nil || diff != "" {
@@ -53,31 +40,43 @@ func TestAddFeeds(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct{ file, want string }{
-		"an alias":     {"log: &a {}\nfeeds: *a\n", "write them into the file:\n  new:\n    url: https://new.example.com/feed"},
-		"a list":       {"feeds: [a]\n", "write them into the file"},
-		"no mapping":   {"- feeds\n", "the file is not a mapping of keys"},
-		"no YAML":      {"feeds: {\n", "not YAML"},
-		"a null sign":  {"feeds: ~\n", "write them into the file"},
-		"two of a key": {"feeds: {}\nfeeds: {}\n", "write them into the file"},
+		"null sign":       {"log: {}\nfeeds: ~\n", "these lines:\nfeeds:\n" + lines},
+		"empty braces":    {"feeds: {}\n", "these lines:\nfeeds:\n" + lines},
+		"braces":          {"feeds: {\n  a: {url: https://a}\n}\n", "these lines:\nfeeds:\n" + lines},
+		"an alias":        {"log: &a {}\nfeeds: *a\n", "these lines:\nfeeds:\n" + lines},
+		"an anchor":       {"feeds: &f\n  a: {url: https://a}\nb: *f\n", "these lines:\n"},
+		"a list":          {"feeds: [a]\n", "these lines:\n"},
+		"two of a key":    {"feeds: {}\nfeeds: {}\n", "these lines:\n"},
+		"two of a key, 2": {"feeds:\nfeeds:\n", "these lines:\n"},
+		"JSON":            {`{"feeds": {"a": {"url": "https://a"}}}`, "these lines:\n"},
+		"a later end":     {"log: {}\n...\n", "these lines:\n"},
+		"no mapping":      {"- feeds\n", "the file is not a mapping of keys"},
+		"no YAML":         {"feeds: {\n", "not YAML"},
 	} {
-		if got, err := AddFeeds([]byte(test.file), one); err == nil || !strings.Contains(err.Error(), test.want) {
+		got, err := AddFeeds([]byte(test.file), one)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %q and %v", name, got, err)
+			continue
+		}
+		if _, pasted, ok := strings.Cut(err.Error(), "these lines:\n"); ok {
+			if cfg, err := Load(Options{File: "pasted.yaml", Data: []byte(pasted)}); err != nil || cfg.Feeds["new"].Source.URL != one["new"].URL {
+				t.Errorf("%s: the lines cannot be pasted: %v\n%s", name, err, pasted)
+			}
 		}
 	}
 }
 
-// TestAddFeedsKeepsTheExample adds a feed to the configuration with every key. The keys of the feed before it that are
-// switched off stay with that feed.
+// TestAddFeedsKeepsTheExample adds a feed to the configuration with every key.
 func TestAddFeedsKeepsTheExample(t *testing.T) {
 	t.Parallel()
 	example, err := os.ReadFile("../deploy/feedbridge.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := AddFeeds(example, []Entry{{Name: "new", URL: "https://new.example.com/feed"}})
+	got, err := AddFeeds(example, map[string]NewFeed{"new": {URL: "https://new.example.com/feed"}})
 	const lines = "  new:\n    url: https://new.example.com/feed\n"
 	before, after, found := strings.Cut(string(got), lines)
-	if err != nil || !found || before+after != string(example) || !strings.HasSuffix(before, "#        missing_key: stop\n") {
+	if err != nil || !found || before+after != string(example) || !strings.HasSuffix(before, "\nfeeds:\n") {
 		t.Errorf("%v\n%s", err, cmp.Diff(string(example), string(got)))
 	}
 }
@@ -90,7 +89,7 @@ func FuzzAddFeeds(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	feeds := []Entry{{Name: "new-feed", URL: "https://new.example.com/feed?a"}, {Name: "no", URL: "https://new.example.com/"}}
+	feeds := map[string]NewFeed{"new-feed": {URL: "https://new.example.com/feed?a"}, "no": {URL: "https://new.example.com/", Headers: &[0]string{}}}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		changed, err := AddFeeds(data, feeds)
 		if err != nil {
@@ -103,12 +102,13 @@ func FuzzAddFeeds(f *testing.F) {
 		}
 		now := newLoader(nil)
 		now.readYAML("a", changed)
-		for _, e := range feeds {
-			path := joinPath("feeds", e.Name) + ".url"
+		for name, e := range feeds {
+			path := joinPath("feeds", name) + ".url"
 			if v := now.values[path]; !v.IsValid() || v.String() != e.URL {
-				t.Fatalf("%q became %q, which lacks %s", data, changed, e.Name)
+				t.Fatalf("%q became %q, which lacks %s", data, changed, name)
 			}
 			delete(now.values, path)
+			delete(now.values, joinPath("feeds", name)+".headers")
 		}
 		if len(old.values) != len(now.values) {
 			t.Fatalf("%q became %q", data, changed)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/feedbridge/feedbridge/docs"
@@ -20,12 +21,12 @@ func Starter(kind, address string) []byte {
       url: %s
       # How feedbridge identifies itself; `+docs.URL+`nats.md has the permissions that it needs.
 #      credentials_file: /run/secrets/nats.creds
-`, quoteScalar(address, false))
+`, strconv.Quote(address))
 	case "kafka":
 		to, topic = "    kafka: {partitions: 1, replication: 3, config: [retention.ms=2592000000]}", "the topic of each feed"
 		brokers := strings.Split(address, ",")
 		for i, broker := range brokers {
-			brokers[i] = quoteScalar(strings.TrimSpace(broker), false)
+			brokers[i] = strconv.Quote(strings.TrimSpace(broker))
 		}
 		bus = fmt.Sprintf(`    kafka:
       brokers: [%s]
@@ -38,7 +39,7 @@ func Starter(kind, address string) []byte {
 		bus = fmt.Sprintf(`    # A NATS server inside feedbridge, which other programs can connect to.
     embedded:
       listen: %s
-`, quoteScalar(address, false))
+`, strconv.Quote(address))
 	}
 	return []byte(fmt.Sprintf(`# A configuration of feedbridge. Keys that begin with # are switched off: remove the # only.
 # `+docs.URL+`configuration.md describes all keys, and 'feedbridge check' validates the file.

@@ -11,7 +11,7 @@ func TestStarter(t *testing.T) {
 	t.Parallel()
 	switchedOff := regexp.MustCompile(`(?m)^#( {2,})`)
 	for kind, address := range StarterAddresses {
-		text, err := AddFeeds(Starter(kind, address), []Entry{{Name: "new", URL: "https://new.example.com/feed"}})
+		text, err := AddFeeds(Starter(kind, address), map[string]NewFeed{"new": {URL: "https://new.example.com/feed"}})
 		if err != nil || !strings.HasSuffix(string(text), "feeds:\n  new:\n    url: https://new.example.com/feed\n") {
 			t.Errorf("%s: %v\n%s", kind, err, text)
 		}

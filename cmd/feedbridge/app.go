@@ -85,7 +85,8 @@ func (a *app) reportError(cmd *cobra.Command, err error) int {
 	}
 	prefix := "feedbridge: "
 	for line := range strings.Lines(err.Error()) {
-		fmt.Fprintln(w, prefix+a.redact.Clip(line, longestError))
+		text := strings.TrimLeft(line, " ") // the indentation of YAML must stay
+		fmt.Fprintln(w, prefix+line[:len(line)-len(text)]+a.redact.Clip(text, longestError))
 		prefix = ""
 	}
 	if _, ok := errors.AsType[*usageError](err); ok {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,8 +22,9 @@ func checkCommand(a *app) *cobra.Command {
 		Use:   "check",
 		Short: "Validate the configuration and print it with all defaults",
 		Long: `Check validates the configuration, from the file and the environment, and
-prints it with all defaults and with secrets as ***. It reports all errors at
-once, and exits with 2 if there are any.
+prints it with all defaults and with secrets as ***. It also reads the lists of
+feeds_from. It reports all errors at once, and exits with 2 if there are any, also
+if a list cannot be read at the moment.
 
 With --connect it also tries every bus, feed and topic, and whether this copy
 could join its fleet, without publishing or creating anything, and exits with 1
@@ -53,13 +55,9 @@ unless all of them work.`,
 				}
 			}
 			if len(cfg.FeedsFrom) > 0 {
-				var refused []error
-				cfg, refused = daemon.ReadLists(cmd.Context(), cfg, daemon.Options{Version: programVersion()})
-				p := &printer{w: a.err, redact: a.redact}
-				for _, err := range refused {
-					p.printLine("%s", err)
-				}
-				p.printLine("%s with those of the lists; %s", withNoun(len(cfg.Feeds), "feed", "feeds"), withNoun(len(refused), "problem", "problems"))
+				cfg, err = a.readLists(cmd.Context(), cfg)
+				found.Errors, found.OK = problemsOf(err), err == nil
+				(&printer{w: a.err}).printLine("%s with those of the lists", withNoun(len(cfg.Feeds), "feed", "feeds"))
 			}
 			if connect {
 				// As text each is printed at once, as JSON all of them in the end.
@@ -70,7 +68,7 @@ unless all of them work.`,
 				}
 				opts := daemon.Options{Version: programVersion(), Log: a.newLog(a.err, config.Log{Level: "error"})}
 				found.Connections = daemon.CheckConnections(cmd.Context(), cfg, opts, report)
-				err = countFailures(found.Connections)
+				err = errors.Join(err, countFailures(found.Connections))
 				found.OK = err == nil
 			}
 			if asJSON {
@@ -82,6 +80,25 @@ unless all of them work.`,
 	cmd.Flags().BoolVar(&connect, "connect", false, "try every bus, feed and topic, and the fleet")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// readLists returns the configuration with the feeds of its lists, and an error of type [config.Errors] if there are
+// any in them.
+func (a *app) readLists(ctx context.Context, cfg *config.Config) (*config.Config, error) {
+	cfg, refused := daemon.ReadLists(ctx, cfg, daemon.Options{Version: programVersion()})
+	var errs config.Errors
+	for _, err := range refused {
+		e, ok := errors.AsType[*config.Error](err)
+		if !ok {
+			e = &config.Error{Text: err.Error() + "; run would copy the other feeds, and not be ready until it has read the list"}
+		}
+		e.Text = a.redact.Text(e.Text) // it may quote a URL
+		errs = append(errs, e)
+	}
+	if len(errs) == 0 {
+		return cfg, nil
+	}
+	return cfg, errs
 }
 
 // joinConfigErrors returns the errors of both. If one of them is not an error of the
@@ -116,7 +133,7 @@ type problem struct {
 
 func problemsOf(err error) []problem {
 	errs, ok := errors.AsType[config.Errors](err)
-	if !ok {
+	if err != nil && !ok {
 		return []problem{{Text: err.Error()}}
 	}
 	problems := make([]problem, len(errs))

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -72,7 +71,7 @@ func exportOPML(ctx context.Context, a *app) error {
 		return err
 	}
 	if hidden > 0 {
-		p.printLine("%s", fmt.Sprintf("%s have *** in place of a secret in the URL", withNoun(hidden, "feed", "feeds")))
+		p.printLine("%s *** in place of a secret", withNoun(hidden, "URL has", "URLs have"))
 	}
 	return p.err
 }

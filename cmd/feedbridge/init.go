@@ -110,11 +110,11 @@ func (q *initAnswers) complete(cmd *cobra.Command, a *app) error {
 // writeStarter writes a first configuration, and prints what to do next.
 func writeStarter(cmd *cobra.Command, a *app, f *configFile, q initAnswers) error {
 	ad := &addition{app: a, file: f, base: config.Starter(q.bus, q.address), all: q.all}
-	added, err := ad.add(cmd.Context(), q.feed)
+	err := ad.add(cmd.Context(), q.feed)
 	if _, ok := errors.AsType[config.Errors](err); ok { // there is no such file yet
-		err = fmt.Errorf("the configuration would be wrong, and nothing was written:\n%w", plainError{err})
+		err = wrongWith(err)
 	}
-	if err != nil || !added {
+	if err != nil {
 		return err
 	}
 	p := &printer{w: a.out, redact: a.redact}

@@ -45,7 +45,11 @@ the exit code is 1.`,
 			if asJSON {
 				return printReport(a.out, a.redact, done)
 			}
-			return printReloaded(&printer{w: a.out, redact: a.redact}, done)
+			p := &printer{w: a.out, redact: a.redact}
+			if printReloaded(p, done) == 0 {
+				p.printLine("no feed, bus or served feed has changed")
+			}
+			return p.err
 		},
 	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -53,9 +57,8 @@ the exit code is 1.`,
 	return cmd
 }
 
-// printReloaded prints a line for each kind of change.
-func printReloaded(p *printer, done daemon.Reloaded) error {
-	lines := 0
+// printReloaded prints a line for each kind of change, and returns their number.
+func printReloaded(p *printer, done daemon.Reloaded) (lines int) {
 	done.Changes(func(kind, how string, names []string) {
 		if kind == "served" {
 			kind = "served feeds"
@@ -65,9 +68,7 @@ func printReloaded(p *printer, done daemon.Reloaded) error {
 	})
 	for _, l := range done.LeftBehind {
 		p.printLine("the feed %s was stopped and does not end; it is left behind: %s", l.Feed, l.Work)
+		lines++
 	}
-	if lines == 0 {
-		p.printLine("no feed, bus or served feed has changed")
-	}
-	return p.err
+	return lines
 }

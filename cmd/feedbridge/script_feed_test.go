@@ -120,6 +120,9 @@ var faults = map[string]httpfault.Fault{
 		next.ServeHTTP(w, r)
 	},
 	"private": respond(http.StatusUnauthorized),
+	// Only requests with the key, or without any, are answered.
+	"keyed":   ifKeyed(true),
+	"keyless": ifKeyed(false),
 	// The second page has an entity of the first one again.
 	"repeated": on("/feed/pages/1", httpfault.Edit(func(_ http.Header, body []byte) []byte {
 		return bytes.ReplaceAll(body, []byte("Content-ID: 12@sample"), []byte("Content-ID: 3@sample"))
@@ -128,6 +131,17 @@ var faults = map[string]httpfault.Fault{
 
 func respond(code int) httpfault.Fault {
 	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { http.Error(w, "no", code) }
+}
+
+// ifKeyed answers requests only if they have the headers and the token of a key, or only if they have none.
+func ifKeyed(keyed bool) httpfault.Fault {
+	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if sent := r.Header.Get("X-Key") + r.Header.Get("Authorization"); keyed && sent != "kBearer key" || !keyed && sent != "" {
+			http.Error(w, "no", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}
 }
 
 // on is a fault of only one page.

@@ -306,7 +306,7 @@ func (r *Reader) readValue(limit int, sum *hash.Hash) (raw []byte, length int64,
 			case c == '{' || c == '[':
 				if depth++; depth > mostDepth {
 					r.discard(b[:i])
-					return nil, 0, r.errorf(ErrTooLarge, "values are nested deeper than %d", mostDepth)
+					return nil, 0, r.errorf(ErrTooLarge, "values are nested deeper than %d, which no key changes; report this to the provider", mostDepth)
 				}
 			case (c == '}' || c == ']') && depth > 0:
 				if depth--; depth == 0 {
