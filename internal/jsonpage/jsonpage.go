@@ -26,7 +26,7 @@ var (
 	// ErrMalformed reports that the document is not JSON.
 	ErrMalformed = errors.New("the document is not JSON")
 	// ErrTooLarge reports that members of the object, or the depth, are above their limits.
-	ErrTooLarge = errors.New("the document is above a limit")
+	ErrTooLarge = errors.New("the document is above a limit that no key changes; report this to the provider")
 )
 
 // mostDepth is the maximum depth of nested values.
@@ -306,7 +306,7 @@ func (r *Reader) readValue(limit int, sum *hash.Hash) (raw []byte, length int64,
 			case c == '{' || c == '[':
 				if depth++; depth > mostDepth {
 					r.discard(b[:i])
-					return nil, 0, r.errorf(ErrTooLarge, "values are nested deeper than %d, which no key changes; report this to the provider", mostDepth)
+					return nil, 0, r.errorf(ErrTooLarge, "values are nested deeper than %d", mostDepth)
 				}
 			case (c == '}' || c == ']') && depth > 0:
 				if depth--; depth == 0 {

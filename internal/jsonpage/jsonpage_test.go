@@ -71,7 +71,7 @@ func TestReaderReturnsItems(t *testing.T) {
 		{name: "invalid member", doc: `{"a":tru,"items":[]}`, opts: feedOptions, err: ErrMalformed, text: `value of "a"`},
 		{name: "large head", doc: `{"a":"` + strings.Repeat("x", 60) + `","items":[]}`, opts: feedOptions, err: ErrTooLarge, text: "more than 60 bytes"},
 		{name: "large name", doc: `{"` + strings.Repeat("x", 60) + `":1,"items":[]}`, opts: feedOptions, err: ErrTooLarge, text: "more than 60 bytes"},
-		{name: "deep", doc: "[" + strings.Repeat("[", 1001), opts: Options{Item: 4000}, err: ErrTooLarge, text: "deeper than 1000, which no key changes; report this to the provider"},
+		{name: "deep", doc: "[" + strings.Repeat("[", 1001), opts: Options{Item: 4000}, err: ErrTooLarge, text: "deeper than 1000: the document is above a limit that no key changes; report this to the provider"},
 	} {
 		for _, split := range []bool{false, true} {
 			var in io.Reader = strings.NewReader(c.doc)

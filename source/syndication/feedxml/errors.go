@@ -24,7 +24,7 @@ var (
 	// document's entries were read before.
 	ErrTrailing = errors.New("the provider has to end the document there")
 	// ErrTooLarge reports that a part of the document is above its limit.
-	ErrTooLarge = errors.New("raise the limit if the provider's documents are so large")
+	ErrTooLarge = errors.New("raise the key that is named here; if there is none, the limit is fixed: report this to the provider")
 	// ErrCharset reports that the document's encoding is not known, or that it has
 	// bytes which are invalid in this encoding.
 	ErrCharset = errors.New("the provider has to send UTF-8, or to name the encoding that it uses")

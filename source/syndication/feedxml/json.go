@@ -115,7 +115,8 @@ func (r *jsonReader) explain(err error) error {
 		jsonpage.ErrNotPage: ErrNotFeed, jsonpage.ErrTruncated: ErrTruncated, jsonpage.ErrMalformed: ErrMalformed, jsonpage.ErrTooLarge: ErrTooLarge,
 	} {
 		if errors.Is(err, from) {
-			return r.fail(to, "%s", strings.TrimSuffix(err.Error(), ": "+io.ErrUnexpectedEOF.Error()))
+			text := strings.TrimSuffix(err.Error(), ": "+io.ErrUnexpectedEOF.Error())
+			return r.fail(to, "%s", strings.TrimSuffix(text, ": "+jsonpage.ErrTooLarge.Error())) // to has the cure
 		}
 	}
 	return err
@@ -129,7 +130,7 @@ func (r *jsonReader) fail(kind error, format string, args ...any) error {
 func (r *jsonReader) readItem(it jsonpage.Item) (Entry, error) {
 	e := Entry{Index: r.entries.count, Offset: it.Offset, Body: it.Raw, Length: it.Length, Hash: it.Sum}
 	if it.Length > 0 && !r.opts.CutEntries {
-		return e, r.fail(ErrTooLarge, "an item has %d bytes, and %d are the most", it.Length, r.opts.Limits.Entry)
+		return e, r.fail(ErrTooLarge, "an item has %d bytes, and %d are the most (limits.entity)", it.Length, r.opts.Limits.Entry)
 	}
 	if it.Err != nil {
 		return e, r.fail(ErrMalformed, "%v", it.Err)
