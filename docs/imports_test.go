@@ -24,6 +24,8 @@ const module = "github.com/feedbridge/feedbridge"
 var layers = map[string][]string{
 	"examples/consumers/go/nats":  {},
 	"examples/consumers/go/kafka": {},
+	"examples/comparison":         {},
+	"examples/comparison/script":  {},
 
 	"feed":                {},
 	"internal/fleet":      {"feed", "internal/retry"},
@@ -93,8 +95,8 @@ var layers = map[string][]string{
 // alone lists the modules that only the given packages (and their tests) import, so that
 // replacing a library changes one package.
 var alone = map[string][]string{
-	"github.com/nats-io/nats.go":     {"sink/nats", "internal/testkit/floor", "examples/consumers/go/nats"},
-	"github.com/nats-io/nats-server": {"sink/nats/embedded"},
+	"github.com/nats-io/nats.go":     {"sink/nats", "internal/testkit/floor", "examples/comparison", "examples/comparison/script", "examples/consumers/go/nats"},
+	"github.com/nats-io/nats-server": {"sink/nats/embedded", "examples/comparison"},
 	"github.com/twmb/franz-go":       {"sink/kafka", "internal/testkit/kafkatest", "internal/testkit/floor", "examples/consumers/go/kafka"},
 	"github.com/dunglas/httpsfv":     {"source"},
 	"github.com/spf13/cobra":         {"cmd/feedbridge"},
