@@ -219,7 +219,7 @@ func (s *Sources) Describe(cp checkpoint.Checkpoint) admin.Description {
 	case syndication.CursorInfo:
 		d.Format = cmp.Or(string(p.Format), d.Format)
 		gaps, deletes := p.Lacks()
-		d.Lacking = &admin.Lacking{Gaps: gaps, Deletes: deletes}
+		d.Lacking = &admin.Lacking{Gaps: gaps, Deletes: deletes, Until: p.HeldUntil}
 	}
 	return d
 }

@@ -58,7 +58,7 @@ func groupFeeds(s *status.Process) []feedGroup {
 		sorted[i] = f
 	}
 	slices.SortStableFunc(sorted, func(a, b *status.Feed) int {
-		return cmp.Or(cmp.Compare(feedRank(a), feedRank(b)), compareNatural(a.Feed, b.Feed))
+		return cmp.Or(cmp.Compare(feedRank(a), feedRank(b)), status.CompareNames(a.Feed, b.Feed))
 	})
 	groups, found := make([]feedGroup, 0, len(sorted)), map[string]int{}
 	for _, f := range sorted {
@@ -98,29 +98,4 @@ func errorKey(f *status.Feed, text string) string {
 		text = strings.ReplaceAll(text, own, "")
 	}
 	return ownParts.ReplaceAllString(text, "$1$2")
-}
-
-// compareNatural compares names by their texts and numbers: feed-2 comes before feed-10.
-func compareNatural(a, b string) int {
-	whole := cmp.Compare(a, b)
-	for a != "" && b != "" {
-		x, y := leadingDigits(a), leadingDigits(b)
-		if x == "" || y == "" {
-			if a[0] != b[0] {
-				return cmp.Compare(a[0], b[0])
-			}
-			a, b = a[1:], b[1:]
-			continue
-		}
-		a, b = a[len(x):], b[len(y):]
-		x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
-		if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); c != 0 {
-			return c
-		}
-	}
-	return cmp.Or(cmp.Compare(len(a), len(b)), whole)
-}
-
-func leadingDigits(text string) string {
-	return text[:len(text)-len(strings.TrimLeft(text, "0123456789"))]
 }

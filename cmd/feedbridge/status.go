@@ -234,11 +234,7 @@ func (r statusReport) printProcess(p *printer, s *status.Process, ready daemonRe
 		}
 	}
 	for _, l := range s.Lists {
-		text := cmp.Or(l.Explanation(), "ok")
-		if l.BadEntries > 0 {
-			text += fmt.Sprintf("; %d entries have errors, which 'feedbridge check' prints", l.BadEntries)
-		}
-		p.printLine("list %s (%s): %s", l.List, withNoun(l.Feeds, "feed", "feeds"), text)
+		p.printLine("list %s (%s): %s", l.List, withNoun(l.Feeds, "feed", "feeds"), cmp.Or(l.Explanation(), "ok"))
 	}
 	if s.Fleet != nil {
 		printFleet(p, s.Fleet)

@@ -89,7 +89,7 @@ func TestListsArePrinted(t *testing.T) {
 	t.Parallel()
 	at := new(time.Date(2026, 11, 1, 3, 4, 5, 0, time.UTC))
 	for want, list := range map[string]status.List{
-		"list blogs (2 feeds): ok; 3 entries have errors":                          {Feeds: 2, BadEntries: 3, Digest: "1"},
+		"list blogs (2 feeds): has 3 entries with errors, which":                   {Feeds: 2, BadEntries: 3, Digest: "1"},
 		"(0 feeds): has not been read yet, so its feeds are not run: no answer":    {Error: "no answer"},
 		"(1 feed): cannot be read, and the feeds that it had are run: no answer":   {Feeds: 1, Digest: "1", Error: "no answer"},
 		"has lost 19 feeds since 03:04:05, which is not used yet; 'feedbridge rel": {Digest: "1", Held: &status.HeldList{Lost: 19, Since: at}},

@@ -57,7 +57,7 @@ var watchOrders = []struct {
 	compare func(a, b *status.Feed) int
 }{
 	{"trouble", nil},
-	{"name", func(a, b *status.Feed) int { return compareNatural(a.Feed, b.Feed) }},
+	{"name", func(a, b *status.Feed) int { return status.CompareNames(a.Feed, b.Feed) }},
 	{"lag", func(a, b *status.Feed) int { return cmp.Compare(lagSeconds(b), lagSeconds(a)) }},
 	{"entities", func(a, b *status.Feed) int { return cmp.Compare(b.Entities, a.Entities) }},
 	{"last commit", func(a, b *status.Feed) int { return commitTime(b).Compare(commitTime(a)) }},
@@ -123,7 +123,7 @@ func (m *watch) arrange() {
 	}
 	if compare := watchOrders[m.order].compare; compare != nil {
 		slices.SortStableFunc(m.rows, func(a, b feedGroup) int {
-			return cmp.Or(compare(a.feeds[0], b.feeds[0]), compareNatural(a.feeds[0].Feed, b.feeds[0].Feed))
+			return cmp.Or(compare(a.feeds[0], b.feeds[0]), status.CompareNames(a.feeds[0].Feed, b.feeds[0].Feed))
 		})
 	}
 	if at := slices.IndexFunc(m.rows, func(g feedGroup) bool { return g.feeds[0].Feed == kept }); at >= 0 && m.selected > 0 {

@@ -154,15 +154,3 @@ func BenchmarkWatch10000Feeds(b *testing.B) {
 		m.lines(80, 40)
 	}
 }
-
-func TestCompareNatural(t *testing.T) {
-	t.Parallel()
-	sorted := []string{"", "1", "2", "02b", "10", "a", "a-2", "a-10", "a-10-b", "a1", "b"}
-	for i, a := range sorted {
-		for j, b := range sorted {
-			if got := compareNatural(a, b); (got < 0) != (i < j) || (got == 0) != (i == j) {
-				t.Errorf("compareNatural(%q, %q) = %d", a, b, got)
-			}
-		}
-	}
-}

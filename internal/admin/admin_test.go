@@ -46,7 +46,7 @@ func addOrdersAs(s *admin.Server, name string) *admin.Feed {
 			if len(cp.Cursor) == 0 {
 				return d
 			}
-			d = admin.Description{Format: "datareplication", Cursor: map[string]string{"after": string(cp.Cursor)}, Lacking: &admin.Lacking{}}
+			d = admin.Description{Format: "datareplication", Cursor: map[string]string{"after": string(cp.Cursor)}, Lacking: &admin.Lacking{Until: time.Date(2026, 1, 1, 0, 15, 0, 0, time.UTC)}}
 			_, _ = fmt.Sscanf(string(cp.Cursor), "%d gaps, %d deletes", &d.Lacking.Gaps, &d.Lacking.Deletes)
 			if target, found := strings.CutPrefix(string(cp.Cursor), "search for "); found {
 				d.Search = target

@@ -37,6 +37,9 @@ func (f *Feed) attention(r *feedRecord, now time.Time) (status.Attention, string
 	if stale != "" && now.Sub(r.began) > limit && (state != bridge.Reading || now.Sub(r.goodPoll) > limit) {
 		return status.NeedsYou, stale
 	}
+	if r.heldDeletes != "" {
+		return status.NeedsYou, r.heldDeletes
+	}
 	lag, _ := r.publishLag()
 	if state == bridge.Retrying || lag > behindAfter || state == bridge.Reading && !r.caughtUp && now.Sub(since) > behindAfter {
 		return status.Behind, ""

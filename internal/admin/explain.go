@@ -24,8 +24,9 @@ func (f *Feed) explainState(r *feedRecord, now time.Time) string {
 		sentence += "; 1 document of the feed is missing, and with it all older ones"
 	case lacking.Gaps > 1:
 		sentence += fmt.Sprintf("; %d documents of the feed are missing, and with them all older ones", lacking.Gaps)
-	case lacking.Deletes > 0:
-		sentence += fmt.Sprintf("; %d deletes are held back because most of the feed has vanished", lacking.Deletes)
+	}
+	if held := described.Lacking.explainDeletes(); held != "" {
+		sentence += "; " + held
 	}
 	for _, remark := range remarks {
 		if slices.Contains(r.remarked, remark.kind) {

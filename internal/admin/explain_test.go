@@ -148,7 +148,7 @@ func TestExplanations(t *testing.T) {
 		{
 			"deletes are held back",
 			func(f *admin.Feed) { enter(f, bridge.Idle, lacking("0 gaps, 30 deletes"), 7*time.Second, nil) }, 0,
-			"idle", "caught up: 9 entities are published, the last commit was 5s ago, the next poll is in 7s; 30 deletes are held back because most of the feed has vanished",
+			"idle", "caught up: 9 entities are published, the last commit was 5s ago, the next poll is in 7s; 30 deletes are held back until 2026-01-01T00:15:00Z, because most of the feed has vanished; to publish now, set max_delete_ratio: 1 and run 'feedbridge reload'",
 		},
 		{
 			"the bus does not confirm the checkpoint",

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -57,6 +58,21 @@ type Description struct {
 type Lacking struct {
 	Gaps    int // documents that are missing
 	Deletes int // that are held back
+	// Until is the time at which the deletes are published, if the same entries are missing then.
+	Until time.Time
+}
+
+// explainDeletes says until when deletes are held back, and how to publish them at once; empty if there are none.
+func (l *Lacking) explainDeletes() string {
+	if l == nil || l.Deletes == 0 {
+		return ""
+	}
+	noun := "deletes are"
+	if l.Deletes == 1 {
+		noun = "delete is"
+	}
+	return fmt.Sprintf("%d %s held back until %s, because most of the feed has vanished; to publish now, set max_delete_ratio: 1 and run 'feedbridge reload'",
+		l.Deletes, noun, l.Until.UTC().Format(time.RFC3339))
 }
 
 // Feed watches the bridge of one feed. It is a [bridge.Observer].
@@ -204,6 +220,11 @@ func (f *Feed) Processed(b feed.Batch, took time.Duration) {
 
 // Entered records the state that the bridge has entered.
 func (f *Feed) Entered(s bridge.Status) {
+	// The sources that describe the checkpoint have locks of their own.
+	var held string
+	if s.State == bridge.Idle && f.opts.Describe != nil {
+		held = f.opts.Describe(s.Checkpoint).Lacking.explainDeletes()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := &f.record
@@ -211,6 +232,7 @@ func (f *Feed) Entered(s bridge.Status) {
 	case bridge.Reading:
 		r.readTo = s.Checkpoint.Cursor
 	case bridge.Idle:
+		r.heldDeletes = held
 		if r.due = s.Until; s.Until.Sub(s.Since) <= f.opts.Every*3/2 {
 			r.due = time.Time{}
 		}

@@ -202,7 +202,7 @@ func (n *inventory) overview(now time.Time) (*status.Fleet, status.Summary) {
 	}
 	n.addUnowned(&all.Digest, now)
 	slices.SortStableFunc(all.Troubles, func(a, b status.Trouble) int {
-		return cmp.Or(cmp.Compare(statuspage.Severity(a.State), statuspage.Severity(b.State)), cmp.Compare(a.Feed, b.Feed))
+		return cmp.Or(cmp.Compare(statuspage.Severity(a.State), statuspage.Severity(b.State)), status.CompareNames(a.Feed, b.Feed))
 	})
 	if more := len(all.Troubles) - status.MostTroubles; more > 0 {
 		all.Troubles, all.MoreTroubles = all.Troubles[:status.MostTroubles], all.MoreTroubles+more

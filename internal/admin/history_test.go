@@ -92,7 +92,8 @@ func TestByHour(t *testing.T) {
 	})
 }
 
-// A feed needs a person when it is halted, or fails for longer than its freshness limit; before that it is behind.
+// A feed needs a person when it is halted, or fails for longer than its freshness limit, or holds deletes; before that
+// it is behind.
 func TestAttention(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -116,6 +117,15 @@ func TestAttention(t *testing.T) {
 		want(status.NeedsYou, "1 feed: 1 needs you, ")
 		f.Processed(batch("a", 1, false), 0)
 		enter(f, bridge.Idle, checkpoint.Checkpoint{}, time.Hour, nil)
+		want("", "1 feed: none needs you, 1 entity")
+		enter(f, bridge.Idle, checkpoint.Checkpoint{Cursor: feed.Cursor("0 gaps, 30 deletes")}, time.Hour, nil)
+		want(status.NeedsYou, "1 feed: 1 needs you, ")
+		enter(f, bridge.Retrying, checkpoint.Checkpoint{Cursor: feed.Cursor("0 gaps, 30 deletes")}, time.Hour, errors.New("no answer"))
+		want(status.NeedsYou, "1 feed: 1 needs you, ")
+		if p, _ := readStatus(t, s); !strings.HasPrefix(p.Summary.Troubles[0].Cause, "30 deletes are held back until ") || !strings.HasSuffix(p.Summary.Troubles[0].Cause, "set max_delete_ratio: 1 and run 'feedbridge reload'") {
+			t.Errorf("the cause is %q", p.Summary.Troubles[0].Cause)
+		}
+		enter(f, bridge.Idle, checkpoint.Checkpoint{Cursor: feed.Cursor("0 gaps, 0 deletes")}, time.Hour, nil)
 		want("", "1 feed: none needs you, 1 entity")
 	})
 }

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -37,12 +36,12 @@ type contents struct {
 	left   []*leftBehind
 }
 
-// byName are sorted by name. They are copied before they change.
+// byName are sorted by name, in natural order. They are copied before they change.
 type byName[T interface{ name() string }] []T
 
 // find returns the one of a name, or the index that it would have.
 func (all byName[T]) find(name string) (i int, found bool) {
-	return slices.BinarySearchFunc(all, name, func(each T, name string) int { return cmp.Compare(each.name(), name) })
+	return slices.BinarySearchFunc(all, name, func(each T, name string) int { return status.CompareNames(each.name(), name) })
 }
 
 // with returns all, and added in the place of the one of its name.

@@ -54,6 +54,9 @@ type feedRecord struct {
 	// described is the description of the checkpoint in a copy of the record, once it is needed.
 	described *Description
 
+	// heldDeletes explains the deletes that were held back when the feed became idle last, if any were.
+	heldDeletes string
+
 	// The lag is computed from these: whether everything up to the end of the feed
 	// was read and published; the newest modification that upstream has; and that
 	// of the last entity published.

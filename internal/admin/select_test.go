@@ -119,6 +119,22 @@ func TestFeedsAreSortedAndSearched(t *testing.T) {
 	})
 }
 
+// The page of all feeds and the troubles of the summary are in natural order.
+func TestFeedsAreInNaturalOrder(t *testing.T) {
+	t.Parallel()
+	s := newServer()
+	for _, i := range []int{10, 9, 2, 100} {
+		enter(s.AddFeed(admin.FeedOptions{Name: fmt.Sprintf("feed-%d", i), Every: time.Second}), bridge.Halted, checkpoint.Checkpoint{}, time.Hour, errDown)
+	}
+	if got, want := rows(t, s, "/"), "feed-2 feed-9 feed-10 feed-100"; got != want {
+		t.Errorf("the rows are %s, want %s", got, want)
+	}
+	p, _ := readStatus(t, s)
+	if len(p.Summary.Troubles) != 4 || p.Summary.Troubles[1].Feed != "feed-9" || p.Feeds[2].Feed != "feed-10" {
+		t.Errorf("the troubles are %+v", p.Summary.Troubles)
+	}
+}
+
 func TestServedTopicsHavePages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

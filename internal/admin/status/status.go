@@ -97,6 +97,21 @@ type HeldList struct {
 
 // Explanation is the state of the list in a sentence; empty if all is well.
 func (l List) Explanation() string {
+	text := l.explainVersion()
+	bad := "has an entry with an error, which 'feedbridge check' prints"
+	switch {
+	case l.BadEntries == 0:
+		return text
+	case l.BadEntries > 1:
+		bad = fmt.Sprintf("has %d entries with errors, which 'feedbridge check' prints", l.BadEntries)
+	}
+	if text != "" {
+		bad = text + "; " + bad
+	}
+	return bad
+}
+
+func (l List) explainVersion() string {
 	switch {
 	case l.Digest == "" && l.Error != "":
 		return "has not been read yet, so its feeds are not run: " + l.Error

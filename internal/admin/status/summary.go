@@ -11,8 +11,8 @@ type Attention string
 
 // The values of Attention.
 const (
-	// NeedsYou is a feed that a person must look after: it is halted, or was not copied within its
-	// freshness limit.
+	// NeedsYou is a feed that a person must look after: it is halted, was not copied within its
+	// freshness limit, or has deletes that are held back.
 	NeedsYou Attention = "needs_you"
 	// Behind is a feed whose topic lacks entities, which feedbridge is catching up with by itself.
 	Behind Attention = "behind"

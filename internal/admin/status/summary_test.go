@@ -39,3 +39,31 @@ func TestAddJoinsTheHoursOfTheClock(t *testing.T) {
 		t.Errorf("%+v", sum.Troubles)
 	}
 }
+
+func TestCompareNames(t *testing.T) {
+	t.Parallel()
+	sorted := []string{"", "1", "2", "02b", "10", "a", "a-2", "a-10", "a-10-b", "a1", "b"}
+	for i, a := range sorted {
+		for j, b := range sorted {
+			if got := status.CompareNames(a, b); (got < 0) != (i < j) || (got == 0) != (i == j) {
+				t.Errorf("CompareNames(%q, %q) = %d", a, b, got)
+			}
+		}
+	}
+}
+
+func TestListsExplainThemselves(t *testing.T) {
+	t.Parallel()
+	since := time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)
+	for want, list := range map[string]status.List{
+		"": {Digest: "d"},
+		"has an entry with an error, which 'feedbridge check' prints": {Digest: "d", BadEntries: 1},
+		"has lost 30 feeds since 10:00:00, which is not used yet; 'feedbridge reload --yes' uses it; has 2 entries with errors, which 'feedbridge check' prints": {
+			Digest: "d", BadEntries: 2, Held: &status.HeldList{Lost: 30, Since: &since},
+		},
+	} {
+		if got := list.Explanation(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
