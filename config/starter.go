@@ -11,40 +11,40 @@ import (
 // StarterAddresses are the usual addresses of the kinds of bus.
 var StarterAddresses = map[string]string{"nats": "nats://127.0.0.1:4222", "kafka": "127.0.0.1:9092", "embedded": "127.0.0.1:4222"}
 
+// starterBuses have the keys of each kind of bus, for an address, and what is created on it.
+var starterBuses = map[string]struct{ bus, created string }{
+	"nats": {`    nats:
+      url: %s
+      # How feedbridge identifies itself; ` + docs.URL + `nats.md has the permissions that it needs.
+#      credentials_file: /run/secrets/nats.creds
+`, "stream: {max_age: 720h, replicas: 3}"},
+	"kafka": {`    kafka:
+      brokers: [%s]
+      # How feedbridge identifies itself; ` + docs.URL + `kafka.md has the permissions that it needs.
+#      tls: {enabled: true}
+#      sasl: {mechanism: SCRAM-SHA-512, username: feedbridge, password: file:/run/secrets/kafka-password}
+`, "kafka: {partitions: 1, replication: 3, config: [retention.ms=2592000000]}"},
+	"embedded": {`    # A NATS server inside feedbridge, which other programs can connect to.
+    embedded:
+      listen: %s
+`, "stream: {max_age: 720h, replicas: 3}"},
+}
+
 // Starter returns a commented configuration without feeds for a bus of one of the kinds of [StarterAddresses]. The
 // address is a URL of NATS, brokers of Kafka, or the host:port of the embedded bus. The result is not checked by [Load].
 func Starter(kind, address string) []byte {
-	bus, data, to, topic := "", "The directory of the socket for 'feedbridge add' and 'feedbridge reload'", "    stream: {max_age: 720h, replicas: 3}", "the subject of each feed"
-	switch kind {
-	case "nats":
-		bus = fmt.Sprintf(`    nats:
-      url: %s
-      # How feedbridge identifies itself; `+docs.URL+`nats.md has the permissions that it needs.
-#      credentials_file: /run/secrets/nats.creds
-`, strconv.Quote(address))
-	case "kafka":
-		to, topic = "    kafka: {partitions: 1, replication: 3, config: [retention.ms=2592000000]}", "the topic of each feed"
-		brokers := strings.Split(address, ",")
-		for i, broker := range brokers {
-			brokers[i] = strconv.Quote(strings.TrimSpace(broker))
-		}
-		bus = fmt.Sprintf(`    kafka:
-      brokers: [%s]
-      # How feedbridge identifies itself; `+docs.URL+`kafka.md has the permissions that it needs.
-#      tls: {enabled: true}
-#      sasl: {mechanism: SCRAM-SHA-512, username: feedbridge, password: file:/run/secrets/kafka-password}
-`, strings.Join(brokers, ", "))
-	case "embedded":
-		data = "The directory of the embedded bus, and of the socket for 'feedbridge add' and 'feedbridge reload'"
-		bus = fmt.Sprintf(`    # A NATS server inside feedbridge, which other programs can connect to.
-    embedded:
-      listen: %s
-`, strconv.Quote(address))
+	addresses := []string{address}
+	if kind == "kafka" {
+		addresses = strings.Split(address, ",")
 	}
+	for i, a := range addresses {
+		addresses[i] = strconv.Quote(strings.TrimSpace(a))
+	}
+	bus := fmt.Sprintf(starterBuses[kind].bus, strings.Join(addresses, ", "))
 	return []byte(fmt.Sprintf(`# A configuration of feedbridge. Keys that begin with # are switched off: remove the # only.
 # `+docs.URL+`configuration.md describes all keys, and 'feedbridge check' validates the file.
 
-# %s.
+# The directory of the embedded bus, and of the socket for 'feedbridge add' and 'feedbridge reload'.
 data_dir: ./feedbridge-data
 
 # Where messages go.
@@ -56,10 +56,10 @@ feed_defaults:
   # The wait between polls that find nothing new.
   every: 1m
 #  to:
-    # The name of %s; {feed} is the name of the feed. The default is that name.
+    # The name of the topic, on NATS the subject, of each feed; {feed} is the name of the feed. The default is that name.
 #    topic: news.{feed}
     # What is created; a stream or topic that exists is never changed.
-#%s
+#    %s
 
 admin:
   # The status page, http://127.0.0.1:9321/, and metrics.
@@ -67,5 +67,5 @@ admin:
 
 # What is copied, by names of your own.
 feeds:
-`, data, bus, topic, to))
+`, bus, starterBuses[kind].created))
 }

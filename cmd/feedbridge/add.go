@@ -38,16 +38,16 @@ With the file or the URL of a list in OPML or YAML, add adds its feeds. They are
 requested. (feeds_from names lists that are watched.) A feed whose URL is in the
 configuration is not added again.
 
-A server to which no feed of the file sends the headers or auth of feed_defaults does
-not get them: the lines of the new feed switch them off.`,
-		Example: `  feedbridge add -c feedbridge.yaml https://shop.example.com
+A server to which no feed of the file sends the headers and auth of feed_defaults does
+not get them: the lines of the new feed switch them off.
+
+Without -c the file is feedbridge.yaml.`,
+		Example: `  feedbridge add https://shop.example.com
   feedbridge add -c feedbridge.yaml --name shop https://shop.example.com/feed/latest
   feedbridge add -c feedbridge.yaml subscriptions.opml`,
 		Args: exactArgs("URL or OPML"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if a.file == "" {
-				return a.noFile("add")
-			}
+			a.file = cmp.Or(a.file, defaultFile)
 			f, err := openConfigFile(a.file)
 			if err != nil {
 				return err
@@ -64,15 +64,6 @@ not get them: the lines of the new feed switch them off.`,
 	return cmd
 }
 
-// noFile returns the error about a command that has no configuration file.
-func (a *app) noFile(command string) error {
-	text := fmt.Sprintf("no configuration file is named: want %s -c FILE; 'feedbridge init' writes one", command)
-	if _, err := os.Stat(defaultFile); err == nil {
-		text = fmt.Sprintf("no configuration file is named: there is a %s here, which -c %[1]s would use", defaultFile)
-	}
-	return &usageError{errors.New(text)}
-}
-
 // addition adds feeds to a configuration file.
 type addition struct {
 	*app
@@ -80,13 +71,12 @@ type addition struct {
 	base []byte // what the file has, or is to have, without the new feeds
 	name string // --name
 	all  bool   // --all
-	// cfg is the configuration before the addition, with the feeds of its lists.
-	cfg *config.Config
-	// byURL has the names of the feeds in cfg, and of the new ones, and sentTo the keys of feed_defaults that are sent
-	// to servers, with the origins to which feeds send them.
+	// byURL and byName have the feeds in the configuration before the addition, with those of its lists, and the new ones.
 	byURL  map[string]string
-	sentTo map[string]map[string]bool
-	feeds  map[string]config.NewFeed
+	byName map[string]bool
+	// trusted has the origins that get the headers and auth of feed_defaults; nil if there are none.
+	trusted map[string]bool
+	feeds   map[string]config.NewFeed
 }
 
 // add adds the feeds of a URL, a page or a list that are not configured. It prints what it finds.
@@ -98,7 +88,7 @@ func (ad *addition) add(ctx context.Context, arg string) error {
 	if ad.isConfigured(p, arg) {
 		return p.err
 	}
-	entries, isList, err := ad.request(ctx, p, arg)
+	entries, err := ad.request(ctx, p, arg)
 	switch {
 	case err != nil:
 		return err
@@ -112,20 +102,17 @@ func (ad *addition) add(ctx context.Context, arg string) error {
 			continue
 		}
 		name, err := ad.nameOf(e)
-		if err != nil && !isList {
-			return err
-		}
 		if err != nil {
-			(&printer{w: ad.err, redact: ad.redact}).printLine("line %d: %v; this feed is left out", e.Line, err)
+			(&printer{w: ad.err, redact: ad.redact}).printLine("%v", &config.Error{Source: arg, Line: e.Line, Text: err.Error()})
 			continue
 		}
-		ad.byURL[e.URL], ad.feeds[name] = name, ad.newFeed(e.URL)
+		ad.byURL[e.URL], ad.byName[name], ad.feeds[name] = name, true, ad.newFeed(e.URL)
 	}
 	switch {
 	case len(ad.feeds) > 0:
 		return ad.write(p)
 	case known == 0:
-		return fmt.Errorf("the list %s has no feed that can be added; nothing was written", arg)
+		return fmt.Errorf("%s has no feed that can be added; nothing was written", arg)
 	}
 	p.printLine("nothing is new, and nothing was written")
 	return p.err
@@ -137,23 +124,20 @@ func (ad *addition) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ad.byURL, ad.sentTo, ad.feeds = map[string]string{}, map[string]map[string]bool{}, map[string]config.NewFeed{}
-	for _, key := range []string{"headers", "auth"} {
-		if !cfg.IsSet("feed_defaults." + key) {
-			continue
-		}
-		ad.sentTo[key] = map[string]bool{}
+	ad.redact = safetext.NewRedactor(cfg.SecretParameters...)
+	ad.byURL, ad.byName, ad.feeds = map[string]string{}, map[string]bool{}, map[string]config.NewFeed{}
+	if cfg.IsSet("feed_defaults.headers") || cfg.IsSet("feed_defaults.auth") {
+		ad.trusted = map[string]bool{}
 		for name, f := range cfg.Feeds {
-			if !cfg.IsSet("feeds." + name + "." + key) {
-				ad.sentTo[key][originOf(f.Source.URL)] = true
+			if !cfg.IsSet("feeds."+name+".headers") && !cfg.IsSet("feeds."+name+".auth") {
+				ad.trusted[originOf(f.Source.URL)] = true
 			}
 		}
 	}
-	ad.cfg, _ = daemon.ReadLists(ctx, cfg, daemon.Options{Version: programVersion()}) // check reports the errors
-	for name, f := range ad.cfg.Feeds {
-		ad.byURL[f.Source.URL] = name
+	cfg, _ = daemon.ReadLists(ctx, cfg, daemon.Options{Version: programVersion()}) // check reports the errors
+	for name, f := range cfg.Feeds {
+		ad.byURL[f.Source.URL], ad.byName[name] = name, true
 	}
-	ad.redact = safetext.NewRedactor(cfg.SecretParameters...)
 	return nil
 }
 
@@ -185,45 +169,29 @@ func (ad *addition) isConfigured(p *printer, url string) bool {
 // newFeed returns the feed of a URL. A server gets the headers and credentials of feed_defaults only if a feed of the
 // file sends them to it: whoever wrote them had not this server in mind.
 func (ad *addition) newFeed(url string) config.NewFeed {
-	f := config.NewFeed{URL: url}
-	if to, ok := ad.sentTo["headers"]; ok && !to[originOf(url)] {
-		f.Headers = &[0]string{}
+	if ad.trusted == nil || ad.trusted[originOf(url)] {
+		return config.NewFeed{URL: url}
 	}
-	if to, ok := ad.sentTo["auth"]; ok && !to[originOf(url)] {
-		f.Auth = &struct{}{}
-	}
-	return f
+	return config.NewFeed{URL: url, Headers: &[0]string{}, Auth: &struct{}{}}
 }
 
-// withheld returns the keys of feed_defaults that a new feed does not get, as text.
-func withheld(f config.NewFeed) string {
-	switch {
-	case f.Headers != nil && f.Auth != nil:
-		return "headers and auth"
-	case f.Headers != nil:
-		return "headers"
-	case f.Auth != nil:
-		return "auth"
-	}
-	return ""
-}
-
-// request returns the feeds that a URL or file has, and whether that is a list.
-func (ad *addition) request(ctx context.Context, p *printer, arg string) (entries []config.Entry, isList bool, err error) {
+// request returns the feeds of a URL, of the page there, or of a list.
+func (ad *addition) request(ctx context.Context, p *printer, arg string) ([]config.Entry, error) {
 	list := config.List{File: arg}
 	if _, err := os.Stat(arg); err != nil && !strings.Contains(arg, "://") {
-		return nil, false, &usageError{fmt.Errorf("there is no file %s; a URL begins with https://", arg)}
+		return nil, &usageError{fmt.Errorf("there is no file %s; a URL begins with https://", arg)}
 	} else if err != nil {
 		found, err := ad.discover(ctx, p, arg)
 		if no, ok := errors.AsType[*daemon.NotFeedError](err); !ok || !no.List {
-			return found, false, err
+			return found, err
 		}
 		list = config.List{URL: arg}
 	}
-	if entries, err = daemon.ReadList(ctx, list, daemon.Options{Version: programVersion()}); err != nil {
+	entries, err := daemon.ReadList(ctx, list, daemon.Options{Version: programVersion()})
+	if err != nil {
 		err = fmt.Errorf("the list %s: %w", arg, err)
 	}
-	return entries, true, err
+	return entries, err
 }
 
 // discover returns the feeds of a URL, or of the page there. It requests them as the new feed would be.
@@ -236,15 +204,10 @@ func (ad *addition) discover(ctx context.Context, p *printer, url string) (entri
 	if err != nil {
 		return nil, wrongWith(err)
 	}
-	f, added := cfg.Feeds[name], ad.newFeed(url)
-	if added.Headers != nil {
-		f.Source.Headers = nil
-	}
-	if added.Auth != nil {
-		f.Source.Auth = source.Auth{}
-	}
-	if keys := withheld(added); keys != "" {
-		p.printLine("the %s of feed_defaults are not sent to %s: no feed of %s gets them there; if it needs them, write it into the file yourself", keys, url, ad.file.name)
+	f := cfg.Feeds[name]
+	if ad.newFeed(url).Auth != nil {
+		f.Source.Headers, f.Source.Auth = nil, source.Auth{}
+		p.printLine("the headers and auth of feed_defaults are not sent to %s: no feed of %s gets them there; if it needs them, write it into the file yourself", url, ad.file.name)
 	}
 	sources, err := ad.newSources(f)
 	if err != nil {
@@ -283,16 +246,11 @@ func (ad *addition) nameOf(e config.Entry) (string, error) {
 	if err := source.CheckURL(e.URL); err != nil {
 		return "", fmt.Errorf("url: %w", err)
 	}
-	isTaken := func(name string) bool {
-		_, before := ad.cfg.Feeds[name]
-		_, now := ad.feeds[name]
-		return before || now
-	}
 	name := cmp.Or(ad.name, e.Name, config.ListedName(e.URL))
-	if ad.name == "" && e.Name == "" && isTaken(name) {
+	if ad.name == "" && e.Name == "" && ad.byName[name] {
 		name = config.DistinctName(e.URL)
 	}
-	if isTaken(name) {
+	if ad.byName[name] {
 		return "", fmt.Errorf("the name %s belongs to another feed already; give this one another", name)
 	}
 	return name, config.CheckName(name)
@@ -312,11 +270,11 @@ func (ad *addition) write(p *printer) error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(ad.feeds)) {
-		f, to, without := ad.feeds[name], cfg.Feeds[name].To, ""
-		if keys := withheld(f); keys != "" {
-			without = fmt.Sprintf(", without the %s of feed_defaults", keys)
+		f, to, without := ad.feeds[name], cfg.Feeds[name].To, ownText("")
+		if f.Auth != nil {
+			without = ", without the headers and auth of feed_defaults"
 		}
-		p.printLine("added %s, whose topic is %s on bus %s: %s%s", name, to.Topic, to.Bus, f.URL, ownText(without))
+		p.printLine("added %s, whose topic is %s on bus %s: %s%s", name, to.Topic, to.Bus, f.URL, without)
 	}
 	return p.err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,28 +24,25 @@ func openConfigFile(name string) (*configFile, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no file %s; 'feedbridge init %[1]s' writes one", name)
 	}
-	if err != nil {
-		return nil, err
-	}
-	f := &configFile{name: name, path: path}
-	if f.info, err = os.Stat(path); err != nil {
-		return nil, err
+	var info fs.FileInfo
+	if err == nil {
+		info, err = os.Stat(path)
 	}
 	switch {
-	case !f.info.Mode().IsRegular():
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is not a file, and cannot be changed", name)
-	case f.info.Mode().Perm()&0o222 == 0:
+	case info.Mode().Perm()&0o222 == 0:
 		return nil, fmt.Errorf("%s is read-only, and is unchanged; make it writable, or add the feed where the file is made", name)
 	}
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be written, and is unchanged: %w", name, err)
 	}
-	if err := file.Close(); err != nil {
-		return nil, err
-	}
-	f.data, err = os.ReadFile(path)
-	return f, err
+	defer func() { _ = file.Close() }() // it was only read
+	data, err := io.ReadAll(file)
+	return &configFile{name, path, data, info}, err
 }
 
 // replace replaces the content of the file at once, unless it was changed since it was read. Its mode and owner stay,

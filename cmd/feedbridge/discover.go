@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -101,7 +99,7 @@ func printFound(w io.Writer, redact *safetext.Redactor, feeds []daemon.FoundFeed
 const longestLook = 10 * time.Second
 
 // followPage returns the URL of the only feed of the page at a URL, or the URL itself if there is no such page. It
-// returns an error that lists the feeds if there are several, and for a topic that is given: a provider's page for an
+// prints the feeds and returns an error if there are several, and for a topic that is given: a provider's page for an
 // outage may name another feed than the one in the topic.
 func (a *app) followPage(ctx context.Context, url, topic string) (string, error) {
 	sources, err := a.sourcesOfURL(url)
@@ -117,10 +115,8 @@ func (a *app) followPage(ctx context.Context, url, topic string) (string, error)
 	case len(feeds) == 1 && topic == "":
 		return feeds[0].URL, nil
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s is a page that names %s; run one of them, by its URL:", a.redact.URL(url), withNoun(len(feeds), "feed", "feeds"))
-	for _, f := range feeds {
-		fmt.Fprintf(&b, "\n  %s  %s %q", f.URL, f.Format, f.Title)
+	if err := printFound(a.out, a.redact, feeds); err != nil {
+		return "", err
 	}
-	return "", errors.New(b.String())
+	return "", fmt.Errorf("%s is a page that names %s; run one of them, by its URL", a.redact.URL(url), withNoun(len(feeds), "feed", "feeds"))
 }

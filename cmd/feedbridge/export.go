@@ -1,11 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -43,25 +43,16 @@ func exportOPML(ctx context.Context, a *app) error {
 		return err
 	}
 	p := &printer{w: a.err, redact: a.redact}
-	if len(cfg.FeedsFrom) > 0 {
-		var problems []error
-		cfg, problems = daemon.ReadLists(ctx, cfg, daemon.Options{Version: programVersion()})
-		for _, err := range problems {
-			if _, ok := errors.AsType[*config.Error](err); !ok {
-				return err
-			}
-			p.printLine("%v", err)
+	cfg, problems := daemon.ReadLists(ctx, cfg, daemon.Options{Version: programVersion()})
+	for _, err := range problems {
+		if _, ok := errors.AsType[*config.Error](err); !ok {
+			return err
 		}
+		p.printLine("%v", err)
 	}
 	var entries []config.Entry
-	hidden := 0
 	for _, name := range slices.Sorted(maps.Keys(cfg.Feeds)) {
-		e := config.Entry{Name: name, URL: cfg.Feeds[name].Source.URL, Title: a.redact.Text(cfg.Title(name))}
-		if shown := a.redact.URL(e.URL); strings.Contains(shown, "***") {
-			e.URL = shown
-			hidden++
-		}
-		entries = append(entries, e)
+		entries = append(entries, config.Entry{Name: name, URL: a.redact.URL(cfg.Feeds[name].Source.URL), Title: a.redact.Text(cfg.Title(name))})
 	}
 	text, err := config.FormatOPML(entries)
 	if err != nil {
@@ -70,8 +61,8 @@ func exportOPML(ctx context.Context, a *app) error {
 	if _, err := a.out.Write(text); err != nil {
 		return err
 	}
-	if hidden > 0 {
-		p.printLine("%s *** in place of a secret", withNoun(hidden, "URL has", "URLs have"))
+	if bytes.Contains(text, []byte("***")) {
+		p.printLine("URLs have *** in place of secrets")
 	}
 	return p.err
 }

@@ -1,12 +1,11 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,113 +14,75 @@ import (
 
 // initCommand returns the command "init", which writes a first configuration.
 func initCommand(a *app) *cobra.Command {
-	var q initAnswers
-	var force bool
+	var bus, address, feed string
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "init [FILE]",
 		Short: "Write a first configuration, for NATS, Kafka or the built-in bus",
 		Long: `Init writes a commented configuration with one bus and one feed. On a terminal it asks
-three questions: the kind of the bus, its address, and the URL of the feed, or of a
-page that names it. Elsewhere --bus and --feed are needed. FILE is feedbridge.yaml if
-it is not given. A file that exists is replaced only with --force.`,
+for what no flag has: the kind of the bus, its address, and the URL of the feed, or of a
+page that names it. Elsewhere --feed is needed. FILE is feedbridge.yaml if it is not
+given. A file that exists is never replaced.`,
 		Example: `  feedbridge init
   feedbridge init --bus nats --url nats://127.0.0.1:4222 --feed https://shop.example.com
   feedbridge init --bus kafka --url kafka-1:9092,kafka-2:9092 --feed feeds.opml /etc/feedbridge/feedbridge.yaml`,
 		Args: optionalArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name := defaultFile
-			if len(args) > 0 {
-				name = args[0]
-			}
-			f := &configFile{name: name, path: name}
+			name := append(args, defaultFile)[0]
 			if _, err := os.Lstat(name); err == nil {
-				if !force {
-					return fmt.Errorf("%s exists, and is unchanged; name another file, or replace it with --force", name)
-				}
-				if f, err = openConfigFile(name); err != nil {
-					return err
-				}
+				return fmt.Errorf("%s exists, and is unchanged; name another file, or add a feed to it with 'feedbridge add'", name)
 			}
-			if err := q.complete(cmd, a); err != nil {
+			if err := a.askFor(cmd.Context(), &bus, "bus", "Where do messages go: embedded, kafka, nats", "embedded"); err != nil {
 				return err
 			}
-			return writeStarter(cmd, a, f, q)
+			usual, ok := config.StarterAddresses[bus]
+			if !ok {
+				return &usageError{fmt.Errorf("there is no bus %q; want one of embedded, kafka, nats", bus)}
+			}
+			what := map[string]string{"nats": "URL of NATS", "kafka": "Brokers of Kafka", "embedded": "Address of the embedded bus"}
+			err := a.askFor(cmd.Context(), &address, "url", what[bus], usual)
+			if err == nil {
+				err = a.askFor(cmd.Context(), &feed, "feed", "URL of a feed, or of a page that names it", "")
+			}
+			if err != nil {
+				return err
+			}
+			ad := &addition{app: a, file: &configFile{name: name, path: name}, base: config.Starter(bus, address), all: all}
+			err = ad.add(cmd.Context(), feed)
+			if _, ok := errors.AsType[config.Errors](err); ok { // there is no such file yet
+				err = wrongWith(err)
+			}
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.out, "wrote %[2]s\n\nNext:\n  %[1]s check --connect -c %[2]s\n  %[1]s run -c %[2]s\n  %[1]s add -c %[2]s URL    (also while it runs)\n", programName(), name)
+			return err
 		},
 	}
-	cmd.Flags().StringVar(&q.bus, "bus", "", "the `KIND` of the bus: nats, kafka or embedded, a NATS server inside feedbridge")
-	cmd.Flags().StringVar(&q.address, "url", "", "the `URL` of NATS, the brokers of Kafka (host:port, with commas between them), or\nthe host:port of the embedded bus; default: the usual port of this machine")
-	cmd.Flags().StringVar(&q.feed, "feed", "", "the `URL` of a feed, a page that names one, or a list in OPML, or a file with a list")
-	cmd.Flags().BoolVar(&q.all, "all", false, "take all feeds of a page")
-	cmd.Flags().BoolVar(&force, "force", false, "replace a file that exists")
+	cmd.Flags().StringVar(&bus, "bus", "", "the `KIND` of the bus: nats, kafka or embedded, a NATS server inside feedbridge;\ndefault: embedded")
+	cmd.Flags().StringVar(&address, "url", "", "the `URL` of NATS, the brokers of Kafka (host:port, with commas between them), or\nthe host:port of the embedded bus; default: the usual port of this machine")
+	cmd.Flags().StringVar(&feed, "feed", "", "the `URL` of a feed, a page that names one, or a list in OPML, or a file with a list")
+	cmd.Flags().BoolVar(&all, "all", false, "take all feeds of a page")
 	return cmd
 }
 
-// initAnswers are what a first configuration needs.
-type initAnswers struct {
-	bus, address, feed string
-	all                bool
-}
-
-// complete asks for what no flag has, on a terminal.
-func (q *initAnswers) complete(cmd *cobra.Command, a *app) error {
-	kinds := slices.Sorted(maps.Keys(config.StarterAddresses))
-	in, isFile := a.in.(*os.File)
-	mayAsk := isFile && isTerminal(in)
-	question := func(flag, text, preset string, value *string) error {
-		if *value != "" {
-			return nil
+// askFor asks for the value of a flag that is not set, if there is a terminal. Without an answer it is usual.
+func (a *app) askFor(ctx context.Context, value *string, flag, question, usual string) error {
+	if *value != "" {
+		return nil
+	}
+	if in, ok := a.in.(*os.File); ok && isTerminal(in) {
+		if usual != "" {
+			question += " [" + usual + "]"
 		}
-		if !mayAsk {
-			if *value = preset; preset == "" {
-				return &usageError{fmt.Errorf("--%s is missing, and standard input is no terminal to ask", flag)}
-			}
-			return nil
+		answer, err := ask(ctx, a, question+":")
+		if err != nil {
+			return err
 		}
-		if preset != "" {
-			text += " [" + preset + "]"
-		}
-		answer, err := ask(cmd.Context(), a, text+":")
-		if *value = answer; answer == "" {
-			*value = preset
-		}
-		if err == nil && *value == "" {
-			err = errors.New("the answer is empty")
-		}
-		return err
+		*value = answer
 	}
-	bus := ""
-	if mayAsk {
-		bus = "embedded"
+	if *value = cmp.Or(*value, usual); *value == "" {
+		return &usageError{fmt.Errorf("--%s is missing", flag)}
 	}
-	if err := question("bus", "Where do messages go: "+strings.Join(kinds, ", "), bus, &q.bus); err != nil {
-		return err
-	}
-	address, ok := config.StarterAddresses[q.bus]
-	if !ok {
-		return &usageError{fmt.Errorf("there is no bus %q; want one of %s", q.bus, strings.Join(kinds, ", "))}
-	}
-	what := map[string]string{"nats": "URL of NATS", "kafka": "Brokers of Kafka", "embedded": "Address of the embedded bus"}
-	if err := question("url", what[q.bus], address, &q.address); err != nil {
-		return err
-	}
-	return question("feed", "URL of a feed, or of a page that names it", "", &q.feed)
-}
-
-// writeStarter writes a first configuration, and prints what to do next.
-func writeStarter(cmd *cobra.Command, a *app, f *configFile, q initAnswers) error {
-	ad := &addition{app: a, file: f, base: config.Starter(q.bus, q.address), all: q.all}
-	err := ad.add(cmd.Context(), q.feed)
-	if _, ok := errors.AsType[config.Errors](err); ok { // there is no such file yet
-		err = wrongWith(err)
-	}
-	if err != nil {
-		return err
-	}
-	p := &printer{w: a.out, redact: a.redact}
-	program := programName()
-	p.printLine("wrote %s\n\nNext:", f.name)
-	p.printLine("  %s check --connect -c %s", program, f.name)
-	p.printLine("  %s run -c %s", program, f.name)
-	p.printLine("  %s add -c %s URL    (also while it runs)", program, f.name)
-	return p.err
+	return nil
 }
