@@ -105,7 +105,7 @@ func checkConformance(ctx context.Context, a *app, f config.Feed, o conformanceF
 	if o.json {
 		return errors.Join(printReport(out, a.redact, r), err)
 	}
-	return errors.Join(printConformance(out, a.redact, r), err)
+	return errors.Join(printConformance(out, a.redact, a.lookOf(out), r), err)
 }
 
 // mostLooks is the number of times that a feed is read again while it is watched.
@@ -178,7 +178,7 @@ func (c *crawl) poll(ctx context.Context) {
 }
 
 // printConformance writes the results as text: those of failed requirements first, then those that were not tested.
-func printConformance(w io.Writer, redact *safetext.Redactor, r *conformance.Report) error {
+func printConformance(w io.Writer, redact *safetext.Redactor, l look, r *conformance.Report) error {
 	p := &printer{w: w, redact: redact}
 	p.printSummary(r)
 	for _, note := range r.Notes {
@@ -194,7 +194,7 @@ func printConformance(w io.Writer, redact *safetext.Redactor, r *conformance.Rep
 				continue
 			}
 			if n++; n == 1 {
-				p.printLine("\n%s", outcome)
+				p.printLine("\n%s", ownText(l.paint(toneOf(string(outcome)), string(outcome))))
 			}
 			p.printLine("  %-10s  %-19s  %s (%s)", res.Level, res.ID, res.Rule, res.Section)
 			switch outcome {

@@ -25,16 +25,16 @@ var shapes = map[syndication.Dialect]string{
 }
 
 // printFeed writes the report of inspect as text.
-func printFeed(w io.Writer, redact *safetext.Redactor, r *conformance.Report) error {
+func printFeed(w io.Writer, redact *safetext.Redactor, l look, r *conformance.Report) error {
 	p := &printer{w: w, redact: redact}
 	p.printSummary(r)
 	switch {
 	case len(r.Violations) == 0 && r.Complete:
-		p.printLine("violations   none seen")
+		p.printLine("violations   %s", ownText(l.paint(good, "none seen")))
 	case len(r.Violations) == 0:
 		p.printLine("violations   none before the crawl ended with an error:\n  %s", r.Error)
 	default:
-		p.printLine("violations")
+		p.printLine("%s", ownText(l.paint(bad, "violations")))
 		for _, of := range r.Violations {
 			p.printLine("  %s, %d in all", of.Kind, of.Count)
 			p.printEvidence(of.Examples, of.Count)

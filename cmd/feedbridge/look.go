@@ -51,14 +51,14 @@ const (
 	banner
 )
 
-// toneOf returns the tone of a state of a feed, of a connection, or of a kind of difference.
+// toneOf returns the tone of a state of a feed, of a connection, of a kind of difference, or of an outcome of a check.
 func toneOf(state string) tone {
 	switch state {
-	case "idle", "reading", "ok", "equal":
+	case "idle", "reading", "ok", "equal", "passed":
 		return good
-	case "halted", "FAIL", "missing", "extra", "different", "reordered":
+	case "halted", "FAIL", "missing", "extra", "different", "reordered", "failed":
 		return bad
-	case "retrying", "paused", "stopped":
+	case "retrying", "paused", "stopped", "not tested":
 		return warning
 	}
 	return plain

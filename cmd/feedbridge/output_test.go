@@ -53,8 +53,11 @@ func TestPrintedLinesAreSafe(t *testing.T) {
 	r := conformance.NewReport("https://x.example/?ticket=s3cret", "auto")
 	r.AddEntity(&feed.Entity{ID: hostile[:200], Page: "https://x.example/?token=s3cret"})
 	r.AddViolation(feed.Violation{Kind: "kind", Page: hostile, Detail: hostile})
-	must.Succeed(t, printFeed(&b, redact, r))
+	must.Succeed(t, printFeed(&b, redact, look{}, r))
 	wantSafe(t, b.String(), 20_000)
+	b.Reset()
+	must.Succeed(t, printFeed(&b, redact, look{colors: true}, r))
+	wantSafe(t, strings.Replace(b.String(), "\n\x1b[31mviolations\x1b[0m\n", "", 1), 20_000)
 	b.Reset()
 	must.Succeed(t, printReport(&b, redact, r))
 	if wantSafe(t, b.String(), 5_000_000); !json.Valid(b.Bytes()) {
