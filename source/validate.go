@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -123,16 +124,24 @@ func CheckURL(raw string) error {
 		return errors.New("must not contain credentials: set auth.basic")
 	case web && u.Hostname() == "":
 		return fmt.Errorf("%q has no host", raw)
+	case web && !hasValidPort(u):
+		return fmt.Errorf("%q has the port %s; want one from 1 to 65535", raw, u.Port())
 	case web:
 		return nil
 	case strings.Contains(raw, "@"):
 		return errors.New("cannot be parsed; it must look like https://shop.example.com/feed, without credentials: set auth.basic")
-	case !strings.Contains(raw, "://"):
+	case !strings.Contains(raw, "://") && (err != nil || u.Scheme == "" || u.Opaque != ""):
 		return fmt.Errorf("%q has no scheme: write https://%s", raw, strings.TrimPrefix(raw, "//"))
 	case err != nil:
 		return fmt.Errorf("%q cannot be parsed: %w", raw, parseError(err))
 	}
 	return fmt.Errorf("%q has the scheme %s: feeds are read over https and http", raw, u.Scheme)
+}
+
+// hasValidPort reports whether a connection can be opened to the port of a URL, if it has one.
+func hasValidPort(u *url.URL) bool {
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	return u.Port() == "" || err == nil && port > 0
 }
 
 // parseError returns the cause of an error about a URL, without the URL.
@@ -145,7 +154,7 @@ func parseError(err error) error {
 
 func checkHost(host string) error {
 	u, err := url.Parse("//" + host)
-	if err != nil || host == "" || u.Host != host || u.Hostname() == "" || strings.Contains(host, "*") {
+	if err != nil || host == "" || u.Host != host || u.Hostname() == "" || !hasValidPort(u) || strings.Contains(host, "*") {
 		return fmt.Errorf("%q is not a host: write shop.example.com or shop.example.com:8443", host)
 	}
 	return nil
