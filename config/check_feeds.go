@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/feedbridge/feedbridge/message"
@@ -26,6 +27,7 @@ func (v *validator) checkFeeds() {
 		topic := [2]string{to.Bus, to.Topic}
 		v.topics[topic] = append(v.topics[topic], name)
 	}
+	slices.SortStableFunc(names, func(a, b string) int { return v.rank(a) - v.rank(b) })
 	for _, name := range names {
 		f, path := v.cfg.Feeds[name], joinPath("feeds", name)
 		v.reportAll(path, f.Source.Validate())
@@ -34,17 +36,13 @@ func (v *validator) checkFeeds() {
 		v.checkTo(path, f)
 
 		if f.DeadLetters() {
-			v.checkDeadLetters(path, f)
+			v.checkDeadLetters(name, f)
 		}
 		topic := [2]string{f.To.Bus, f.To.Topic}
 		if other := owners[topic]; other != "" && (!f.To.isShared() || !v.cfg.Feeds[other].To.isShared()) {
-			if v.listOf[other] != "" {
-				// All feeds of lists with the same topic are left out: which of them had it before is not known.
+			if v.rank(other) == newcomer {
+				// Which of the new feeds of lists gets the topic must not depend on their order.
 				v.addError(joinPath(joinPath("feeds", other), "to.topic"), fmt.Sprintf("%s on bus %s belongs to the feed %s, too; each feed needs its own, as with a topic of {feed}", topic[1], topic[0], name))
-				if v.listOf[name] == "" {
-					owners[topic] = name
-					continue
-				}
 			}
 			mine, cure := path, "each feed needs its own"
 			if v.isFromURL(other) {
@@ -62,10 +60,25 @@ func (v *validator) checkFeeds() {
 			}
 			v.addError(joinPath(mine, "to.topic"), fmt.Sprintf("%s on bus %s belongs to the feed %s already; %s", topic[1], topic[0], other, cure))
 		}
-		if other := owners[topic]; other == "" || v.listOf[name] == "" || v.listOf[other] != "" {
+		if other := owners[topic]; other == "" || v.rank(name) == v.rank(other) {
 			owners[topic] = name
 		}
 	}
+}
+
+// newcomer is the rank of a feed of a list that the configuration in use does not have.
+const newcomer = 2
+
+// rank orders feeds that want the same topic: those of the configuration itself come first, and those of lists that
+// the configuration in use has next.
+func (d *diagnostics) rank(name string) int {
+	switch {
+	case d.listOf[name] == "":
+		return 0
+	case d.incumbents[name]:
+		return 1
+	}
+	return newcomer
 }
 
 // checkLists checks the lists of feeds, but not their content.
@@ -87,13 +100,14 @@ func (v *validator) isFromURL(name string) bool {
 }
 
 // checkDeadLetters reports a dead-letter topic that is used for something else.
-func (v *validator) checkDeadLetters(path string, f Feed) {
+func (v *validator) checkDeadLetters(name string, f Feed) {
+	path := joinPath("feeds", name)
 	dead, key := f.To.Topic+sink.DeadSuffix, joinPath(path, "oversize")
 	if f.Oversize != sink.DeadLetter {
 		key = joinPath(path, "to.kafka.missing_key")
 	}
 	for _, other := range v.topics[[2]string{f.To.Bus, dead}] {
-		if v.listOf[other] != "" {
+		if v.listOf[other] != "" && v.rank(other) >= v.rank(name) {
 			key = joinPath(joinPath("feeds", other), "to.topic")
 		}
 		v.addError(key, fmt.Sprintf("the dead letters of this feed would go to %s on bus %s, which is the topic of the feed %s; give one of the two another topic", dead, f.To.Bus, other))

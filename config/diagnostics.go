@@ -19,7 +19,9 @@ type diagnostics struct {
 	// feeds are in refused, one for each of refusedFeeds.
 	listOf       map[string]string
 	refusedFeeds map[string]bool
-	refused      Errors
+	// incumbents are the feeds of lists that the configuration in use has already.
+	incumbents map[string]bool
+	refused    Errors
 }
 
 // reportAt adds an error that was found while reading, and excludes path from later

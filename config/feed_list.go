@@ -170,6 +170,8 @@ func malformedOPML(line int, err error) error {
 	switch {
 	case text == "invalid UTF-8":
 		text += `: declare its encoding, as by <?xml version="1.0" encoding="windows-1252"?>`
+	case strings.HasPrefix(text, "invalid character entity") && strings.Contains(text, "(no semicolon)"):
+		text += ": write & as &amp;, also in URLs"
 	case strings.HasPrefix(text, "invalid character entity"):
 		text += ": write its text in its place, since entities that a list declares are not read"
 	}
@@ -269,13 +271,14 @@ func cutName(name string) string {
 }
 
 // WithLists returns the configuration with the feeds of lists besides its own, and the errors of the entries that
-// were left out. It does not read the file and the variables again.
-func (c *Config) WithLists(lists map[string][]Entry) (*Config, Errors) {
+// were left out. It does not read the file and the variables again. The feeds of lists in running, which is nil at a
+// start, keep their names and topics.
+func (c *Config) WithLists(lists map[string][]Entry, running *Config) (*Config, Errors) {
 	if c.loaded == nil {
 		return c, nil
 	}
 	l := c.loaded.clone()
-	l.addListed(c.FeedsFrom, lists)
+	l.addListed(c, running, lists)
 	cfg := l.complete()
 	for name := range l.refusedFeeds {
 		delete(cfg.Feeds, name)
@@ -285,51 +288,76 @@ func (c *Config) WithLists(lists map[string][]Entry) (*Config, Errors) {
 	return cfg, l.refused
 }
 
-// addListed adds the entries of lists. The result does not depend on the order of entries with the same name: none
-// of them is added, so that no topic ever gets the entities of another feed.
-func (l *loader) addListed(configured map[string]List, lists map[string][]Entry) {
+// hasEntry reports whether the configuration has an entry of a list. It may be called on nil.
+func (c *Config) hasEntry(list string, e Entry) bool {
+	return c != nil && c.ListOf[e.Name] == list && c.Feeds[e.Name].Source.URL == e.URL
+}
+
+// addListed adds the entries of lists. Incumbents, the entries that running has from the same list with the same name
+// and URL, come before all others: no new entry stops a running feed, or moves it to another topic, as long as its
+// list has it. Of other entries with the same name none is added, so that no topic gets the entities of another feed,
+// whatever their order. Of those with the same URL the first list's is.
+//
+// A copy that starts has no incumbents, so the other members of its fleet may have feeds that it refuses, or run the
+// URL under another name. That moves nothing until most members have restarted: the members agree on the version of
+// each list that most have, and of two versions with equally many votes on the one with more feeds. Until then a URL
+// in two lists may be copied to the topics of both.
+func (l *loader) addListed(c, running *Config, lists map[string][]Entry) {
 	type listed struct {
 		list string
 		Entry
 	}
-	byName, seen, order := map[string][]listed{}, map[string]bool{}, []string{}
 	refuse := func(e listed, text string) {
 		l.refused = append(l.refused, &Error{Source: "feeds_from." + e.list, Line: e.Line, Text: text})
 	}
+	own := map[string]string{} // the feeds of the configuration itself, by URL
+	for _, name := range l.locations.namesBelow("feeds") {
+		own[c.Feeds[name].Source.URL] = name
+	}
+	var incumbents, others []listed
 	for _, list := range slices.Sorted(maps.Keys(lists)) {
-		if _, ok := configured[list]; !ok {
+		if _, ok := c.FeedsFrom[list]; !ok {
 			continue
 		}
-		repeated := 0
-		for _, entry := range lists[list] {
-			e := listed{list, entry}
-			if err := source.CheckURL(e.URL); err != nil {
-				refuse(e, "url: "+err.Error())
-				continue
+		for _, e := range lists[list] {
+			e.Name = cmp.Or(e.Name, ListedName(e.URL))
+			if running.hasEntry(list, e) {
+				incumbents = append(incumbents, listed{list, e})
+			} else {
+				others = append(others, listed{list, e})
 			}
-			if seen[e.URL] {
-				repeated++
-				continue
-			}
+		}
+	}
+	byName, seen, repeated, order := map[string][]listed{}, map[string]bool{}, map[string]int{}, []string{}
+	for n, e := range slices.Concat(incumbents, others) {
+		err, named := source.CheckURL(e.URL), byName[e.Name]
+		switch {
+		case err != nil:
+			refuse(e, "url: "+err.Error())
+		case own[e.URL] != "":
+			refuse(e, fmt.Sprintf("this URL is that of the feed %s of the configuration; remove one of the two", own[e.URL]))
+		case seen[e.URL]:
+			repeated[e.list]++
+		case !nameForm.MatchString(e.Name):
+			refuse(e, fmt.Sprintf("%q: %s", e.Name, badNameText(e.Name)))
+		case l.locations.isSet(joinPath("feeds", e.Name)):
+			refuse(e, fmt.Sprintf("the name %s belongs to a feed of the configuration; give the entry another one, by its key or attribute name", e.Name))
+		case l.incumbents[e.Name]:
+			refuse(e, fmt.Sprintf("the name %s belongs to a feed of the list %s, which had it before; give the entry another one, by its key or attribute name", e.Name, named[0].list))
+		default:
 			seen[e.URL] = true
-			if e.Name == "" {
-				e.Name = ListedName(e.URL)
+			if l.incumbents[e.Name] = n < len(incumbents); named == nil {
+				order = append(order, e.Name)
 			}
-			switch {
-			case !nameForm.MatchString(e.Name):
-				refuse(e, fmt.Sprintf("%q: %s", e.Name, badNameText(e.Name)))
-			case l.locations.isSet(joinPath("feeds", e.Name)):
-				refuse(e, fmt.Sprintf("the name %s belongs to a feed of the configuration; give the entry another one, by its key or attribute name", e.Name))
-			default:
-				if byName[e.Name] == nil {
-					order = append(order, e.Name)
-				}
-				byName[e.Name] = append(byName[e.Name], e)
-			}
+			byName[e.Name] = append(named, e)
 		}
-		if repeated > 0 {
-			l.refused = append(l.refused, &Error{Source: "feeds_from." + list, Text: fmt.Sprintf("%d entries have the URL of another entry, of this list or of one before it; the first of each was taken", repeated)})
+	}
+	for _, list := range slices.Sorted(maps.Keys(repeated)) {
+		entries := "1 entry has"
+		if n := repeated[list]; n > 1 {
+			entries = fmt.Sprintf("%d entries have", n)
 		}
+		refuse(listed{list: list}, entries+" the URL of another entry, of this list or another one; the entry that was used before stays, or else the first is used")
 	}
 	for _, name := range order {
 		entries := byName[name]

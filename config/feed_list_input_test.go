@@ -98,8 +98,8 @@ func TestBadLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, refused := base.WithLists(map[string][]Entry{"blogs": same})
-	const once = "feeds_from.blogs: 49 entries have the URL of another entry, of this list or of one before it; the first of each was taken"
+	got, refused := base.WithLists(map[string][]Entry{"blogs": same}, nil)
+	const once = "feeds_from.blogs: 49 entries have the URL of another entry, of this list or another one; the entry that was used before stays, or else the first is used"
 	if len(got.Feeds) != len(base.Feeds)+1 || len(refused) != 1 || refused[0].Error() != once {
 		t.Errorf("one URL 50 times: %d feeds, %v", len(got.Feeds), refused)
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -35,8 +36,10 @@ func TestParseList(t *testing.T) {
 		"<!DOCTYPE html><html><br></html>": "this is an HTML page, not a list", "<HTML>": "this is an HTML page, not a list",
 		"<rss version='2.0'/>": "this is a feed, not a list of feeds",
 		"<sitemap/>":           `an XML document with the root element "sitemap"; want OPML`,
-		"<opml><body><outline xmlUrl='http://a/'/>":  "line 1: not OPML",
-		"<!DOCTYPE opml [<!ENTITY a 'b'>]><opml>&a;": "not OPML",
+		"<opml><body><outline xmlUrl='http://a/'/>":                            "line 1: not OPML",
+		"<opml><body><outline xmlUrl='http://a/?b=1&c=2'/></body></opml>":      "line 1: not OPML: invalid character entity &c (no semicolon): write & as &amp;, also in URLs",
+		"<opml><body><outline text='a & b' xmlUrl='http://a/'/></body></opml>": "write & as &amp;, also in URLs",
+		"<!DOCTYPE opml [<!ENTITY a 'b'>]><opml>&a;":                           "not OPML",
 		"a: b":                                   `want a list, such as "- https://shop.example.com/feed", or OPML`,
 		"{\"error\":":                            "not YAML",
 		deep(1_001):                              "nested more than 1000 deep",
@@ -75,6 +78,7 @@ func TestWithLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	own := base.Feeds["own"].Source.URL
 	long := "https://a.example.com/" + strings.Repeat("x", 300)
 	got, refused := base.WithLists(map[string][]Entry{
 		"blogs": {
@@ -89,9 +93,9 @@ func TestWithLists(t *testing.T) {
 			{URL: "https://d.example.com/a/b", Line: 9},
 			{URL: long, Line: 10},
 		},
-		"shops":   {{Name: "x", URL: "https://x.example.com/1", Line: 1}, {Name: "y", URL: "https://x.example.com/2", Line: 2}, {Name: "z", URL: "https://z.example.com/", Line: 3}, {Name: "w", URL: "https://own.example.com/", Line: 4}},
+		"shops":   {{Name: "x", URL: "https://x.example.com/1", Line: 1}, {Name: "y", URL: "https://x.example.com/2", Line: 2}, {Name: "z", URL: "https://z.example.com/", Line: 3}, {Name: "w", URL: "https://own.example.com/", Line: 4}, {Name: "v", URL: own, Line: 5}},
 		"unknown": {{Name: "n", URL: "https://n.example.com/", Line: 1}},
-	})
+	}, nil)
 	topics := map[string]string{}
 	for name, f := range got.Feeds {
 		topics[name] = f.To.Topic + " " + f.Every.String()
@@ -112,20 +116,68 @@ func TestWithLists(t *testing.T) {
 	for _, part := range []string{
 		"feeds_from.blogs:5: url: ", `feeds_from.blogs:6: "Bad Name": a name has only`, "feeds_from.blogs:7: the name own belongs to a feed of the configuration",
 		"feeds_from.blogs:8: the name d-example-com-a-b is that of 2 entries", "feeds_from.blogs:9: the name d-example-com-a-b",
-		"feeds_from.blogs: 1 entries have the URL of another entry",
+		"feeds_from.blogs: 1 entry has the URL of another entry",
 		"feeds.x.to.topic: x_example_com on bus embedded belongs to the feed y", "feeds.y.to.topic: x_example_com on bus embedded belongs to the feed x",
+		"feeds_from.shops:5: this URL is that of the feed own of the configuration; remove one of the two",
 		"feeds.w.to.topic: own_example_com on bus embedded belongs to the feed own already",
 	} {
 		if !strings.Contains(texts, part) {
 			t.Errorf("no error has %s:\n%s", part, texts)
 		}
 	}
-	if len(refused) != 9 {
-		t.Errorf("%d errors, want 9:\n%s", len(refused), texts)
+	if len(refused) != 10 {
+		t.Errorf("%d errors, want 10:\n%s", len(refused), texts)
 	}
 	// The lists are not added to those before.
-	if again, refused := got.WithLists(nil); len(again.Feeds) != 1 || refused != nil || len(base.Feeds) != 1 {
+	if again, refused := got.WithLists(nil, nil); len(again.Feeds) != 1 || refused != nil || len(base.Feeds) != 1 {
 		t.Errorf("%d feeds without lists, %v", len(again.Feeds), refused)
+	}
+}
+
+// Feeds of lists that run keep their names, topics and lists, whatever entries come besides, in any order.
+func TestIncumbentsOfLists(t *testing.T) {
+	t.Parallel()
+	base, err := Load(Options{File: "testdata/feeds_from.good.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := ListedName("https://d.example.com/a-b")
+	before := map[string][]Entry{
+		"blogs": {{URL: "https://d.example.com/a-b"}},
+		"shops": {{Name: "x", URL: "https://x.example.com/1"}, {Name: "m", URL: "https://m.example.com/"}},
+	}
+	running, refused := base.WithLists(before, nil)
+	if len(running.Feeds) != 4 || refused != nil {
+		t.Fatalf("%d feeds, %v", len(running.Feeds), refused)
+	}
+	for _, test := range []struct {
+		what, list string
+		entry      Entry
+		want       string
+	}{
+		{"a derived name", "blogs", Entry{URL: "https://d.example.com/a/b"}, "feeds_from.blogs:9: the name " + name + " belongs to a feed of the list blogs, which had it before; give"},
+		{"a name", "blogs", Entry{Name: "x", URL: "https://y.example.com/"}, "feeds_from.blogs:9: the name x belongs to a feed of the list shops, which had it before; give"},
+		{"a URL", "blogs", Entry{Name: "w", URL: "https://m.example.com/"}, "feeds_from.blogs: 1 entry has the URL of another entry, of this list or another one; the entry that was used before stays, or"},
+		{"a name and a URL", "blogs", Entry{Name: "m", URL: "https://m.example.com/"}, "feeds_from.blogs: 1 entry has the URL of another entry"},
+		{"a topic", "shops", Entry{Name: "a", URL: "https://x.example.com/2"}, "feeds.a.to.topic: x_example_com on bus embedded belongs to the feed x already"},
+		{"a topic, with a later name", "shops", Entry{Name: "z", URL: "https://x.example.com/2"}, "feeds.z.to.topic: x_example_com on bus embedded belongs to the feed x already"},
+	} {
+		now := maps.Clone(before)
+		test.entry.Line = 9
+		now[test.list] = append([]Entry{test.entry}, before[test.list]...)
+		got, refused := base.WithLists(now, running)
+		if !maps.Equal(got.ListOf, running.ListOf) || got.Feeds[name].Source.URL != "https://d.example.com/a-b" || got.Feeds["x"].Source.URL != "https://x.example.com/1" {
+			t.Errorf("%s: the feeds are %v", test.what, got.ListOf)
+		}
+		if len(refused) != 1 || !strings.Contains(refused.Error(), test.want) {
+			t.Errorf("%s: %v, want %s", test.what, refused, test.want)
+		}
+	}
+	// The name is free once its list does not have the entry any more.
+	now := maps.Clone(before)
+	now["blogs"], now["shops"] = []Entry{{Name: "x", URL: "https://x.example.com/2"}}, before["shops"][1:]
+	if got, refused := base.WithLists(now, running); got.ListOf["x"] != "blogs" || refused != nil {
+		t.Errorf("the feeds are %v, %v", got.ListOf, refused)
 	}
 }
 
@@ -139,7 +191,7 @@ func TestManyListedFeeds(t *testing.T) {
 	for i := range 10_000 {
 		entries = append(entries, Entry{URL: fmt.Sprintf("https://blog-%d.example.com/feed", i), Line: i + 1})
 	}
-	if got, refused := base.WithLists(map[string][]Entry{"blogs": entries}); len(got.Feeds) != 10_001 || refused != nil {
+	if got, refused := base.WithLists(map[string][]Entry{"blogs": entries}, nil); len(got.Feeds) != 10_001 || refused != nil {
 		t.Errorf("%d feeds, %.500v", len(got.Feeds), refused)
 	}
 }

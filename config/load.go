@@ -62,7 +62,7 @@ func newLoader(environ []string) *loader {
 		environ:     map[string]string{},
 		values:      map[string]reflect.Value{},
 		titles:      map[string]string{},
-		diagnostics: diagnostics{locations: locations{}, suppressed: map[string]bool{}, inDefaults: map[string]bool{}, listOf: map[string]string{}, refusedFeeds: map[string]bool{}},
+		diagnostics: diagnostics{locations: locations{}, suppressed: map[string]bool{}, inDefaults: map[string]bool{}, listOf: map[string]string{}, refusedFeeds: map[string]bool{}, incumbents: map[string]bool{}},
 	}
 	for _, e := range environ {
 		name, value, _ := strings.Cut(e, "=")

@@ -44,7 +44,7 @@ func TestAnAssignmentWaitsOnlyAMomentForCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := &config.Config{Fleet: &config.Fleet{Name: "shop", Bus: "main"}, Feeds: map[string]config.Feed{"orders": {To: config.To{Bus: "main", Topic: "orders"}}}}
 		log := slog.New(slog.DiscardHandler)
-		d := &daemon{cfg: cfg, ctx: t.Context(), log: log, membership: newMembership(cfg, "a", nil, log), feeds: newTestFeeds(log)}
+		d := &daemon{cfg: cfg, ctx: t.Context(), log: log, lists: newLists("v0", nil, log), membership: newMembership(cfg, "a", nil, log), feeds: newTestFeeds(log)}
 		committed := make(chan struct{})
 		d.feeds.addStuck(d.ctx, "orders", bridge.Committing, committed)
 		assigned := make(chan struct{})
@@ -91,7 +91,7 @@ func TestAnAssignmentDividesTheRatesOfHosts(t *testing.T) {
 			cfg.Feeds[name] = f
 		}
 		log := slog.New(slog.DiscardHandler)
-		d := &daemon{cfg: cfg, ctx: t.Context(), log: log, membership: newMembership(cfg, "a", nil, log), feeds: newTestFeeds(log)}
+		d := &daemon{cfg: cfg, ctx: t.Context(), log: log, lists: newLists("v0", nil, log), membership: newMembership(cfg, "a", nil, log), feeds: newTestFeeds(log)}
 		ended := make(chan struct{})
 		close(ended)
 		for name := range cfg.Feeds {

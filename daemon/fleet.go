@@ -193,6 +193,7 @@ func (d *daemon) changeFeeds(a fleet.Assignment) (stopped []*runningFeed) {
 	d.membership.assignment = &a
 	d.membership.status.Assigned(a)
 	d.feeds.startAll(d.ctx, gained)
+	d.lists.useConfirmed(a)
 	for _, others := range a.OtherLists {
 		d.lists.lookSoon(others)
 	}

@@ -3,6 +3,8 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -45,8 +47,8 @@ type lists struct {
 	log  *slog.Logger
 	// changed has a value when the feeds of a list are other ones than before.
 	changed chan struct{}
-	// failing has a value when a list has failed for the first time, or can be read again.
-	failing chan struct{}
+	// noted has a value when the other members of a fleet should know that a list fails or is held, or no longer does.
+	noted chan struct{}
 
 	mu     sync.Mutex
 	byName map[string]*list
@@ -60,12 +62,11 @@ type list struct {
 	cfg  config.List
 	stop context.CancelFunc
 	wake chan struct{} // requests a look at once
-	// entries are those in use; wasRead reports whether there are any yet.
-	entries []config.Entry
-	wasRead bool
-	// held are entries that are not used yet, since heldSince.
-	held      []config.Entry
-	heldSince time.Time
+	// inUse is used, and held is not yet, since heldSince.
+	inUse, held listEntries
+	heldSince   time.Time
+	// confirmed is set if a person has confirmed inUse, to this copy or to another member of the fleet.
+	confirmed bool
 	failure   string    // the last error, which is logged once
 	succeeded time.Time // the last attempt that worked
 	lookedAt  time.Time // the last attempt because other members have another version
@@ -77,16 +78,38 @@ type list struct {
 	etag, lastModified string
 }
 
+// listEntries are the entries of a list that was read. The digest is the same for the same names and URLs. It is empty
+// if there is no list.
+type listEntries struct {
+	all    []config.Entry
+	digest string
+}
+
+func newListEntries(all []config.Entry) listEntries {
+	lines := make([]string, len(all))
+	for i, e := range all {
+		lines[i] = e.Name + "\x00" + e.URL
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
+	return listEntries{all, hex.EncodeToString(sum[:8])}
+}
+
 // addedList is what a configuration has of a list.
 type addedList struct {
 	feeds, bad  int
 	fingerprint string
+	// entries is the digest of the entries, which are confirmed if these are.
+	entries   string
+	confirmed bool
+	// moved are the feeds that had another URL in the version before.
+	moved []string
 }
 
 func newLists(version string, redact *safetext.Redactor, log *slog.Logger) *lists {
 	return &lists{
 		opts: source.Options{UserAgent: "feedbridge/" + version + " (+https://github.com/feedbridge/feedbridge)", Redact: redact, Log: log}, log: log,
-		changed: make(chan struct{}, 1), failing: make(chan struct{}, 1), byName: map[string]*list{}, logged: map[string]bool{},
+		changed: make(chan struct{}, 1), noted: make(chan struct{}, 1), byName: map[string]*list{}, logged: map[string]bool{},
 	}
 }
 
@@ -112,7 +135,7 @@ func (s *lists) configure(ctx context.Context, configured map[string]config.List
 		l := &list{name: name, cfg: cfg, wake: make(chan struct{}, 1)}
 		if before != nil {
 			before.stop()
-			l.entries, l.wasRead, l.added = before.entries, before.wasRead, before.added
+			l.inUse, l.confirmed, l.added = before.inUse, before.confirmed, before.added
 		}
 		var watching context.Context
 		watching, l.stop = context.WithCancel(ctx)
@@ -247,46 +270,54 @@ func (s *lists) update(l *list, entries []config.Entry, changed bool, err error)
 	log := s.log.With("list", l.name)
 	if err != nil {
 		if text := s.opts.Redact.Text(err.Error()); text != l.failure {
-			signalIf(s.failing, l.failure == "")
+			signalIf(s.noted, l.failure == "")
 			l.failure = text
-			log.Error("a list of feeds cannot be read; the feeds that it had before stay", "error", text, "feeds", len(l.entries))
+			message := "a list of feeds cannot be read; the feeds that it had before stay"
+			if l.inUse.digest == "" {
+				message = "a list of feeds cannot be read, and has no feeds yet"
+			}
+			log.Error(message, "error", text, "feeds", len(l.inUse.all))
 		}
 		return
 	}
 	if l.failure != "" {
-		signalIf(s.failing, true)
+		signalIf(s.noted, true)
 		log.Info("the list of feeds can be read again")
+		l.heldSince = time.Now() // it may have been another one meanwhile
 	}
 	l.failure, l.succeeded = "", time.Now()
-	switch {
-	case changed && entries == nil:
-		entries = []config.Entry{} // held, it differs from none that is held
-	case !changed && l.held == nil:
-		return
-	case !changed:
-		entries = l.held
+	version := l.held
+	if changed {
+		version = newListEntries(entries)
 	}
-	switch lost := lostFeeds(l.entries, entries); {
-	case !l.wasRead:
-	case lost == 0 && len(l.entries) == len(entries):
-		l.held = nil
+	switch lost := lostFeeds(l.inUse.all, version.all); {
+	case version.digest == "": // it was not changed, and is not held
 		return
-	case mustHold(len(l.entries), len(entries), lost):
-		if l.held == nil || lostFeeds(l.held, entries) > 0 || len(l.held) != len(entries) {
-			l.held, l.heldSince = entries, time.Now()
+	case version.digest == l.inUse.digest:
+		s.hold(l, listEntries{})
+		return
+	case mustHold(len(l.inUse.all), len(version.all), lost):
+		if version.digest != l.held.digest {
+			s.hold(l, version)
 			log.Warn("a list has lost most of its feeds, and is not used yet; it is used when it has stayed the same for 15 minutes, or with 'feedbridge reload --yes'",
-				"feeds", len(l.entries), "lost", lost)
+				"feeds", len(l.inUse.all), "lost", lost)
 		}
 		if time.Since(l.heldSince) < holdFor {
 			return
 		}
 	}
-	s.use(l, entries)
+	s.use(l, version, false)
 }
 
-// use makes entries those of the list. The caller holds the lock.
-func (s *lists) use(l *list, entries []config.Entry) {
-	l.entries, l.wasRead, l.held = entries, true, nil
+// hold holds a version of a list, or none. The caller holds the lock.
+func (s *lists) hold(l *list, version listEntries) {
+	signalIf(s.noted, version.digest != l.held.digest)
+	l.held, l.heldSince = version, time.Now()
+}
+
+// use uses a version of a list. The caller holds the lock.
+func (s *lists) use(l *list, version listEntries, confirmed bool) {
+	l.inUse, l.held, l.confirmed = version, listEntries{}, confirmed
 	signalIf(s.changed, true)
 }
 
@@ -324,7 +355,10 @@ func (s *lists) readLists() map[string]fleet.List {
 	read := map[string]fleet.List{}
 	for name, l := range s.byName {
 		if l.added != nil {
-			read[name] = fleet.List{URLs: map[string]string{}, Failed: l.failure != ""}
+			read[name] = fleet.List{
+				URLs: map[string]string{}, Failed: l.failure != "",
+				Entries: l.added.entries, Held: l.held.digest, Confirmed: l.added.confirmed,
+			}
 		}
 	}
 	return read
@@ -339,26 +373,41 @@ func (s *lists) status() (rows []status.List) {
 		row := status.List{List: name, Source: cmp.Or(l.cfg.URL, l.cfg.File), Error: l.failure}
 		if l.added != nil {
 			row.Feeds, row.BadEntries, row.Digest = l.added.feeds, l.added.bad, l.added.fingerprint
+			row.MovedFeeds, row.Moved = len(l.added.moved), l.added.moved[:min(len(l.added.moved), namedTopics)]
 		}
 		if at := l.succeeded.UTC(); !l.succeeded.IsZero() {
 			row.LastSuccess = &at
 		}
-		if l.held != nil {
+		if l.held.digest != "" {
 			at := l.heldSince.UTC()
-			row.Held = &status.HeldList{Feeds: len(l.held), Lost: lostFeeds(l.entries, l.held), Since: &at}
+			row.Held = &status.HeldList{Feeds: len(l.held.all), Lost: lostFeeds(l.inUse.all, l.held.all), Since: &at}
 		}
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-// useHeld uses the lists that are held.
-func (s *lists) useHeld() {
+// useHeld uses the lists that are held, and confirms those that other members of the fleet hold; a is nil without one.
+func (s *lists) useHeld(a *fleet.Assignment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, l := range s.byName {
-		if l.held != nil {
-			s.use(l, l.held)
+	for name, l := range s.byName {
+		switch {
+		case l.held.digest != "":
+			s.use(l, l.held, true)
+		case a != nil && len(a.HeldBy(name)) > 0:
+			s.use(l, l.inUse, true)
+		}
+	}
+}
+
+// useConfirmed uses the versions that are held, and that another member of the fleet has confirmed.
+func (s *lists) useConfirmed(a fleet.Assignment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, l := range s.byName {
+		if l.held.digest != "" && a.Confirms(name, l.held.digest) {
+			s.use(l, l.held, true)
 		}
 	}
 }
@@ -384,16 +433,17 @@ func lostFeeds(before, now []config.Entry) (lost int) {
 	return lost
 }
 
-// addTo returns cfg with the feeds of the lists. It logs the errors of entries, each once.
-func (s *lists) addTo(cfg *config.Config) *config.Config {
+// addTo returns cfg with the feeds of the lists. Those that running has keep their names and topics. It logs the errors
+// of entries, each once.
+func (s *lists) addTo(cfg, running *config.Config) *config.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	entries := map[string][]config.Entry{}
 	for name, l := range s.byName {
-		entries[name] = l.entries
+		entries[name] = l.inUse.all
 	}
-	cfg, refused := cfg.WithLists(entries)
-	s.note(cfg, refused)
+	cfg, refused := cfg.WithLists(entries, running)
+	s.note(cfg, running, refused)
 	logged := map[string]bool{}
 	for _, err := range refused {
 		text := err.Error()
@@ -409,23 +459,35 @@ func (s *lists) addTo(cfg *config.Config) *config.Config {
 }
 
 // note records what a configuration has of the lists. The caller holds the lock.
-func (s *lists) note(cfg *config.Config, refused config.Errors) {
-	versions := map[string]fleet.List{}
-	for name, l := range s.byName {
-		if l.added = nil; l.wasRead {
-			l.added, versions[name] = &addedList{}, fleet.List{URLs: map[string]string{}}
-		}
+func (s *lists) note(cfg, running *config.Config, refused config.Errors) {
+	versions, moved := map[string]fleet.List{}, map[string][]string{}
+	for name := range s.byName {
+		versions[name] = fleet.List{URLs: map[string]string{}}
 	}
 	for name, list := range cfg.ListOf {
-		versions[list].URLs[cfg.Feeds[name].To.Topic] = cfg.Feeds[name].Source.URL
+		to, url := cfg.Feeds[name].To, cfg.Feeds[name].Source.URL
+		versions[list].URLs[to.Topic] = url
+		if before := running.Feeds[name]; running.ListOf[name] == list && before.Source.URL != url && before.To.Topic == to.Topic {
+			moved[list] = append(moved[list], name)
+		}
 	}
-	for name, version := range versions {
-		added := s.byName[name].added
-		added.feeds, added.fingerprint = len(version.URLs), version.Fingerprint()
+	for name, l := range s.byName {
+		before := l.added
+		if l.added = nil; l.inUse.digest == "" {
+			continue
+		}
+		l.added = &addedList{feeds: len(versions[name].URLs), fingerprint: versions[name].Fingerprint(), entries: l.inUse.digest, confirmed: l.confirmed, moved: moved[name]}
 		for _, err := range refused {
 			if err.Source == "feeds_from."+name {
-				added.bad++
+				l.added.bad++
 			}
+		}
+		if len(moved[name]) > 0 {
+			slices.Sort(moved[name])
+			s.log.Warn("feeds of a list have another URL than before, and go on in the same topics; give an entry another name if it is another feed",
+				"list", name, "count", len(moved[name]), "feeds", namedList(moved[name]))
+		} else if before != nil && before.entries == l.added.entries {
+			l.added.moved = before.moved // they are shown until the list changes
 		}
 	}
 }
@@ -446,11 +508,11 @@ func ReadLists(ctx context.Context, cfg *config.Config, o Options) (*config.Conf
 	entries := map[string][]config.Entry{}
 	for _, name := range slices.Sorted(maps.Keys(s.byName)) {
 		l := s.byName[name]
-		if entries[name] = l.entries; l.failure != "" {
+		if entries[name] = l.inUse.all; l.failure != "" {
 			errs = append(errs, fmt.Errorf("feeds_from.%s: %s", name, l.failure))
 		}
 	}
-	cfg, refused := cfg.WithLists(entries)
+	cfg, refused := cfg.WithLists(entries, nil)
 	for _, err := range refused {
 		errs = append(errs, err)
 	}
@@ -468,5 +530,5 @@ func ReadList(ctx context.Context, cfg config.List, o Options) ([]config.Entry, 
 	if _ = s.look(ctx, l, client); l.failure != "" {
 		return nil, errors.New(l.failure)
 	}
-	return l.entries, ctx.Err()
+	return l.inUse.all, ctx.Err()
 }

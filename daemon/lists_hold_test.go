@@ -26,8 +26,8 @@ func TestShrunkListIsHeld(t *testing.T) {
 		}
 		look := func(what string, n, want int, changed bool, err error) {
 			t.Helper()
-			if s.update(l, entries(n), changed, err); len(l.entries) != want {
-				t.Fatalf("%s: %d feeds are in use, want %d", what, len(l.entries), want)
+			if s.update(l, entries(n), changed, err); len(l.inUse.all) != want {
+				t.Fatalf("%s: %d feeds are in use, want %d", what, len(l.inUse.all), want)
 			}
 		}
 		look("the first version", 10_000, 10_000, true, nil)
@@ -39,22 +39,26 @@ func TestShrunkListIsHeld(t *testing.T) {
 		look("two", 2, 5_000, true, nil) // begins again
 		time.Sleep(holdFor - 1)
 		look("two again", 2, 5_000, true, nil)
-		look("an error meanwhile", 0, 5_000, false, errors.New("503"))
+		look("an error", 0, 5_000, false, errors.New("503"))
+		time.Sleep(holdFor)
+		look("the same after the errors", 2, 5_000, true, nil) // begins again
+		time.Sleep(holdFor - 1)
+		look("not modified", 0, 5_000, false, nil)
 		time.Sleep(time.Nanosecond)
 		look("not modified for 15 minutes", 0, 2, false, nil)
 		look("more", 5_000, 5_000, true, nil)
 		look("none", 0, 5_000, true, nil)
 		look("the version before", 5_000, 5_000, true, nil)
-		if l.held != nil {
+		if l.held.digest != "" {
 			t.Error("a version is held that was taken back")
 		}
 		look("three", 3, 5_000, true, nil)
-		if s.useHeld(); len(l.entries) != 3 {
-			t.Errorf("%d feeds after the confirmation, want 3", len(l.entries))
+		if s.useHeld(nil); len(l.inUse.all) != 3 {
+			t.Errorf("%d feeds after the confirmation, want 3", len(l.inUse.all))
 		}
 		look("none of three", 0, 3, true, nil)
-		if s.useHeld(); len(l.entries) != 0 {
-			t.Errorf("%d feeds after the confirmation, want none", len(l.entries))
+		if s.useHeld(nil); len(l.inUse.all) != 0 {
+			t.Errorf("%d feeds after the confirmation, want none", len(l.inUse.all))
 		}
 	})
 }

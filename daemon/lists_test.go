@@ -52,7 +52,7 @@ func TestFeedsFromLists(t *testing.T) {
 	}))
 	t.Cleanup(lists.Close)
 	write(fmt.Sprintf("- {name: one, url: \"%s\"}\n- {name: two, url: \"%s?a\"}\n- {name: Bad, url: \"%s?b\"}\n", url, url, url))
-	environ := reloadableEnviron(dir, map[string][]string{"own": {url}}, "FEEDBRIDGE_FEEDS_FROM_FILES_FILE="+file,
+	environ := reloadableEnviron(dir, map[string][]string{"own": {url + "?own"}}, "FEEDBRIDGE_FEEDS_FROM_FILES_FILE="+file,
 		"FEEDBRIDGE_FEEDS_FROM_WEB_URL="+lists.URL, "FEEDBRIDGE_FEEDS_FROM_WEB_HEADERS=X-Key: k", "FEEDBRIDGE_FEEDS_FROM_WEB_DEFAULTS_EVERY=200ms",
 		"FEEDBRIDGE_FEED_DEFAULTS_TO_TOPIC=news.{feed}", "FEEDBRIDGE_FEED_DEFAULTS_TO_STREAM_NAME=news")
 	r := startReloadable(t, environ)
@@ -70,6 +70,12 @@ func TestFeedsFromLists(t *testing.T) {
 	if row := r.awaitFeed(t, "three", entities(12)); row.Every != "200ms" {
 		t.Errorf("the feed of the other list is polled every %s", row.Every)
 	}
+	// An entry of a list before it that takes the URL of a running feed does not stop it.
+	write(fmt.Sprintf("- {name: one, url: \"%s\"}\n- {name: two, url: \"%[1]s?a\"}\n", url))
+	must.Succeed(t, func() error { _, errs := r.reload(t, environ); return fmtErrors(errs) }())
+	r.awaitLog(t, "feeds_from.files: 1 entry has the URL of another entry")
+	r.awaitStatus(t, "one", http.StatusNotFound)
+	r.awaitStatus(t, "three", http.StatusOK)
 	// A list with an error, and one that is empty, change nothing.
 	write("<html>")
 	must.Succeed(t, func() error { _, errs := r.reload(t, environ); return fmtErrors(errs) }())
@@ -85,6 +91,13 @@ func TestFeedsFromLists(t *testing.T) {
 		t.Fatalf("%d: %s", status, body)
 	}
 	r.awaitStatus(t, "two", http.StatusNotFound)
+	// A feed with another URL goes on, and is shown until the list changes again.
+	opml.Store(new("<opml><body><outline name='three' xmlUrl='" + url + "?other'/></body></opml>"))
+	must.Succeed(t, func() error { _, errs := r.reload(t, environ); return fmtErrors(errs) }())
+	r.awaitLog(t, "feeds of a list have another URL than before")
+	if _, body := r.read(t, "/status"); !strings.Contains(body, `"moved_feeds": 1`) {
+		t.Errorf("/status does not show the feed with another URL: %s", body)
+	}
 	// A feed that comes back continues with its checkpoint.
 	write(fmt.Sprintf("- {name: two, url: \"%s?a\"}\n", url))
 	must.Succeed(t, func() error { _, errs := r.reload(t, environ); return fmtErrors(errs) }())

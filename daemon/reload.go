@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
@@ -22,6 +23,14 @@ type Reloaded struct {
 	Served Changed `json:"served"`
 	// LeftBehind are the feeds that were stopped and have not ended in time.
 	LeftBehind []LeftBehind `json:"left_behind"`
+	// Held are the lists of feeds of which a version is not used yet.
+	Held []HeldList `json:"held_lists,omitempty"`
+}
+
+// HeldList is a list of feeds that has lost most of its feeds.
+type HeldList struct {
+	List string `json:"list"`
+	status.HeldList
 }
 
 // Changed lists the names of one kind, sorted.
@@ -68,10 +77,17 @@ func (d *daemon) reloadOnRequest(ctx context.Context) {
 // serveReload reloads the configuration for a request.
 func (d *daemon) serveReload(_ context.Context, r *http.Request) (any, error) {
 	if r.URL.Query().Get("lists") == "use" {
-		d.lists.useHeld()
+		d.mu.Lock()
+		d.lists.useHeld(d.membership.assigned())
+		d.mu.Unlock()
 	}
 	reloaded, err := d.reload(d.loadChanged)
 	if err == nil {
+		for _, row := range d.lists.status() {
+			if row.Held != nil {
+				reloaded.Held = append(reloaded.Held, HeldList{row.List, *row.Held})
+			}
+		}
 		return reloaded, nil
 	}
 	failed := &admin.ChangeError{Status: http.StatusUnprocessableEntity, Errs: []error{err}}
@@ -91,7 +107,7 @@ func (d *daemon) followLists(ctx context.Context) {
 		select {
 		case <-d.lists.changed:
 			_, _ = d.reload(func() (*config.Config, error) { return d.cfg, nil }) // it logs its errors
-		case <-d.lists.failing:
+		case <-d.lists.noted:
 			d.mu.Lock()
 			d.membership.configure(d.cfg)
 			d.mu.Unlock()
@@ -119,7 +135,7 @@ func (d *daemon) startLists(ctx context.Context, redact *safetext.Redactor) {
 	case <-time.After(firstLists):
 	case <-ctx.Done():
 	}
-	d.cfg = d.lists.addTo(d.cfg)
+	d.cfg = d.lists.addTo(d.cfg, d.cfg)
 }
 
 // reload loads the configuration, adds the feeds of its lists and changes what differs. After an error nothing has
@@ -170,7 +186,7 @@ func (d *daemon) loadAndApply(load func() (*config.Config, error)) (cfg *config.
 	cfg, err = load()
 	isSame := cfg == before // only the lists have changed
 	if err == nil {
-		cfg = d.lists.addTo(cfg)
+		cfg = d.lists.addTo(cfg, before)
 	}
 	switch {
 	case err == nil && d.ctx.Err() != nil:

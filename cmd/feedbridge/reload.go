@@ -70,5 +70,9 @@ func printReloaded(p *printer, done daemon.Reloaded) (lines int) {
 		p.printLine("the feed %s was stopped and does not end; it is left behind: %s", l.Feed, l.Work)
 		lines++
 	}
+	for _, l := range done.Held {
+		p.printLine("the list %s %s", l.List, l.HeldList)
+		lines++
+	}
 	return lines
 }

@@ -89,11 +89,15 @@ func TestListsArePrinted(t *testing.T) {
 	t.Parallel()
 	at := new(time.Date(2026, 11, 1, 3, 4, 5, 0, time.UTC))
 	for want, list := range map[string]status.List{
-		"list blogs (2 feeds): has 3 entries with errors, which":                   {Feeds: 2, BadEntries: 3, Digest: "1"},
-		"(0 feeds): has not been read yet, so its feeds are not run: no answer":    {Error: "no answer"},
-		"(1 feed): cannot be read, and the feeds that it had are run: no answer":   {Feeds: 1, Digest: "1", Error: "no answer"},
-		"has lost 19 feeds since 03:04:05, which is not used yet; 'feedbridge rel": {Digest: "1", Held: &status.HeldList{Lost: 19, Since: at}},
-		"is another version than most members of the fleet have":                   {Digest: "1", FleetDigest: "2"},
+		"list blogs (2 feeds): has 3 entries with errors, which":                                   {Feeds: 2, BadEntries: 3, Digest: "1"},
+		"list blogs (1 feed): has an entry with an error, which":                                   {Feeds: 1, BadEntries: 1, Digest: "1"},
+		"has given another URL to 3 feeds in the same topic at its last change: a, b and 1 more\n": {MovedFeeds: 3, Moved: []string{"a", "b"}, Digest: "1"},
+		"(0 feeds): has not been read yet, so its feeds are not run: no answer":                    {Error: "no answer"},
+		"(1 feed): cannot be read, and the feeds that it had are run: no answer":                   {Feeds: 1, Digest: "1", Error: "no answer"},
+		"has lost 19 feeds since 03:04:05, which is not used yet; 'feedbridge rel":                 {Digest: "1", Held: &status.HeldList{Lost: 19, Since: at}},
+		"no answer; has lost 1 feed since 03:04:05, which is not used yet":                         {Digest: "1", Error: "no answer", Held: &status.HeldList{Lost: 1, Since: at}},
+		"is another version than the members of the fleet agree on":                                {Digest: "1", FleetDigest: "2"},
+		"is held by b; 'feedbridge reload --yes' on one member uses it":                            {Digest: "1", FleetDigest: "2", HeldBy: []string{"b"}},
 	} {
 		list.List = "blogs"
 		var b strings.Builder

@@ -17,24 +17,25 @@ func (n *inventory) listStatus() []status.List {
 	for i := range rows {
 		row := &rows[i]
 		row.Source, row.Error = n.redact.Clip(row.Source, longestText), n.redact.Clip(row.Error, longestError)
-		if agreed := n.fleet.listVersion(row.List); row.Digest != "" && agreed != row.Digest {
-			row.FleetDigest = agreed
+		if agreed, heldBy := n.fleet.listVersion(row.List); row.Digest != "" && agreed != row.Digest {
+			row.FleetDigest, row.HeldBy = agreed, heldBy
 		}
 	}
 	return rows
 }
 
-// listVersion returns the digest of the version of a list on which the members agree, empty if there is none.
-func (f *Fleet) listVersion(list string) string {
+// listVersion returns the digest of the version of a list on which the members agree, empty if there is none, and the
+// members that hold the version of this copy.
+func (f *Fleet) listVersion(list string) (digest string, heldBy []string) {
 	if f == nil {
-		return ""
+		return "", nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.assignment == nil {
-		return ""
+		return "", nil
 	}
-	return f.assignment.Version(list)
+	return f.assignment.Version(list), f.assignment.HeldBy(list)
 }
 
 // unreadLists returns the reasons for which the process is not ready: lists that it has never read.

@@ -77,6 +77,10 @@ type Assignment struct {
 	OtherLists map[string][]string
 	// agreed are the versions that the members agree on, by list.
 	agreed map[string]*Topics
+	// held and confirmed are those of holds, and entries has those of the lists of this copy.
+	held      map[entriesOf][]string
+	confirmed map[entriesOf]bool
+	entries   map[string]string
 }
 
 // Owns reports whether this copy runs the feed of a topic.

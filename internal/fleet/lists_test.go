@@ -63,6 +63,10 @@ func TestMembersAgreeOnAVersionOfAList(t *testing.T) {
 	t.Parallel()
 	before, after := feedsOf("x", "/1", "y", "/1", "gone", "/"), feedsOf("x", "/1", "y", "/2", "new", "/")
 	failed := func(l List) List { l.Failed = true; return l }
+	few, more := feedsOf("x", "/1"), feedsOf("x", "/1", "y", "/1", "gone", "/", "new", "/")
+	few.Entries, more.Entries = "few", "more"
+	holding, confirmed := more, few
+	holding.Held, confirmed.Confirmed = "few", true
 	for _, test := range []struct {
 		when    string
 		members []List
@@ -75,6 +79,14 @@ func TestMembersAgreeOnAVersionOfAList(t *testing.T) {
 		{"most cannot read it", []List{after, failed(before), failed(before)}, after, []string{"m1", "m2"}},
 		{"none can read it", []List{failed(after), failed(before), failed(before)}, before, []string{"m0"}},
 		{"one has never read it", []List{after, {}}, after, []string{"m1"}},
+		{"one has fewer feeds", []List{few, more}, more, []string{"m0"}},
+		{"one has more feeds", []List{more, before, more, before}, more, []string{"m1", "m3"}},
+		{"the other one holds what one that has restarted has", []List{few, holding}, more, []string{"m0"}},
+		{"one of three holds what the others have", []List{few, holding, few}, more, []string{"m0", "m2"}},
+		{"the one that holds it cannot read it", []List{few, failed(holding), few}, more, []string{"m0", "m2"}},
+		{"one has confirmed it, and the others do not use it yet", []List{confirmed, holding, holding}, more, []string{"m0"}},
+		{"one has confirmed it, and another one has it", []List{confirmed, holding, few}, few, []string{"m1"}},
+		{"all that held it are gone", []List{few, few}, few, nil},
 		{"it is empty", []List{feedsOf(), feedsOf(), before}, feedsOf(), []string{"m2"}},
 	} {
 		l := newLists(len(test.members))
@@ -85,6 +97,12 @@ func TestMembersAgreeOnAVersionOfAList(t *testing.T) {
 		}
 		all := l.settle()
 		for name, a := range all {
+			holder := slices.IndexFunc(test.members, func(l List) bool { return l.Held != "" })
+			isConfirmed := slices.ContainsFunc(test.members, func(l List) bool { return l.Confirmed })
+			isHeld := holder >= 0 && !isConfirmed && test.members[slices.Index(l.names, name)].Entries == "few"
+			if got := a.HeldBy("blogs"); isHeld != slices.Contains(got, fmt.Sprint("m", holder)) || a.Confirms("blogs", "few") != isConfirmed {
+				t.Errorf("%s: %s has a version that %q hold; confirmed: %t", test.when, name, got, a.Confirms("blogs", "few"))
+			}
 			for topic, url := range map[string]string{"x": "/1", "y": "/1", "gone": "/", "new": "/"} {
 				if got, want := a.Agrees("blogs", topic, url), test.agreed.URLs[topic] == url; got != want {
 					t.Errorf("%s: %s agrees on %s of %s: %t, want %t", test.when, name, url, topic, got, want)
@@ -120,7 +138,11 @@ func TestVersionsOfListsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		topic := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"})
 		versions := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) List {
-			return List{rapid.MapOf(topic, rapid.SampledFrom([]string{"/1", "/2"})).Draw(t, "urls"), rapid.Bool().Draw(t, "failed")}
+			entries := rapid.SampledFrom([]string{"", "a", "b"})
+			return List{
+				URLs: rapid.MapOf(topic, rapid.SampledFrom([]string{"/1", "/2"})).Draw(t, "urls"), Failed: rapid.Bool().Draw(t, "failed"),
+				Entries: entries.Draw(t, "entries"), Held: entries.Draw(t, "held"), Confirmed: rapid.Bool().Draw(t, "confirmed"),
+			}
 		}), 1, 5).Draw(t, "versions")
 		l := newLists(len(versions))
 		for range 2 {

@@ -66,7 +66,9 @@ func (r *roster) setTopics(topics *Topics, lists map[string]List) {
 	r.own.Topics, r.own.Lists = topics.fingerprint, map[string]listVersion{}
 	for name, list := range lists {
 		version := list.version()
-		r.topics[name], r.own.Lists[name] = version, listVersion{Topics: version.fingerprint, Failed: list.Failed}
+		r.topics[name], r.own.Lists[name] = version, listVersion{
+			Topics: version.fingerprint, Feeds: len(version.hashes), Failed: list.Failed, Entries: list.Entries, Held: list.Held, Confirmed: list.Confirmed,
+		}
 	}
 	for _, topics := range r.topics {
 		r.sets[topics.fingerprint] = topics
@@ -186,6 +188,9 @@ type plan struct {
 	members map[string]value
 	// agreed has the fingerprint of the version that the members agree on, by list.
 	agreed map[string]string
+	// held and confirmed are those of holds.
+	held      map[entriesOf][]string
+	confirmed map[entriesOf]bool
 	// keys are the same for members that can run the same topics. They lack topics that are not known.
 	keys map[string]string
 	// unknown reports whether there are such topics.
@@ -194,7 +199,8 @@ type plan struct {
 
 // equal reports whether an assignment would be the same.
 func (p *plan) equal(other *plan) bool {
-	return other != nil && maps.Equal(p.keys, other.keys) && maps.Equal(p.agreed, other.agreed)
+	return other != nil && maps.Equal(p.keys, other.keys) && maps.Equal(p.agreed, other.agreed) &&
+		maps.Equal(p.confirmed, other.confirmed) && maps.EqualFunc(p.held, other.held, slices.Equal[[]string])
 }
 
 // plan returns the plan at a time.
@@ -210,7 +216,8 @@ func (r *roster) plan(now time.Time) *plan {
 			}
 		}
 	}
-	p.agreed = agree(p.members)
+	p.held, p.confirmed = holds(p.members)
+	p.agreed = agree(p.members, p.held)
 	known := func(fingerprint string) string {
 		if r.sets[fingerprint] == nil {
 			p.unknown = true
@@ -280,7 +287,10 @@ func (r *roster) next(now time.Time) (a Assignment, ok bool) {
 	r.check(now)
 	a = Assignment{
 		Self: r.self, Members: slices.Sorted(maps.Keys(p.members)), Different: r.others(), DifferentSince: r.different,
-		OtherLists: map[string][]string{}, agreed: map[string]*Topics{},
+		OtherLists: map[string][]string{}, agreed: map[string]*Topics{}, held: p.held, confirmed: p.confirmed, entries: map[string]string{},
+	}
+	for list, version := range p.members[r.self].Lists {
+		a.entries[list] = version.Entries
 	}
 	for list, fingerprint := range p.agreed {
 		a.agreed[list] = r.sets[fingerprint]

@@ -7,6 +7,7 @@ package status
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -81,6 +82,11 @@ type List struct {
 	Digest string `json:"digest"`
 	// FleetDigest is the digest of the version on which the fleet agrees, if this copy has another one.
 	FleetDigest string `json:"fleet_digest,omitempty"`
+	// HeldBy are members that hold the version of this copy, so that the fleet does not agree on it.
+	HeldBy []string `json:"held_by,omitempty"`
+	// MovedFeeds counts the feeds that have another URL than in the version before, and Moved are the first of them.
+	MovedFeeds int      `json:"moved_feeds,omitempty"`
+	Moved      []string `json:"moved,omitempty"`
 	// LastSuccess is when the list was last read, or found unchanged.
 	LastSuccess *time.Time `json:"last_success"`
 	Held        *HeldList  `json:"held"`
@@ -95,36 +101,51 @@ type HeldList struct {
 	Since *time.Time `json:"since"`
 }
 
-// Explanation is the state of the list in a sentence; empty if all is well.
-func (l List) Explanation() string {
-	text := l.explainVersion()
-	bad := "has an entry with an error, which 'feedbridge check' prints"
-	switch {
-	case l.BadEntries == 0:
-		return text
-	case l.BadEntries > 1:
-		bad = fmt.Sprintf("has %d entries with errors, which 'feedbridge check' prints", l.BadEntries)
-	}
-	if text != "" {
-		bad = text + "; " + bad
-	}
-	return bad
+// String is how many feeds are lost, and what uses the version.
+func (h HeldList) String() string {
+	return fmt.Sprintf("has lost %s since %s, which is not used yet; 'feedbridge reload --yes' uses it", countOf(h.Lost, "feed"), h.Since.Format(time.TimeOnly))
 }
 
-func (l List) explainVersion() string {
+func countOf(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Explanation is the state of the list in a sentence; empty if all is well.
+func (l List) Explanation() string {
+	var parts []string
 	switch {
 	case l.Digest == "" && l.Error != "":
 		return "has not been read yet, so its feeds are not run: " + l.Error
 	case l.Digest == "":
 		return "has not been read yet"
 	case l.Error != "":
-		return "cannot be read, and the feeds that it had are run: " + l.Error
-	case l.Held != nil:
-		return fmt.Sprintf("has lost %d feeds since %s, which is not used yet; 'feedbridge reload --yes' uses it", l.Held.Lost, l.Held.Since.Format(time.TimeOnly))
-	case l.FleetDigest != "":
-		return "is another version than most members of the fleet have: of the feeds of the list, this copy runs only those that both have"
+		parts = append(parts, "cannot be read, and the feeds that it had are run: "+l.Error)
 	}
-	return ""
+	if l.Held != nil {
+		parts = append(parts, l.Held.String())
+	}
+	if l.FleetDigest != "" {
+		parts = append(parts, "is another version than the members of the fleet agree on: of the feeds of the list, this copy runs only those that both have")
+	}
+	if len(l.HeldBy) > 0 {
+		parts = append(parts, "the version of this copy has lost most of the feeds, and is held by "+strings.Join(l.HeldBy, ", ")+"; 'feedbridge reload --yes' on one member uses it")
+	}
+	if l.BadEntries == 1 {
+		parts = append(parts, "has an entry with an error, which 'feedbridge check' prints")
+	} else if l.BadEntries > 1 {
+		parts = append(parts, fmt.Sprintf("has %d entries with errors, which 'feedbridge check' prints", l.BadEntries))
+	}
+	if l.MovedFeeds > 0 {
+		names := strings.Join(l.Moved, ", ")
+		if more := l.MovedFeeds - len(l.Moved); more > 0 {
+			names += fmt.Sprintf(" and %d more", more)
+		}
+		parts = append(parts, fmt.Sprintf("has given another URL to %s in the same topic at its last change: %s", countOf(l.MovedFeeds, "feed"), names))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // Fleet is a fleet as far as one of its members knows it.
