@@ -273,7 +273,7 @@ func (f *Feed) explainElsewhere() string {
 		return "not run: no member of the fleet has this feed; " + not
 	}
 	if lists := f.fleet.otherLists(); not == "" && len(lists) > 0 {
-		return "not run: most members of the fleet have a version without this feed of a list of which this copy has another one: " + f.redact.Clip(strings.Join(lists, ", "), longestName)
+		return "not run: the members of the fleet agree on a version without this feed of a list of which this copy has another one: " + f.redact.Clip(strings.Join(lists, ", "), longestName)
 	}
 	return cmp.Or(not, "waiting: no member of the fleet runs this feed yet")
 }
