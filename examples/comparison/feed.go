@@ -87,21 +87,26 @@ func (f *feed) document(r *http.Request) (body, tag string) {
 	var b strings.Builder
 	link := func(rel, path string) { fmt.Fprintf(&b, `<link rel="%s" href="%s%s"/>`, rel, base, path) }
 	b.WriteString(`<?xml version="1.0"?><feed xmlns="http://www.w3.org/2005/Atom" xmlns:fh="http://purl.org/syndication/history/1.0">`)
-	fmt.Fprintf(&b, `<id>urn:orders</id><title>Orders</title><author><name>Shop</name></author><updated>%s</updated>`,
-		f.history[len(f.history)-1].updated.Format(time.RFC3339))
-	link("self", r.URL.Path)
-	if number, ok := strings.CutPrefix(r.URL.Path, "/archive/"); ok {
-		n, err := strconv.Atoi(number)
+	newest := len(f.history) - 1
+	number, isArchive := strings.CutPrefix(r.URL.Path, "/archive/")
+	n, err := strconv.Atoi(number)
+	if isArchive {
 		if err != nil || n < 0 || n >= archives {
 			return "", ""
 		}
+		newest = (n+1)*archiveLength - 1
+	}
+	fmt.Fprintf(&b, `<id>urn:orders</id><title>Orders</title><author><name>Shop</name></author><updated>%s</updated>`,
+		f.history[newest].updated.Format(time.RFC3339))
+	link("self", r.URL.Path)
+	if isArchive {
 		b.WriteString("<fh:archive/>")
 		link("current", "/feed")
 		if n > 0 {
 			link("prev-archive", fmt.Sprintf("/archive/%d", n-1))
 		}
 		written := map[int]bool{}
-		for position := (n+1)*archiveLength - 1; position >= n*archiveLength; position-- {
+		for position := newest; position >= n*archiveLength; position-- {
 			if entry := f.history[position].entry; !written[entry] {
 				f.writeEntry(&b, position)
 				written[entry] = true
@@ -112,7 +117,7 @@ func (f *feed) document(r *http.Request) (body, tag string) {
 	if archives > 0 {
 		link("prev-archive", fmt.Sprintf("/archive/%d", archives-1))
 	}
-	for position, entries := len(f.history)-1, 0; position >= 0 && entries < f.window; position-- {
+	for position, entries := newest, 0; position >= 0 && entries < f.window; position-- {
 		if v := f.history[position]; v.number == f.newest[v.entry] {
 			f.writeEntry(&b, position)
 			entries++

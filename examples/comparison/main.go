@@ -107,10 +107,10 @@ func compare(ctx context.Context, wanted, wantedScenario func(string) bool, keep
 func table(s scenario, built []run, versions map[string]string, results map[string][]Result) string {
 	var b strings.Builder
 	if s.rate == 0 {
-		b.WriteString("| Copier | Version | Entities a second | CPU, s | Resident, MiB |\n|---|---|---|---|---|\n")
+		b.WriteString("| Copier | Version | Entities a second | CPU, s |\n|---|---|---|---|\n")
 	} else {
-		b.WriteString("| Copier | Version | Kills (of the bus) | Lost | Edits lost | Twice | Out of order | CPU, s | Resident, MiB |\n")
-		b.WriteString("|---|---|---|---|---|---|---|---|---|\n")
+		b.WriteString("| Copier | Version | Kills (of the bus) | Lost | Edits lost | Twice | Out of order | CPU, s |\n")
+		b.WriteString("|---|---|---|---|---|---|---|---|\n")
 	}
 	for _, r := range built {
 		if len(results[r.peer.name]) == 0 {
@@ -122,15 +122,14 @@ func table(s scenario, built []run, versions map[string]string, results map[stri
 			sum.add(result.Counts)
 			sum.Kills += result.Kills
 			sum.BusKills += result.BusKills
-			sum.MaxRSS = max(sum.MaxRSS, result.MaxRSS)
 			rates, cpus = append(rates, result.Rate), append(cpus, result.CPU.Seconds())
 		}
 		if s.rate == 0 {
-			fmt.Fprintf(&b, "| %s | %s | %.0f | %.2f | %d |\n", r.peer.name, versions[r.peer.name], median(rates), median(cpus), sum.MaxRSS>>10)
+			fmt.Fprintf(&b, "| %s | %s | %.0f | %.2f |\n", r.peer.name, versions[r.peer.name], median(rates), median(cpus))
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %s | %d (%d) | %d | %d | %d | %d | %.2f | %d |\n", r.peer.name, versions[r.peer.name],
-			sum.Kills+sum.BusKills, sum.BusKills, sum.Lost, sum.EditsLost, sum.Twice, sum.OutOfOrder, median(cpus), sum.MaxRSS>>10)
+		fmt.Fprintf(&b, "| %s | %s | %d (%d) | %d | %d | %d | %d | %.2f |\n", r.peer.name, versions[r.peer.name],
+			sum.Kills+sum.BusKills, sum.BusKills, sum.Lost, sum.EditsLost, sum.Twice, sum.OutOfOrder, median(cpus))
 	}
 	return b.String()
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -25,8 +24,7 @@ type process struct {
 	stopped bool
 	ended   chan struct{}
 
-	cpu    time.Duration // user and system time of all runs that have ended
-	maxRSS int64         // in KiB
+	cpu time.Duration // user and system time of all runs that have ended
 }
 
 func startProcess(logPath string, command func() *exec.Cmd) (*process, error) {
@@ -67,9 +65,6 @@ func (p *process) supervise() {
 			_ = cmd.Wait() // it was killed
 			p.mu.Lock()
 			p.cpu += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-			if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-				p.maxRSS = max(p.maxRSS, int64(usage.Maxrss))
-			}
 			p.running, stopped = nil, p.stopped
 			p.mu.Unlock()
 		}

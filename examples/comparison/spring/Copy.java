@@ -1,5 +1,4 @@
 import com.rometools.rome.feed.synd.SyndEntry;
-import io.nats.client.Connection;
 import io.nats.client.JetStream;
 import io.nats.client.Nats;
 import io.nats.client.Options;
@@ -21,8 +20,8 @@ import org.springframework.integration.metadata.PropertiesPersistingMetadataStor
 
 /**
  * Copies a feed by Spring Integration's inbound adapter. Its metadata store has the date of the
- * last entry; it is written after each message, so that a crash repeats entries of NATS's window
- * of Nats-Msg-Id rather than losing them.
+ * last entry. It is written after each message, so that a crash publishes entries again, which
+ * NATS drops by their Nats-Msg-Id, rather than losing them.
  */
 @Configuration
 @EnableIntegration
@@ -41,9 +40,9 @@ public class Copy {
 
   @Bean
   JetStream jetStream() throws Exception {
-    Connection connection = Nats.connect(new Options.Builder().server(System.getenv("NATS_URL")).maxReconnects(-1)
-        .reconnectWait(Duration.ofMillis(100)).build());
-    return connection.jetStream();
+    Options options = new Options.Builder().server(System.getenv("NATS_URL")).maxReconnects(-1)
+        .reconnectWait(Duration.ofMillis(100)).build();
+    return Nats.connectReconnectOnConnect(options).jetStream();
   }
 
   @Bean
