@@ -16,6 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/limit"
 	"github.com/feedbridge/feedbridge/internal/retry"
 )
 
@@ -139,6 +140,7 @@ func (c *feedCommands) addTo(adm *admin.Server) {
 	adm.AddChange("/feeds/{feed}/pause", c.servePause(true))
 	adm.AddChange("/feeds/{feed}/resume", c.servePause(false))
 	adm.AddChange("/feeds/{feed}/poll", c.servePoll)
+	adm.AddRead("/feeds/{feed}/newest", c.serveNewest(limit.New(1, 0)))
 }
 
 // find returns the feed with a name.

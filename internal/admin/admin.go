@@ -62,7 +62,7 @@ func New(opts Options) *Server {
 		}),
 		changes: map[string]Change{},
 		pages: statuspage.New(statuspage.Options{
-			Feeds: rows.Feeds, Feed: rows.Feed, Served: rows.Served,
+			Feeds: rows.Feeds, Feed: rows.Feed, Served: rows.Served, Token: opts.Token != nil,
 			Version: opts.Version, Writer: opts.Writer, Started: opts.Started, Log: opts.Log,
 			// Probes and scrapes need connections, too.
 			Streams: min(16, max(1, opts.Connections/4)),
@@ -76,6 +76,13 @@ func New(opts Options) *Server {
 // A change needs the token of [Options], or comes through the Unix socket.
 func (s *Server) AddChange(path string, change Change) {
 	s.changes["POST "+path] = change
+}
+
+// AddRead makes the server answer GET requests for a path like [Server.AddChange], for contents that not everyone who
+// can see the status may read. They need the token like a change. If none is configured, they are answered at the
+// addresses that only this machine reaches.
+func (s *Server) AddRead(path string, read Change) {
+	s.changes["GET "+path] = read
 }
 
 // Handler serves the paths in the package comment to clients that come by TCP: to GET and

@@ -25,13 +25,17 @@ var _ bridge.Observer = (*admin.Feed)(nil)
 const own = "host-7"
 
 func newServer(buses ...admin.Bus) *admin.Server {
-	return admin.New(admin.Options{
+	s := admin.New(admin.Options{
 		Version: "v1.2.3",
 		Started: time.Now(),
 		Writer:  own,
 		Buses:   buses,
 		Log:     slog.New(slog.DiscardHandler),
 	})
+	s.AddRead("/feeds/{feed}/newest", func(context.Context, *http.Request) (any, error) {
+		return map[string]any{"messages": []any{}}, nil
+	})
+	return s
 }
 
 func addOrders(s *admin.Server) *admin.Feed { return addOrdersAs(s, "orders") }

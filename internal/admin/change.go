@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/internal/admin/statuspage"
 	"github.com/feedbridge/feedbridge/internal/credential"
 )
 
@@ -45,7 +46,8 @@ type changeErrors struct {
 
 // serveChange answers a request for a change.
 func (h *handler) serveChange(w http.ResponseWriter, r *http.Request, change Change) {
-	if h.token != nil && !h.token.authorize(w, r) {
+	readable := r.Method != http.MethodPost && h.opts.Token == nil && statuspage.IsLocal(r)
+	if h.token != nil && !readable && !h.token.authorize(w, r) {
 		return
 	}
 	// The server's timeouts are for requests that are answered at once.
@@ -80,6 +82,10 @@ type tokenCheck struct {
 // authorize reports whether the request has the token, and answers it if not.
 func (c *tokenCheck) authorize(w http.ResponseWriter, r *http.Request) bool {
 	if c.token == nil {
+		if r.Method != http.MethodPost {
+			http.Error(w, "messages are shown only to those who may make changes; use the socket of the daemon, or set admin.token", http.StatusForbidden)
+			return false
+		}
 		http.Error(w, "changes are disabled at this address; use the socket of the daemon, or set admin.token", http.StatusForbidden)
 		return false
 	}

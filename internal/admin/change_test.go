@@ -87,6 +87,42 @@ func TestChangesNeedTheToken(t *testing.T) {
 	}
 }
 
+// Messages are shown to those who have the token; without one only at an address that other machines do not reach.
+func TestReadsNeedTheTokenOrALocalAddress(t *testing.T) {
+	t.Parallel()
+	local, other := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 5)}
+	for _, c := range []struct {
+		situation     string
+		token         func() (credential.Secret, error)
+		authorization string
+		at            net.Addr
+		status        int
+	}{
+		{"no token, local", nil, "", local, 200},
+		{"no token, a Unix socket", nil, "", &net.UnixAddr{}, 200},
+		{"no token, another address", nil, "", other, 403},
+		{"no token, an unknown address", nil, "", nil, 403},
+		{"a token, local, not sent", constantToken(token, nil), "", local, 401},
+		{"a token, another address", constantToken(token, nil), "Bearer " + token, other, 200},
+	} {
+		parallel.Run(t, c.situation, func(t *testing.T) {
+			s := admin.New(admin.Options{Token: c.token, Log: slog.New(slog.DiscardHandler)})
+			s.AddRead("/feeds/{feed}/newest", func(context.Context, *http.Request) (any, error) { return 1, nil })
+			ctx := t.Context()
+			if c.at != nil {
+				ctx = context.WithValue(ctx, http.LocalAddrContextKey, c.at)
+			}
+			req := httptest.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:9321/feeds/orders/newest", nil)
+			req.Header.Set("Authorization", c.authorization)
+			answer := httptest.NewRecorder()
+			s.Handler().ServeHTTP(answer, req)
+			if answer.Code != c.status {
+				t.Errorf("got %d %s, want %d", answer.Code, answer.Body, c.status)
+			}
+		})
+	}
+}
+
 func TestChangesArePOST(t *testing.T) {
 	t.Parallel()
 	s, changes := newChangeable(admin.Options{Token: constantToken(token, nil)})

@@ -14,6 +14,7 @@ import (
 	"encoding/hex"
 	"html/template"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -62,6 +63,8 @@ type Options struct {
 
 	Version, Writer string
 	Started         time.Time
+	// Token reports whether changes can be made with a token.
+	Token bool
 	// Streams limits the number of live pages that are open at a time, half of them for one client
 	// address. One more gets the status 503. Default 16.
 	Streams int
@@ -163,7 +166,21 @@ type view struct {
 	Path, Assets    string
 	Version, Writer string
 	Now, Started    time.Time
-	Data            any
+	// Token reports whether changes can be made with a token, and Readable whether messages can be read without
+	// one. TokenInURL reports that the address of the page has one, which is not used.
+	Token, Readable, TokenInURL bool
+	Data                        any
+}
+
+// IsLocal reports whether a request came to an address that only this machine reaches.
+func IsLocal(r *http.Request) bool {
+	switch at := r.Context().Value(http.LocalAddrContextKey).(type) {
+	case *net.TCPAddr:
+		return at.IP.IsLoopback()
+	case *net.UnixAddr:
+		return true
+	}
+	return false
 }
 
 // Of returns a view of a part of the data.
@@ -199,7 +216,7 @@ func (p *Pages) execute(r *http.Request, t *template.Template, name string, get 
 	var b bytes.Buffer
 	err = t.ExecuteTemplate(&b, name, view{
 		Title: title, Path: r.URL.Path, Assets: "/assets/" + assetsVersion, Version: p.opts.Version, Writer: p.opts.Writer,
-		Now: time.Now(), Started: p.opts.Started, Data: data,
+		Now: time.Now(), Started: p.opts.Started, Token: p.opts.Token, Readable: !p.opts.Token && IsLocal(r), TokenInURL: r.URL.Query().Has("token"), Data: data,
 	})
 	return b.Bytes(), code, err
 }

@@ -27,6 +27,7 @@ func parse(name string) *template.Template {
 		"ago": ago, "nextPoll": nextPoll, "instant": instant, "count": count, "lag": describeLag,
 		"place": summarize, "fields": fields, "bars": bars, "series": series, "symbol": symbol,
 		"hours": newHours, "command": command, "short": short,
+		"changeURL": func(name, verb string) string { return "/feeds/" + url.PathEscape(name) + "/" + verb },
 		"feedURL":   func(name string) string { return "/feed/" + url.PathEscape(name) },
 		"statusURL": func(name string) string { return "/status/" + url.PathEscape(name) },
 	}).ParseFS(files, "files/layout.html", "files/"+name))
@@ -365,6 +366,17 @@ func short(n uint64) string {
 		return fmt.Sprintf("%.1f%c", v, "kMGT"[unit])
 	}
 	return fmt.Sprintf("%.0f%c", v, "kMGT"[unit])
+}
+
+// action is a change of a feed that a person can make: with a button and the token, or with a command.
+type action struct {
+	Verb, Feed, Text, Before string
+	Token                    bool
+}
+
+// Action returns a change. Before introduces the command, and Text is that of the button.
+func (v view) Action(verb, feed, text, before string) action {
+	return action{verb, feed, text, before, v.Token}
 }
 
 // command returns a command of the program about a feed, for a POSIX shell.

@@ -18,6 +18,7 @@
 
   function update(old, now) {
     if (old.nodeName !== now.nodeName || old.id !== now.id) return old.replaceWith(now);
+    if (old.nodeType === Node.ELEMENT_NODE && "own" in old.dataset) return; // the script has filled it
     if (old.nodeType === Node.TEXT_NODE) { if (old.data !== now.data) old.data = now.data; return; }
     const keeps = (name) => name === "open" && old.nodeName === "DETAILS" || name === "title" && old.nodeName === "TIME";
     for (const { name } of [...old.attributes]) if (!now.hasAttribute(name) && !keeps(name)) old.removeAttribute(name);
@@ -87,6 +88,99 @@
     const time = event.target.closest("time[datetime]");
     if (time) time.title = new Date(time.dateTime).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" });
   });
+  // A token in an address is not used: addresses end up in histories and logs.
+  const address = new URL(location.href);
+  if (address.searchParams.has("token") || /[#&]token=/.test(address.hash)) {
+    address.searchParams.delete("token");
+    address.hash = "";
+    history.replaceState(null, "", address);
+    document.getElementById("token-in-url").hidden = false;
+  }
+
+  // Requests that need the token. It is kept for this tab, and sent in a header only, which no other site can do.
+  const ask = document.getElementById("ask");
+  const kept = "feedbridge admin.token";
+  function askToken(why) {
+    const input = document.getElementById("ask-token");
+    document.getElementById("ask-why").textContent = why;
+    ask.returnValue = input.value = "";
+    ask.showModal();
+    return new Promise((resolve) => {
+      ask.addEventListener("close", () => { resolve(ask.returnValue === "ok" ? input.value.trim() : ""); input.value = ""; }, { once: true });
+    });
+  }
+  async function send(method, path) {
+    for (let why = ""; ;) {
+      const token = ask && (sessionStorage.getItem(kept) || await askToken(why));
+      if (ask && !token) throw new Error("Nothing was done: there is no token.");
+      const answer = await fetch(path, { method, headers: token ? { Authorization: "Bearer " + token } : {}, credentials: "omit", redirect: "error" });
+      const text = await answer.text();
+      if (answer.status === 401 && ask) { sessionStorage.removeItem(kept); why = "That is not the token."; continue; }
+      if (token) sessionStorage.setItem(kept, token);
+      if (answer.ok) return JSON.parse(text);
+      let errors = [text.trim() || "status " + answer.status];
+      try { errors = JSON.parse(text).errors; } catch { /* it is text */ }
+      throw new Error(errors.join("; "));
+    }
+  }
+  function sentence(verb, is) {
+    const still = is.work ? "; it is still " + is.work : "";
+    if (verb !== "poll") return (is.paused ? (is.changed ? "Paused" : "It was paused already") : is.changed ? "Resumed" : "It was not paused") + still + ".";
+    if (is.error) return "The feed is " + is.state + ": " + is.error;
+    if (is.state === "reading") return "The poll has not ended, and continues" + still + ".";
+    return "Polled: " + is.published + " published, " + is.duplicates + " left out as duplicates; the feed is " + is.state + ".";
+  }
+  main.addEventListener("click", async (event) => {
+    const button = event.target.closest("button.act");
+    if (!button || button.getAttribute("aria-disabled")) return;
+    const path = button.dataset.post, said = button.closest(".commands").querySelector("output");
+    button.setAttribute("aria-disabled", "true"); // and not disabled, which would lose the focus
+    said.textContent = "…";
+    said.className = "";
+    try {
+      said.textContent = sentence(path.slice(path.lastIndexOf("/") + 1), await send("POST", path));
+    } catch (error) {
+      said.textContent = error.message;
+      said.className = "refused";
+    }
+    button.removeAttribute("aria-disabled");
+  });
+
+  // The newest messages of a feed's topic. All of them are text.
+  const element = (name, text, kind) => Object.assign(document.createElement(name), { textContent: text, className: kind || "" });
+  async function showNewest(box) {
+    const again = element("button", "Read again");
+    again.type = "button";
+    again.onclick = () => showNewest(box).then(() => box.querySelector("button").focus());
+    try {
+      const { messages } = await send("GET", box.dataset.get);
+      const shown = messages.map((m) => {
+        const article = element("article", "");
+        const time = element("time", m.modified);
+        time.dateTime = m.modified;
+        const line = element("p", "", "quiet");
+        line.append(time, " " + m.operation + " ", element("code", m.id));
+        if (m.title) article.append(element("h3", m.title));
+        article.append(line);
+        if (m.text) article.append(element("p", m.text, "text"));
+        return article;
+      });
+      const heading = document.querySelector("h1");
+      if (messages[0]?.feed_title && heading.textContent !== messages[0].feed_title) shown.unshift(element("p", "From " + messages[0].feed_title, "quiet"));
+      box.replaceChildren(...(shown.length ? shown : [element("p", "There are none at the end of the topic.")]), again);
+    } catch (error) {
+      box.replaceChildren(element("p", error.message, "refused"), again);
+    }
+  }
+  const newest = document.querySelector("[data-get]");
+  if (newest && ("readable" in newest.dataset || sessionStorage.getItem(kept))) showNewest(newest);
+  else if (newest) {
+    const show = element("button", "Show them");
+    show.type = "button";
+    show.onclick = () => showNewest(newest);
+    newest.replaceChildren(show);
+  }
+
   // The old command works also where the page does not come from this machine or by HTTPS.
   main.addEventListener("click", (event) => {
     const copy = event.target.closest("button.copy");
