@@ -16,18 +16,6 @@ type Auth struct {
 	Username, Password string
 }
 
-func (a Auth) checkMethods() []error {
-	switch {
-	case a.Bearer != "" && (a.Username != "" || a.Password != ""):
-		return []error{errors.New("auth: bearer and basic exclude each other")}
-	case (a.Username == "") != (a.Password == ""):
-		return []error{errors.New("auth.basic: set both username and password")}
-	case strings.Contains(a.Username, ":"):
-		return []error{errors.New("auth.basic.username: must not have a colon")}
-	}
-	return nil
-}
-
 func (a Auth) hasCredentials() bool { return a != Auth{} }
 
 // challenge returns the WWW-Authenticate of an answer to a request without them.
@@ -62,7 +50,7 @@ type credentials struct {
 // read returns the credentials of now.
 func (c *credentials) read() (Auth, error) {
 	if c.cfg.ReadAuth == nil {
-		return c.cfg.Auth, nil
+		return Auth{}, nil
 	}
 	auth, err := c.cfg.ReadAuth()
 	if err == nil && !auth.hasCredentials() {

@@ -49,10 +49,8 @@ type Config struct {
 	// relative. Links of pages and snapshots of datareplication, which must be absolute, lead to
 	// the host that the request names, and shared caches must not store them.
 	PublicURL string
-	// Auth is the credentials of the feed. The zero Auth admits every client.
-	Auth Auth
-	// ReadAuth, if it is not nil, returns the credentials in place of Auth, for each request. They
-	// must not be the zero Auth. After an error requests are answered with 503.
+	// ReadAuth returns the credentials of the feed, for each request. They must not be the zero Auth. After an error
+	// requests are answered with 503. Nil admits every client.
 	ReadAuth func() (Auth, error)
 	// Title is the title of the feed in Atom and RSS. Default Name.
 	Title string
@@ -99,8 +97,10 @@ func (c Config) Validate() []error {
 	if c.Snapshot.Every > 0 && c.Format != DataReplication && c.Format != "" {
 		fail("snapshot: is only for feeds of the format datareplication")
 	}
-	errs = append(errs, c.Auth.checkMethods()...)
-	return append(errs, c.Snapshot.Validate()...)
+	if c.Snapshot.Every < 0 {
+		fail("snapshot.every: must not be negative")
+	}
+	return errs
 }
 
 // feedPath returns the path of the feed on its server.
@@ -142,7 +142,7 @@ func (c *Config) linkBase(r *http.Request) (string, error) {
 }
 
 // isProtected reports whether clients need credentials.
-func (c *Config) isProtected() bool { return c.ReadAuth != nil || c.Auth.hasCredentials() }
+func (c *Config) isProtected() bool { return c.ReadAuth != nil }
 
 // isLinked reports whether a page has its links in its body, and its newest entity
 // first.

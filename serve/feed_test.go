@@ -45,6 +45,11 @@ func serveTopic(t tester, topic *memoryTopic, edit ...func(*Config)) *served {
 	return &served{f, topic, &log}
 }
 
+// protected requires credentials.
+func protected(a Auth) func(*Config) {
+	return func(c *Config) { c.ReadAuth = func() (Auth, error) { return a, nil } }
+}
+
 func sized(n int) func(*Config) { return func(c *Config) { c.PageSize = n } }
 
 // got is an answer.
@@ -379,9 +384,7 @@ func TestPages(t *testing.T) {
 			{func(c *Config) { c.Format = "json" }, `format: invalid value "json": want one of datareplication, atom, rss`},
 			{func(c *Config) { c.PublicURL = "shop.example" }, `public_url: "shop.example" must be an http or https URL`},
 			{func(c *Config) { c.PublicURL = "http://x/a;b" }, `public_url: "http://x/a;b" must not contain any of`},
-			{func(c *Config) { c.Auth = Auth{Bearer: "x", Username: "y", Password: "z"} }, "auth: bearer and basic exclude each other"},
-			{func(c *Config) { c.Auth.Username = "y" }, "auth.basic: set both"},
-			{func(c *Config) { c.Snapshot.Keys = -1 }, "snapshot.keys: must not be negative"},
+			{func(c *Config) { c.Snapshot.Every = -1 }, "snapshot.every: must not be negative"},
 			{func(c *Config) { c.Snapshot.Every, c.Format = 1, Atom }, "snapshot: is only for feeds of the format datareplication"},
 		} {
 			cfg := Config{Name: "orders"}

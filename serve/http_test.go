@@ -176,8 +176,8 @@ func TestHTTP(t *testing.T) {
 	})
 	parallel.Run(t, "credentials", func(t *testing.T) {
 		topic := numberedTopic(4)
-		bearer := serveTopic(t, topic, func(c *Config) { c.Auth.Bearer = "s3cret" })
-		basic := serveTopic(t, topic, func(c *Config) { c.Auth = Auth{Username: "ann", Password: "s3:cret"} })
+		bearer := serveTopic(t, topic, protected(Auth{Bearer: "s3cret"}))
+		basic := serveTopic(t, topic, protected(Auth{Username: "ann", Password: "s3:cret"}))
 		for _, test := range []struct {
 			s     *served
 			value string

@@ -65,7 +65,7 @@ func TestServer(t *testing.T) {
 		serveTopic(t, away, func(c *Config) { c.Name = "away" }).Feed,
 		serveTopic(t, gone, func(c *Config) { c.Name = "gone" }).Feed,
 		serveTopic(t, newTopic(), func(c *Config) { c.Name = "empty" }).Feed,
-		serveTopic(t, topic, func(c *Config) { c.Name = "secret"; c.Auth.Bearer = "x" }).Feed,
+		serveTopic(t, topic, protected(Auth{Bearer: "x"}), func(c *Config) { c.Name = "secret" }).Feed,
 		serveTopic(t, topic, func(c *Config) { c.Name, c.Format = "news", Atom }).Feed,
 	}
 	url := start(t, ServerOptions{}, feeds...)
@@ -156,10 +156,8 @@ func TestListedFirstPageIsServed(t *testing.T) {
 func TestListForClientsWithCredentials(t *testing.T) {
 	t.Parallel()
 	topic := numberedTopic(4)
-	withSecret := func(c *Config) {
-		c.Name, c.Auth.Bearer, c.PublicURL = "secret", "x", "https://shop.example/s/"
-	}
-	s := NewServer(ServerOptions{}, serveTopic(t, topic, withSecret).Feed)
+	withSecret := func(c *Config) { c.Name, c.PublicURL = "secret", "https://shop.example/s/" }
+	s := NewServer(ServerOptions{}, serveTopic(t, topic, protected(Auth{Bearer: "x"}), withSecret).Feed)
 	list := func(token string) string {
 		r, w := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
 		r.Header.Set("Authorization", "Bearer "+token)

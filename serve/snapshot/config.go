@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"log/slog"
 	"time"
@@ -36,20 +35,6 @@ const (
 	defaultKeys      = 200_000
 	defaultPageBytes = 1_000_000
 )
-
-// Validate returns all errors of c. Each starts with the key that it is about.
-func (c Config) Validate() []error {
-	var errs []error
-	for _, n := range []struct {
-		key   string
-		value int64
-	}{{"every", int64(c.Every)}, {"keys", int64(c.Keys)}, {"page_bytes", int64(c.PageBytes)}} {
-		if n.value < 0 {
-			errs = append(errs, fmt.Errorf("snapshot.%s: must not be negative", n.key))
-		}
-	}
-	return errs
-}
 
 // Topic is a topic as the pages of its feed show it. Its functions may be called from
 // any goroutine. Their errors match [feed.ErrNoTopic] if there is no topic; others
