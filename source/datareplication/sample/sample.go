@@ -8,7 +8,6 @@ package sample
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
 	"net/http"
 	"slices"
@@ -36,11 +35,6 @@ type Options struct {
 	PageSize int
 	// Base is the path of the feed. Default /feed.
 	Base string
-	// NoETag leaves out the ETag, so that only Last-Modified shows whether a page has
-	// changed.
-	NoETag bool
-	// Gzip compresses pages for clients that accept it.
-	Gzip bool
 }
 
 // Feed is the feed as an [http.Handler]. Its entry point is <base>/latest,
@@ -130,9 +124,8 @@ func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	packed := f.opts.Gzip && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
-	f.writeHeader(w.Header(), r, p, packed)
-	if tag := w.Header().Get("ETag"); tag != "" && slices.Contains(strings.Split(r.Header.Get("If-None-Match"), ", "), tag) {
+	f.writeHeader(w.Header(), r, p)
+	if slices.Contains(strings.Split(r.Header.Get("If-None-Match"), ", "), w.Header().Get("ETag")) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
@@ -142,20 +135,12 @@ func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer f.buffers.Put(body)
 	body.Reset()
 	f.writePage(body, p)
-	if packed {
-		small := f.buffers.Get().(*bytes.Buffer)
-		defer f.buffers.Put(small)
-		small.Reset()
-		compressTo(small, body.Bytes())
-		body = small
-		w.Header().Set("Content-Encoding", "gzip")
-	}
 	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
 	_, _ = w.Write(body.Bytes()) // net/http drops what answers a HEAD; a client that has left is its own affair
 }
 
 // writeHeader sets the headers that a 304 has too.
-func (f *Feed) writeHeader(h http.Header, r *http.Request, p pageRange, packed bool) {
+func (f *Feed) writeHeader(h http.Header, r *http.Request, p pageRange) {
 	link := func(number int, rel string) {
 		h.Add("Link", fmt.Sprintf("<%s%s/pages/%d>; rel=%s", serverURL(r), f.opts.Base, number, rel))
 	}
@@ -167,16 +152,7 @@ func (f *Feed) writeHeader(h http.Header, r *http.Request, p pageRange, packed b
 		link(p.number+1, "next")
 	}
 	h.Set("Last-Modified", f.opts.Entity(p.end-1).Modified.UTC().Format(http.TimeFormat))
-	if f.opts.Gzip {
-		h.Set("Vary", "Accept-Encoding")
-	}
-	if !f.opts.NoETag {
-		form := "plain"
-		if packed {
-			form = "gzip"
-		}
-		h.Set("ETag", fmt.Sprintf(`"%d-%d-%t-%s"`, p.number, p.end-p.first, p.next, form))
-	}
+	h.Set("ETag", fmt.Sprintf(`"%d-%d-%t"`, p.number, p.end-p.first, p.next))
 }
 
 // serverURL returns the scheme and host with which URLs on the server of a request start.
@@ -230,17 +206,4 @@ func fromField(name string) bool {
 		}
 	}
 	return false
-}
-
-func compressTo(to *bytes.Buffer, page []byte) {
-	w, err := gzip.NewWriterLevel(to, gzip.BestSpeed)
-	if err == nil {
-		_, err = w.Write(page)
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		panic(err) // a known level, and a buffer in memory
-	}
 }
