@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"github.com/feedbridge/feedbridge/serve/snapshot"
+	"github.com/feedbridge/feedbridge/feed"
 )
 
 // busTimeout limits the time of one request to the bus, such as a page of large
@@ -18,7 +18,7 @@ const busTimeout = 2 * time.Minute
 // do is an error that matches [feed.ErrPermanent].
 func shareCall[T any](ctx context.Context, flights *singleflight.Group, key string, do func(context.Context) (T, error)) (T, error) {
 	done := flights.DoChan(key, func() (result any, err error) {
-		defer snapshot.RecoverPanic(&err)
+		defer feed.RecoverPanic(&err)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), busTimeout)
 		defer cancel()
 		return do(ctx)

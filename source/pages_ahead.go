@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -218,7 +216,7 @@ func (f *fetch) run() {
 	f.request()
 	if f.err == nil {
 		if err := f.readBody(); err != nil {
-			if errors.Is(err, errPanic) {
+			if _, ok := errors.AsType[*feed.PanicError](err); ok {
 				f.body = http.NoBody // it may panic again; cancel frees its connection
 			}
 			f.mu.Lock()
@@ -241,7 +239,7 @@ func (f *fetch) run() {
 // request requests the page.
 func (f *fetch) request() {
 	defer close(f.answered)
-	defer recoverPanic(&f.err)
+	defer feed.RecoverPanic(&f.err) // a permanent error, so it is delivered at the page's turn
 	f.response, f.err = f.client.Do(f.ctx, Request{Method: http.MethodGet, URL: f.url})
 	if f.err == nil {
 		f.response.Ahead, f.body = true, f.response.Body
@@ -251,7 +249,7 @@ func (f *fetch) request() {
 // readBody reads the body until it ends, it is the page's turn, or there is no more memory. It
 // returns the error that ended the body.
 func (f *fetch) readBody() (err error) {
-	defer recoverPanic(&err)
+	defer feed.RecoverPanic(&err)
 	defer f.noteArrival()
 	for read := 0; ; {
 		f.mu.Lock()
@@ -317,19 +315,6 @@ func (f *fetch) wake() {
 	default:
 	}
 }
-
-// recoverPanic is deferred by the functions of the goroutine of a fetch, where a panic would end
-// the process and all other feeds. It turns a panic into the error that they return. The error
-// is permanent, so it is delivered at the page's turn.
-func recoverPanic(err *error) {
-	if v := recover(); v != nil {
-		// The innermost error is the same each time, so it is logged once.
-		cause := fmt.Errorf("panic: %v; %w", v, errPanic)
-		*err = feed.Permanent(fmt.Errorf("%w: report it with the stack: %s", cause, debug.Stack()))
-	}
-}
-
-var errPanic = errors.New("this is a bug of feedbridge")
 
 // hasFailedForNow reports whether the request or its body has failed with an error that may pass
 // by itself.

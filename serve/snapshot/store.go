@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/logonce"
 )
 
@@ -110,7 +111,7 @@ func (s *Store) latestMoment(now time.Time) time.Time {
 // Renew builds the newest snapshot unless it is there. After a start it builds the one
 // before too, because readers may be in the middle of that.
 func (s *Store) Renew(ctx context.Context, now time.Time) (err error) {
-	defer RecoverPanic(&err)
+	defer feed.RecoverPanic(&err)
 	moment := s.latestMoment(now)
 	if err := s.buildAt(ctx, moment, true); err != nil {
 		return err
