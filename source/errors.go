@@ -93,6 +93,20 @@ func isTransientStatus(status int) bool {
 	return status >= 500
 }
 
+// StatusOf returns the status of the answer that an error is about, or 0.
+func StatusOf(err error) int {
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		return status.Status
+	}
+	return 0
+}
+
+// IsGone reports whether err is the answer that a page does not exist.
+func IsGone(err error) bool {
+	status := StatusOf(err)
+	return status == http.StatusNotFound || status == http.StatusGone
+}
+
 // timeoutError is the error for a configured timeout that has passed.
 type timeoutError struct {
 	what   string

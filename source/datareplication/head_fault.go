@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
@@ -21,7 +22,7 @@ func mayBeOnlyHead(err error) bool {
 	if v, ok := errors.AsType[*feed.Violation](err); ok && v != nil {
 		return true
 	}
-	status := statusOf(err)
+	status := source.StatusOf(err)
 	return status == http.StatusInternalServerError || status == http.StatusNotImplemented || status != 0 && errors.Is(err, feed.ErrPermanent) ||
 		errors.Is(err, errNoContent) || errors.Is(err, errNoNext)
 }
@@ -31,7 +32,7 @@ func mayBeOnlyHead(err error) bool {
 func (c *pageClient) recordHeadFault(url string, err error) {
 	c.headFaults++
 	kind := kindHeadDiffers
-	switch status := statusOf(err); {
+	switch status := source.StatusOf(err); {
 	case status == http.StatusMethodNotAllowed, status == http.StatusNotImplemented:
 		kind = kindHeadRefused
 	case status == 0 && !errors.Is(err, errNoContent) && !errors.Is(err, errNoNext):

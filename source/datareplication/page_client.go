@@ -301,7 +301,7 @@ func (n *newestTime) advance(t time.Time) {
 // another host than the feed's URL: the feed has moved, and the configuration has its new
 // URL.
 func (c *pageClient) refused(err error, page string) bool {
-	return errors.Is(err, feed.ErrPermanent) && statusOf(err) == 0 && originOf(page) != originOf(c.url)
+	return errors.Is(err, feed.ErrPermanent) && source.StatusOf(err) == 0 && originOf(page) != originOf(c.url)
 }
 
 func originOf(page string) string {

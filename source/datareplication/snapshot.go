@@ -11,6 +11,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/message"
+	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
@@ -55,7 +56,7 @@ func (w *snapshotWalk) snapshotIndex(ctx context.Context) (*index, error) {
 		return ix, nil
 	}
 	ix, err := readIndex(ctx, w.r.pages.client, cmp.Or(sn.Found, sn.Index), &w.seen)
-	if sn.Found != "" && statusOf(err) != 0 && errors.Is(err, feed.ErrPermanent) {
+	if sn.Found != "" && source.StatusOf(err) != 0 && errors.Is(err, feed.ErrPermanent) {
 		// The snapshot is gone, or was there under a URL that holds for a while.
 		ix, err = readIndex(ctx, w.r.pages.client, sn.Index, &w.seen)
 	}

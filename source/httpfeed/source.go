@@ -246,9 +246,9 @@ func (s *Source) request(ctx context.Context, last string) (*openBatch, error) {
 	u.RawQuery = strings.Trim(u.RawQuery+"&"+q.Encode(), "&")
 	asked := time.Now()
 	resp, err := s.client.Do(ctx, source.Request{Method: http.MethodGet, URL: u.String()})
-	if status, ok := errors.AsType[*source.StatusError](err); ok && status.Status == http.StatusGatewayTimeout && wait > 0 && time.Since(asked) >= wait {
+	if status := source.StatusOf(err); status == http.StatusGatewayTimeout && wait > 0 && time.Since(asked) >= wait {
 		return nil, nil // a proxy ended the wait for an event
-	} else if ok && (status.Status == http.StatusGone || status.Status == http.StatusNotFound || status.Status == http.StatusBadRequest) && last != "" {
+	} else if (source.IsGone(err) || status == http.StatusBadRequest) && last != "" {
 		return nil, feed.Permanent(fmt.Errorf("%w; the server may have forgotten the event %s, which was read last: if it has, 'feedbridge checkpoint set' can name one that it knows", err, s.redact.Excerpt(last, longestQuote)))
 	}
 	if err != nil {

@@ -26,25 +26,18 @@ const (
 // gapKind returns the kind of violation for an error after which a document is not
 // waited for; "" if the error may be temporary.
 func gapKind(err error) string {
-	if status, ok := errors.AsType[*source.StatusError](err); ok {
-		switch {
-		case !errors.Is(err, feed.ErrPermanent):
-			return ""
-		case status.Status == http.StatusNotFound || status.Status == http.StatusGone:
-			return kindArchiveGone
-		}
+	page, notFeed := errors.AsType[*errNotFeed](err)
+	switch {
+	case notFeed && page.times >= notFeedTimes:
+		return kindArchiveGone
+	case notFeed, !errors.Is(err, feed.ErrPermanent), errors.Is(err, source.ErrTooLarge):
+		return ""
+	case source.IsGone(err):
+		return kindArchiveGone
+	case source.StatusOf(err) != 0:
 		return kindArchiveRefused
 	}
-	if page, ok := errors.AsType[*errNotFeed](err); ok {
-		if page.times >= notFeedTimes {
-			return kindArchiveGone
-		}
-		return ""
-	}
-	if errors.Is(err, feed.ErrPermanent) && !errors.Is(err, source.ErrTooLarge) {
-		return kindArchiveForeign
-	}
-	return ""
+	return kindArchiveForeign
 }
 
 // awaitOrSkip decides whether to wait for a document that could not be read. If so,
@@ -70,7 +63,7 @@ func (c *nextCall) awaitOrSkip(ctx context.Context, url string, err error) (kind
 // attempts, in Unix seconds.
 func retryAt(err error, times int, now time.Time) int64 {
 	wait := lastRetry
-	if status, ok := errors.AsType[*source.StatusError](err); !ok || status.Status != http.StatusGone {
+	if source.StatusOf(err) != http.StatusGone {
 		wait = retry.Backoff{Min: firstRetry, Max: lastRetry}.After(times)
 	}
 	return now.Add(wait).Unix()

@@ -2,7 +2,6 @@ package syndication
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -27,13 +26,12 @@ func (p poller) readSubscription(ctx context.Context, now time.Time) (*document,
 		s.client.AddReached(q.url)
 	}
 	d, err := s.readDocument(ctx, cur, q)
-	status, ok := errors.AsType[*source.StatusError](err)
-	if ok && q.url != s.cfg.URL && (status.Status == http.StatusNotFound || status.Status == http.StatusGone) {
+	if q.url != s.cfg.URL && source.IsGone(err) {
 		s.log.Warn("the feed is not where it had moved to; requesting its earlier URL", "url", q.url, "error", err)
 		cur.URL, cur.From, cur.Moved = "", "", nil
 		return p.readSubscription(ctx, now)
 	}
-	if ok && status.Status == http.StatusGone {
+	if source.StatusOf(err) == http.StatusGone {
 		// Not to ask at all would take a person to start again a feed whose server has said
 		// so by mistake.
 		return nil, feed.RetryAfter(fmt.Errorf("the provider reports that the feed is gone for good; remove it from the configuration. It is requested once a day, and after a restart: %w", err), 24*time.Hour)

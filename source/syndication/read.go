@@ -195,8 +195,7 @@ func (s *documentReader) explainDocumentError(cur *cursor, d *document, err erro
 func (s *documentReader) getResponse(ctx context.Context, q request) (*source.Response, error) {
 	if q.archive {
 		resp, err := s.ahead.Get(ctx, q.url)
-		status, ok := errors.AsType[*source.StatusError](err)
-		if !ok || status.Status != http.StatusIMUsed {
+		if source.StatusOf(err) != http.StatusIMUsed {
 			return resp, err
 		}
 		// PagesAhead does not accept a part of a document (226).

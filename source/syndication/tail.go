@@ -2,9 +2,7 @@ package syndication
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -35,7 +33,7 @@ func (t tailer) publishPage(ctx context.Context) (feed.Batch, error) {
 	if s.pending == nil {
 		now := time.Now()
 		d, changed, err := t.requestPage(ctx, now)
-		if isGone(err) {
+		if source.IsGone(err) {
 			return t.restartTail(ctx, err)
 		}
 		if err != nil {
@@ -116,7 +114,7 @@ func pendingPage(d *document) *pendingPoll {
 func (t tailer) followNewer(ctx context.Context, d *document, next string) (more bool, err error) {
 	s, cur := t.s, &t.cur
 	page, err := s.readDocument(ctx, cur, request{url: next, order: t.expectedOrder()})
-	if isGone(err) {
+	if source.IsGone(err) {
 		// The page with the link is the end for now, and is requested in full each
 		// time. Once the violation was reported, At is empty and Body is not.
 		reported := cur.At == "" && cur.Body == d.hash
@@ -158,11 +156,6 @@ func (t tailer) restartTail(ctx context.Context, err error) (feed.Batch, error) 
 	batch.More = batch.More && s.tailPages == nil
 	s.tailPages = map[hashedKey]bool{} // without the page: a link to it is no circle
 	return batch, again
-}
-
-func isGone(err error) bool {
-	status, ok := errors.AsType[*source.StatusError](err)
-	return ok && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
 }
 
 // findFirstPage finds the first page to read: the oldest, or the newest with "start:
