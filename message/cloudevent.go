@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"mime"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -27,7 +28,9 @@ type Events struct {
 }
 
 // NewEvents returns Events for NATS. See [Events.ForKafka].
-func NewEvents(typ, source string) *Events { return &Events{Type: typ, Source: escape(source, isURI)} }
+func NewEvents(typ, source string) *Events {
+	return &Events{Type: typ, Source: PercentEncode(source, isURI)}
+}
 
 // ForKafka returns the same Events for Kafka.
 func (ev *Events) ForKafka() *Events {
@@ -38,12 +41,12 @@ func (ev *Events) ForKafka() *Events {
 }
 
 // IsEventType reports whether s can be the Type of [Events].
-func IsEventType(s string) bool { return strings.TrimSpace(s) != "" && escape(s, isText) == s }
+func IsEventType(s string) bool { return strings.TrimSpace(s) != "" && PercentEncode(s, isText) == s }
 
 // IsEventSource reports whether s is a URI reference, and so can be the Source of [Events].
 func IsEventSource(s string) bool {
 	_, err := url.Parse(s)
-	return err == nil && s != "" && escape(s, isURI) == s
+	return err == nil && s != "" && PercentEncode(s, isURI) == s
 }
 
 const (
@@ -77,9 +80,9 @@ func (ev *Events) appendTo(h feed.Header, e *feed.Entity, sequence uint64) feed.
 			h = append(h, feed.Field{Name: "ce_" + name, Value: value})
 			return
 		}
-		h = append(h, feed.Field{Name: "ce-" + name, Value: escape(value, isVisible)})
+		h = append(h, feed.Field{Name: "ce-" + name, Value: PercentEncode(value, isVisible)})
 	}
-	subject, number := escape(e.ID, isText), fmt.Sprintf("%020d", sequence)
+	subject, number := PercentEncode(e.ID, isText), fmt.Sprintf("%020d", sequence)
 	add("specversion", "1.0")
 	add("id", eventID(e, subject, number))
 	add("source", ev.Source)
@@ -122,7 +125,7 @@ func isMediaType(s string) bool {
 		return true
 	}
 	name, _, err := mime.ParseMediaType(s)
-	return err == nil && strings.Contains(name, "/") && escape(s, isText) == s
+	return err == nil && strings.Contains(name, "/") && PercentEncode(s, isText) == s
 }
 
 // isEventHeader reports whether a header looks like an attribute of a CloudEvent, on any bus.
@@ -130,16 +133,11 @@ func isEventHeader(name string) bool { return hasPrefixFold(name, "ce-") || hasP
 
 // isEvent reports whether a message of feedbridge is a CloudEvent.
 func isEvent(h feed.Header) bool {
-	for i := range h {
-		if equalFold(h[i].Name, Event) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(h, func(f feed.Field) bool { return IsNamed(f.Name, Event) })
 }
 
-// escape percent-encodes the bytes of all characters of s that are not allowed, and those that are no UTF-8.
-func escape(s string, isAllowed func(rune) bool) string {
+// PercentEncode encodes the bytes of all characters of s that are not allowed, and those that are no UTF-8.
+func PercentEncode(s string, isAllowed func(rune) bool) string {
 	var b strings.Builder
 	done := 0
 	for i := 0; i < len(s); {

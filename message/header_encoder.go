@@ -58,13 +58,5 @@ func (h *HeaderEncoder) Encode(e *feed.Entity) (header feed.Header, sameNames bo
 }
 
 func haveSameNames(a, b feed.Header) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Name != b[i].Name {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, func(f, g feed.Field) bool { return f.Name == g.Name })
 }

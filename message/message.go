@@ -8,6 +8,7 @@
 package message
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -183,17 +184,17 @@ func canonical(name string) string {
 	case len(OperationType):
 		known = OperationType
 	}
-	if known == "" || !equalFold(name, known) {
+	if known == "" || !IsNamed(name, known) {
 		return ""
 	}
 	return known
 }
 
-func isTraceparent(name string) bool { return equalFold(name, Traceparent) }
+func isTraceparent(name string) bool { return IsNamed(name, Traceparent) }
 
-// equalFold is [strings.EqualFold] for names in ASCII. Most of them differ in length or not at all,
+// IsNamed is [strings.EqualFold] for names in ASCII. Most of them differ in length or not at all,
 // which is faster to compare.
-func equalFold(name, want string) bool {
+func IsNamed(name, want string) bool {
 	return len(name) == len(want) && (name == want || strings.EqualFold(name, want))
 }
 
@@ -248,17 +249,17 @@ func Decode(h feed.Header, into feed.Header) Decoded {
 			}
 			d.Foreign = false
 			switch {
-			case equalFold(f.Name, FeedName):
+			case IsNamed(f.Name, FeedName):
 				d.Feed = f.Value
-			case equalFold(f.Name, Page):
+			case IsNamed(f.Name, Page):
 				d.Page = f.Value
-			case equalFold(f.Name, Mark):
+			case IsNamed(f.Name, Mark):
 				d.Mark = f.Value
-			case equalFold(f.Name, Made):
+			case IsNamed(f.Name, Made):
 				d.Made = f.Value
-			case equalFold(f.Name, Names):
+			case IsNamed(f.Name, Names):
 				names = f.Value
-			case equalFold(f.Name, Trace):
+			case IsNamed(f.Name, Trace):
 				traced = true
 			}
 			continue
@@ -286,9 +287,9 @@ func Decode(h feed.Header, into feed.Header) Decoded {
 	for _, f := range d.Header[len(into):] {
 		switch canonical(f.Name) {
 		case LastModified:
-			setIfEmpty(&d.Modified, f.Value)
+			d.Modified = cmp.Or(d.Modified, f.Value)
 		case OperationType:
-			setIfEmpty(&d.Operation, f.Value)
+			d.Operation = cmp.Or(d.Operation, f.Value)
 		}
 	}
 	return d
@@ -298,17 +299,11 @@ func Decode(h feed.Header, into feed.Header) Decoded {
 // is not empty, or "" if there is none.
 func ID(h feed.Header) string {
 	for i := range h {
-		if h[i].Value != "" && equalFold(h[i].Name, ContentID) {
+		if h[i].Value != "" && IsNamed(h[i].Name, ContentID) {
 			return h[i].Value
 		}
 	}
 	return ""
-}
-
-func setIfEmpty(at *string, value string) {
-	if *at == "" {
-		*at = value
-	}
 }
 
 // restoreNames gives the well-known headers the names in list. A bus may change
@@ -352,5 +347,5 @@ func Entity(h feed.Header, body []byte) (feed.Entity, error) {
 }
 
 func hasPrefixFold(s, prefix string) bool {
-	return len(s) >= len(prefix) && s[0]|' ' == prefix[0]|' ' && equalFold(s[:len(prefix)], prefix)
+	return len(s) >= len(prefix) && s[0]|' ' == prefix[0]|' ' && IsNamed(s[:len(prefix)], prefix)
 }

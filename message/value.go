@@ -1,6 +1,9 @@
 package message
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // SafeValue returns a text that the value of a header can contain: control characters, which the IDs of working feeds
 // do not have, are written as percent and two hexadecimal digits. Other texts stay the same.
@@ -8,13 +11,10 @@ func SafeValue(text string) string {
 	if !strings.ContainsFunc(text, isControl) {
 		return text
 	}
-	const hexDigits = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := range len(text) {
 		if c := text[i]; isControl(rune(c)) {
-			b.WriteByte('%')
-			b.WriteByte(hexDigits[c>>4])
-			b.WriteByte(hexDigits[c&15])
+			fmt.Fprintf(&b, "%%%02X", c)
 		} else {
 			b.WriteByte(c)
 		}

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/xml"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/entry"
 	"github.com/feedbridge/feedbridge/internal/xmlcopy"
+	"github.com/feedbridge/feedbridge/message"
 )
 
 // feedID is the same in all documents of a topic.
@@ -271,7 +273,7 @@ func (e *entity) appendMissing(b []byte, prefix string, has map[string]bool) []b
 func appendPersons(b []byte, prefix, local string, persons []entry.Person) []byte {
 	for _, p := range persons {
 		b = append(xmlcopy.AppendName(append(b, '<'), prefix, local), '>')
-		for _, part := range [][2]string{{"name", firstOf(p.Name, p.Email, p.URI)}, {"uri", p.URI}, {"email", p.Email}} {
+		for _, part := range [][2]string{{"name", cmp.Or(p.Name, p.Email, p.URI)}, {"uri", p.URI}, {"email", p.Email}} {
 			if part[1] != "" {
 				b = append(xmlcopy.AppendName(append(b, '<'), prefix, part[0]), '>')
 				b = xmlcopy.AppendEnd(xmlcopy.AppendText(b, part[1]), prefix, part[0])
@@ -280,15 +282,6 @@ func appendPersons(b []byte, prefix, local string, persons []entry.Person) []byt
 		b = xmlcopy.AppendEnd(p.Extensions.AppendXML(b), prefix, local)
 	}
 	return b
-}
-
-func firstOf(texts ...string) string {
-	for _, text := range texts {
-		if text != "" {
-			return text
-		}
-	}
-	return ""
 }
 
 // appendSource appends the known metadata of the feed that an entry is from.
@@ -340,7 +333,7 @@ func (e *entity) appendAtom(b []byte, a *entry.Entry) []byte {
 		updated = at
 	}
 	b = xmlcopy.AppendStart(b, &xmlcopy.Tag{Local: "entry"}, nil, withLanguage(withBase(nil, a.Base), a.Language))
-	b = appendID(b, "", firstOf(a.ID, e.entryID))
+	b = appendID(b, "", cmp.Or(a.ID, e.entryID))
 	if a.Title.IsBlank() {
 		b = fmt.Appendf(b, "<title>%s</title>", xmlcopy.Escape(title))
 	} else {
@@ -463,7 +456,7 @@ func tombstone(b []byte, e *entity, ref, id string) []byte {
 // feedAuthors returns the authors of the feed that the entity is from.
 func feedAuthors(e *entity) (authors []entry.Person) {
 	for _, f := range e.header {
-		if hasName(f.Name, "Feed-Author") {
+		if message.IsNamed(f.Name, "Feed-Author") {
 			authors = append(authors, entry.ReadPerson(f.Value))
 		}
 	}

@@ -1,7 +1,7 @@
 package serve
 
 import (
-	"fmt"
+	"cmp"
 	"mime"
 	"slices"
 	"strconv"
@@ -124,16 +124,16 @@ func (e *entity) setHeader(fields feed.Header) (operation, modified string) {
 			continue
 		}
 		switch value := field.Value; {
-		case hasName(field.Name, message.ContentID):
-			setIfEmpty(&e.id, value)
-		case hasName(field.Name, message.ContentType):
-			setIfEmpty(&e.contentType, value)
-		case hasName(field.Name, message.LastModified):
-			setIfEmpty(&modified, value)
-		case hasName(field.Name, message.OperationType):
-			setIfEmpty(&operation, value)
-		case hasName(field.Name, entryID):
-			setIfEmpty(&e.entryID, value)
+		case message.IsNamed(field.Name, message.ContentID):
+			e.id = cmp.Or(e.id, value)
+		case message.IsNamed(field.Name, message.ContentType):
+			e.contentType = cmp.Or(e.contentType, value)
+		case message.IsNamed(field.Name, message.LastModified):
+			modified = cmp.Or(modified, value)
+		case message.IsNamed(field.Name, message.OperationType):
+			operation = cmp.Or(operation, value)
+		case message.IsNamed(field.Name, entryID):
+			e.entryID = cmp.Or(e.entryID, value)
 		}
 		e.header = append(e.header, field)
 	}
@@ -178,7 +178,7 @@ const (
 
 // isNeeded reports whether readers need the field to identify an entity.
 func isNeeded(name string) bool {
-	return standard(name) >= 0 || hasName(name, entryID) || hasName(name, contentLocation) || hasName(name, messageKey)
+	return standard(name) >= 0 || message.IsNamed(name, entryID) || message.IsNamed(name, contentLocation) || message.IsNamed(name, messageKey)
 }
 
 // limitHeader removes the largest fields that readers do not need, until the header is
@@ -230,28 +230,9 @@ func (e *entity) addKey(key []byte) {
 	if _, ok := e.header.Get(messageKey); ok || len(key) > longestKey {
 		return
 	}
-	text := make([]byte, 0, len(key))
-	for _, c := range key {
-		if c <= ' ' || c >= 0x7f || c == '%' {
-			text = fmt.Appendf(text, "%%%02X", c)
-		} else {
-			text = append(text, c)
-		}
-	}
+	text := message.PercentEncode(string(key), func(r rune) bool { return r > ' ' && r < 0x7f && r != '%' })
 	if len(text) <= longestKey {
-		e.header = append(e.header, feed.Field{Name: messageKey, Value: string(text)})
-	}
-}
-
-// hasName reports whether a field has a name, which is ASCII. Most names differ in length
-// or not at all, which is faster to compare.
-func hasName(name, want string) bool {
-	return len(name) == len(want) && (name == want || strings.EqualFold(name, want))
-}
-
-func setIfEmpty(at *string, value string) {
-	if *at == "" {
-		*at = value
+		e.header = append(e.header, feed.Field{Name: messageKey, Value: text})
 	}
 }
 
@@ -297,10 +278,5 @@ var standards = [...]string{message.ContentType, message.ContentID, message.Last
 
 // standard returns the index of a name in standards, -1 if it is not there.
 func standard(name string) int {
-	for i, s := range standards {
-		if hasName(name, s) {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(standards[:], func(s string) bool { return message.IsNamed(name, s) })
 }

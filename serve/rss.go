@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"html"
@@ -163,7 +164,7 @@ func (e *entity) appendRSS(b []byte, a *entry.Entry) []byte {
 	if !isRSS || !a.Title.IsBlank() || a.Summary.IsBlank() {
 		b = appendElement(b, "title", title)
 	}
-	b = appendGUID(b, firstOf(a.ID, e.entryID))
+	b = appendGUID(b, cmp.Or(a.ID, e.entryID))
 	published, updated := e.taken, e.updateTime()
 	if !e.published.IsZero() {
 		published = e.published
@@ -226,8 +227,8 @@ func appendRSSLinks(b []byte, links []entry.Link) []byte {
 			b = appendElement(b, "link", l.Href)
 		case l.Rel == "enclosure":
 			b = append(xmlcopy.AppendValue(append(b, `<enclosure url="`...), l.Href), '"')
-			b = append(xmlcopy.AppendValue(append(b, ` length="`...), firstOf(l.Length, "0")), '"')
-			b = append(xmlcopy.AppendValue(append(b, ` type="`...), firstOf(l.Type, "application/octet-stream")), `"/>`...)
+			b = append(xmlcopy.AppendValue(append(b, ` length="`...), cmp.Or(l.Length, "0")), '"')
+			b = append(xmlcopy.AppendValue(append(b, ` type="`...), cmp.Or(l.Type, "application/octet-stream")), `"/>`...)
 		case l.Rel == "replies" && l.Type == "":
 			b = appendElement(b, "comments", l.Href)
 		default:
@@ -277,7 +278,7 @@ func appendExtra(b []byte, attributes ...[2]string) []byte {
 // appendDC appends a person as an element of Dublin Core.
 func appendDC(b []byte, p entry.Person, local string) []byte {
 	b = fmt.Appendf(b, `<dc:%s xmlns:dc="%s"`, local, entry.DCSpace)
-	name := firstOf(p.Name, p.Email, p.URI)
+	name := cmp.Or(p.Name, p.Email, p.URI)
 	email, uri := p.Email, p.URI
 	if email == name {
 		email = ""

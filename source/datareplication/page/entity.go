@@ -1,8 +1,8 @@
 package page
 
 import (
+	"cmp"
 	"strconv"
-	"strings"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/safetext"
@@ -75,35 +75,24 @@ type Fields struct {
 // ReadFields returns the fields of a part.
 func ReadFields(p Part) (f Fields) {
 	f.ID = message.ID(p.Header)
-	first := func(at *string, value string) {
-		if *at == "" {
-			*at = value
-		}
-	}
 	for i := range p.Header {
 		field := &p.Header[i]
 		switch {
-		case isNamed(field.Name, message.ContentType):
-			first(&f.ContentType, field.Value)
-		case isNamed(field.Name, message.LastModified):
-			first(&f.Modified, field.Value)
-		case isNamed(field.Name, message.OperationType):
-			first(&f.Operation, field.Value)
-		case isNamed(field.Name, "Content-Length"):
+		case message.IsNamed(field.Name, message.ContentType):
+			f.ContentType = cmp.Or(f.ContentType, field.Value)
+		case message.IsNamed(field.Name, message.LastModified):
+			f.Modified = cmp.Or(f.Modified, field.Value)
+		case message.IsNamed(field.Name, message.OperationType):
+			f.Operation = cmp.Or(f.Operation, field.Value)
+		case message.IsNamed(field.Name, "Content-Length"):
 			if n, err := strconv.ParseUint(field.Value, 10, 63); err != nil || n != uint64(len(p.Body)) {
 				f.wrongLength = field
 			}
-		case isNamed(field.Name, "Content-Transfer-Encoding"):
-			if isNamed(field.Value, "base64") || isNamed(field.Value, "quoted-printable") {
+		case message.IsNamed(field.Name, "Content-Transfer-Encoding"):
+			if message.IsNamed(field.Value, "base64") || message.IsNamed(field.Value, "quoted-printable") {
 				f.encoding = field
 			}
 		}
 	}
 	return f
-}
-
-// isNamed reports whether a name equals the one wanted, in any case. It compares without
-// case only names of the same length that are not equal already, which is rare.
-func isNamed(name, want string) bool {
-	return len(name) == len(want) && (name == want || strings.EqualFold(name, want))
 }
