@@ -42,41 +42,12 @@ func IsISODate(s string) bool {
 }
 
 // FormatDate returns t in the form of HTTP, in whole seconds.
-func FormatDate(t time.Time) string {
-	return string(AppendDate(make([]byte, 0, len(http.TimeFormat)), t))
-}
+func FormatDate(t time.Time) string { return t.UTC().Format(http.TimeFormat) }
 
 const (
 	months   = "JanFebMarAprMayJunJulAugSepOctNovDec"
 	weekdays = "SunMonTueWedThuFriSat"
 )
-
-// AppendDate appends what [FormatDate] returns. It is much faster than the
-// format of package time, and runs for every entity that is served.
-func AppendDate(b []byte, t time.Time) []byte {
-	t = t.UTC()
-	year, month, day := t.Date()
-	if year < 0 || year > 9999 {
-		return t.AppendFormat(b, http.TimeFormat)
-	}
-	hour, minute, second := t.Clock()
-	two := func(n int) { b = append(b, byte('0'+n/10), byte('0'+n%10)) }
-	b = append(b, weekdays[3*int(t.Weekday()):][:3]...)
-	b = append(b, ", "...)
-	two(day)
-	b = append(b, ' ')
-	b = append(b, months[3*int(month-1):][:3]...)
-	b = append(b, ' ')
-	two(year / 100)
-	two(year % 100)
-	b = append(b, ' ')
-	two(hour)
-	b = append(b, ':')
-	two(minute)
-	b = append(b, ':')
-	two(second)
-	return append(b, " GMT"...)
-}
 
 // parseFixdate parses the one form that is sent today, as in
 // "Sun, 06 Nov 1994 08:49:37 GMT". It exists because every entity has such a date.

@@ -44,16 +44,5 @@ func unquote(s string) string {
 	return s
 }
 
-// trimSpace removes white space at both ends. Unlike [strings.Trim] it builds no set
-// of characters first: it runs for every entity.
-func trimSpace(s string) string {
-	for s != "" && isSpace(s[0]) {
-		s = s[1:]
-	}
-	for s != "" && isSpace(s[len(s)-1]) {
-		s = s[:len(s)-1]
-	}
-	return s
-}
-
-func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
+// trimSpace removes white space at both ends.
+func trimSpace(s string) string { return strings.Trim(s, " \t\r\n") }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -66,7 +67,7 @@ func appendStandard(b []byte, name string, i int, e *entity) []byte {
 	case message.ContentID:
 		b = append(b, e.id...)
 	case message.LastModified:
-		b = message.AppendDate(b, e.modified)
+		b = e.modified.UTC().AppendFormat(b, http.TimeFormat)
 	case message.OperationType:
 		b = append(b, message.FormatOperation(e.op)...)
 	case contentLength:

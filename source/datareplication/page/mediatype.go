@@ -69,18 +69,8 @@ func cutParam(s string) (name, value, rest string, ok bool) {
 	return name, value, rest, trimBlanks(junk) == ""
 }
 
-// trimBlanks returns s without leading and trailing spaces and tabs. It is called for
-// every field of every entity, and faster than [strings.Trim], which builds a set of
-// characters first.
-func trimBlanks(s string) string {
-	for s != "" && isBlank(s[0]) {
-		s = s[1:]
-	}
-	for s != "" && isBlank(s[len(s)-1]) {
-		s = s[:len(s)-1]
-	}
-	return s
-}
+// trimBlanks returns s without leading and trailing spaces and tabs.
+func trimBlanks(s string) string { return strings.Trim(s, " \t") }
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/safetext"
-	"github.com/feedbridge/feedbridge/message"
 )
 
 // fieldsAtOnce is the number of fields that are allocated at once. With the 8 bytes that the
@@ -75,30 +74,11 @@ func (r *Reader) parseHeader(block []byte, extent headerExtent) (feed.Header, er
 		if n == 0 || value == "" || value[0] != ':' {
 			return nil, r.breachAt(kindBadPartHeader, start, "a header line is not a name, a colon and a value: %q", safetext.Excerpt(field))
 		}
-		header = append(header, feed.Field{Name: sharedName(field[:n]), Value: trimBlanks(value[1:])})
+		header = append(header, feed.Field{Name: field[:n], Value: trimBlanks(value[1:])})
 		start = end
 	}
 	r.last = header
 	return header, nil
-}
-
-// sharedName returns the constant that equals name, if most parts have that name, and otherwise
-// name. When a part is published, its page has left the processor's cache. Two strings that share
-// their memory are compared without reading it, so a constant saves that access.
-func sharedName(name string) string {
-	switch name {
-	case message.ContentID:
-		return message.ContentID
-	case message.ContentType:
-		return message.ContentType
-	case message.LastModified:
-		return message.LastModified
-	case message.OperationType:
-		return message.OperationType
-	case "Content-Length":
-		return "Content-Length"
-	}
-	return name
 }
 
 // nameLength returns how many bytes of a part's i-th field are its name. The
