@@ -44,30 +44,14 @@ func IsISODate(s string) bool {
 // FormatDate returns t in the form of HTTP, in whole seconds.
 func FormatDate(t time.Time) string { return t.UTC().Format(http.TimeFormat) }
 
-const (
-	months   = "JanFebMarAprMayJunJulAugSepOctNovDec"
-	weekdays = "SunMonTueWedThuFriSat"
-)
-
 // parseFixdate parses the one form that is sent today, as in
 // "Sun, 06 Nov 1994 08:49:37 GMT". It exists because every entity has such a date.
 func parseFixdate(s string) (t time.Time, wrongWeekday, ok bool) {
-	if len(s) != len(http.TimeFormat) ||
-		s[3:5] != ", " || s[7] != ' ' || s[11] != ' ' || s[16] != ' ' || s[19] != ':' || s[22] != ':' || s[25:] != " GMT" {
+	if len(s) != len(http.TimeFormat) {
 		return time.Time{}, false, false
 	}
-	weekday, month := strings.Index(weekdays, s[:3]), strings.Index(months, s[8:11])
-	day, year := parseNumber(s[5:7]), parseNumber(s[12:16])
-	hour, minute, second := parseNumber(s[17:19]), parseNumber(s[20:22]), parseNumber(s[23:25])
-	if weekday < 0 || weekday%3 != 0 || month < 0 || month%3 != 0 || day < 1 || year < 0 ||
-		hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 59 {
-		return time.Time{}, false, false
-	}
-	t = time.Date(year, time.Month(month/3+1), day, hour, minute, second, 0, time.UTC)
-	if day > 28 && t.Day() != day { // such as 31 April, which time.Date takes for 1 May
-		return time.Time{}, false, false
-	}
-	return t, time.Weekday(weekday/3) != t.Weekday(), true
+	t, err := time.Parse(http.TimeFormat, s)
+	return t, err == nil && !isWeekday(s[:3], t.Weekday()), err == nil
 }
 
 // parseISO reads year[-month[-day[Thour:minute[:second[.fraction]][zone]]]].

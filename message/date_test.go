@@ -160,15 +160,9 @@ func TestDatesOfHTTP(t *testing.T) {
 	for n := range int64(4999) { // from the year 1 to 9999
 		at := time.Unix(time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).Unix()+n*63_100_003, 0).UTC()
 		want := at.Format(http.TimeFormat)
-		if got := FormatDate(at); got != want {
-			t.Fatalf("%v is written as %q, want %q", at, got, want)
-		}
 		if got, _, ok := parseFixdate(want); !ok || got != at {
 			t.Fatalf("%q is read as %v, %v", want, got, ok)
 		}
-	}
-	if got, want := FormatDate(time.Date(-7, 1, 2, 3, 4, 5, 0, time.UTC)), "-0007"; !strings.Contains(got, want) {
-		t.Errorf("the year -7 is written as %q", got)
 	}
 	// Whatever it reads, net/http reads in the same way.
 	date := "Thu, 29 Feb 2024 23:59:59 GMT"
