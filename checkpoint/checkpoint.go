@@ -139,7 +139,7 @@ func Decode(data []byte) (Checkpoint, error) {
 	case s.Version < 1:
 		return Checkpoint{}, unreadableError(errors.New("it has no version"))
 	case s.Version > version:
-		return Checkpoint{}, unreadableError(fmt.Errorf("it has version %d and this program reads up to %d; run a newer feedbridge", s.Version, version))
+		return Checkpoint{}, unreadableError(fmt.Errorf("it has version %d and this program reads up to %d; run the feedbridge that wrote it, or a newer one", s.Version, version))
 	case s.Feed == "" || s.Source == "":
 		return Checkpoint{}, unreadableError(errors.New("it names no feed or no source"))
 	}

@@ -127,7 +127,7 @@ func (d *decodedCursor) decode(c feed.Cursor) (cursor, error) {
 func (cur cursor) validate() error {
 	switch sr, sn := cur.Search, cur.Snapshot; {
 	case cur.Version != cursorVersion && cur.Version != snapshotVersion:
-		return feed.Permanent(fmt.Errorf("the cursor has version %d and this program reads versions up to %d", cur.Version, snapshotVersion))
+		return feed.Permanent(fmt.Errorf("the cursor has version %d and this program reads versions up to %d; run the feedbridge that wrote it, or a newer one", cur.Version, snapshotVersion))
 	case (sn != nil) != (cur.Version == snapshotVersion),
 		sn != nil && (sr == nil || sn.Index == "" || sn.ID != "" && sr.From == nil || sn.Page < 0 || sn.Entity < 0 || sn.ID == "" && sn.Page+sn.Entity > 0):
 		return feed.Permanent(errors.New("the cursor has no position in a snapshot"))

@@ -1,7 +1,6 @@
 package httpfeed
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -16,8 +15,9 @@ import (
 // startNow is the start behind all events that the feed has.
 const startNow = "now"
 
-// cursor is a position in a feed.
+// cursor is a position in a feed. It is stored as JSON with a version.
 type cursor struct {
+	Version int `json:"v"`
 	// Last is the ID of the last event that was read, and First the hash of the first one.
 	Last string `json:"last,omitempty"`
 	// Before is the ID of the event before Last.
@@ -33,14 +33,17 @@ type cursor struct {
 	Halted bool `json:"halted,omitempty"`
 }
 
+const cursorVersion = 1
+
 func decodeCursor(c feed.Cursor, start source.Start) (cur cursor, err error) {
 	if len(c) == 0 {
 		return startCursor(start), nil
 	}
-	in := json.NewDecoder(bytes.NewReader(c))
-	in.DisallowUnknownFields()
-	if err := in.Decode(&cur); err != nil {
-		return cursor{}, feed.Permanent(fmt.Errorf("the cursor in the checkpoint was not written by this version of feedbridge: %w", err))
+	if err := json.Unmarshal(c, &cur); err != nil {
+		return cursor{}, feed.Permanent(fmt.Errorf("read the cursor: %w", err))
+	}
+	if cur.Version != cursorVersion {
+		return cursor{}, feed.Permanent(fmt.Errorf("the cursor has version %d and this program reads version %d; run the feedbridge that wrote it, or a newer one", cur.Version, cursorVersion))
 	}
 	return cur, nil
 }
@@ -56,6 +59,7 @@ func startCursor(start source.Start) cursor {
 }
 
 func (c *cursor) encode() feed.Cursor {
+	c.Version = cursorVersion
 	b, err := json.Marshal(c)
 	if err != nil {
 		panic(err) // it has texts only

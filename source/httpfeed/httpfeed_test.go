@@ -490,8 +490,8 @@ func TestBadAnswers(t *testing.T) {
 func TestPositions(t *testing.T) {
 	t.Parallel()
 	for position, want := range map[string]string{
-		"beginning": `{"moved":true}`, "now": `{"start":"now","moved":true}`, "after:x": `{"last":"x","moved":true}`,
-		"2026-01-01T00:00:00Z": `{"start":"2026-01-01T00:00:00Z","moved":true}`, `{"last":"x","first":"y"}`: `{"last":"x","moved":true}`,
+		"beginning": `{"v":1,"moved":true}`, "now": `{"v":1,"start":"now","moved":true}`, "after:x": `{"v":1,"last":"x","moved":true}`,
+		"2026-01-01T00:00:00Z": `{"v":1,"start":"2026-01-01T00:00:00Z","moved":true}`, `{"v":1,"last":"x","first":"y"}`: `{"v":1,"last":"x","moved":true}`,
 	} {
 		got, err := httpfeed.ParseCursor(position)
 		if err != nil || string(got) != want {

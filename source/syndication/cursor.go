@@ -161,7 +161,7 @@ func decodeCursor(c feed.Cursor, start source.Start) (cursor, error) {
 		return cursor{}, feed.Permanent(fmt.Errorf("read the cursor: %w", err))
 	}
 	if cur.Version != cursorVersion {
-		return cursor{}, feed.Permanent(fmt.Errorf("the cursor has version %d and this program reads version %d", cur.Version, cursorVersion))
+		return cursor{}, feed.Permanent(fmt.Errorf("the cursor has version %d and this program reads version %d; run the feedbridge that wrote it, or a newer one", cur.Version, cursorVersion))
 	}
 	if !cur.isSound() {
 		return cursor{}, feed.Permanent(errors.New("read the cursor: it is damaged; 'feedbridge checkpoint set' names another place"))

@@ -113,6 +113,12 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 	if err := cur.resolveStart(); err != nil {
 		return feed.Batch{}, err
 	}
+	if len(after) == 0 {
+		// Without a cursor, as after a reset, its version does not protect the topic.
+		if err := s.checkMarks(); err != nil {
+			return feed.Batch{}, err
+		}
+	}
 	changed := s.recordBody(&cur)
 	failed := s.failure
 	if s.failure = (failure{}); failed.pending == nil || failed.pending != s.pending {
