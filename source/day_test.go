@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,8 +74,8 @@ func (d *dayFeed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpfault.Reset(w, r, h)
 	case 2:
 		httpfault.Cut(d.roll(4000))(w, r, h)
-	case 3: // the last batch again
-		if d.forgets {
+	case 3: // the last batch again, but none behind the one that was asked for: nothing shows that events are left out
+		if d.forgets && lastEvent(before) <= lastEvent(query) {
 			r.URL.RawQuery = before
 		}
 	case 4: // the beginning, of which an http-feed has forgotten the oldest part
@@ -83,6 +84,15 @@ func (d *dayFeed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	h.ServeHTTP(w, r)
+}
+
+// lastEvent returns the number of the event behind which a query asks; -1 if it asks for the beginning.
+func lastEvent(query string) int {
+	values, _ := url.ParseQuery(query)
+	if last, err := strconv.Atoi(values.Get("lastEventId")); err == nil {
+		return last
+	}
+	return -1
 }
 
 func serveEvents(w http.ResponseWriter, r *http.Request, n int) {
