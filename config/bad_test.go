@@ -29,6 +29,7 @@ var badFileErrors = map[string]string{
 	"auth_twice":                  `:4: feeds.orders.auth: ...`,
 	"bool_not_one":                `:4: feeds.orders.to.stream.create: want true or false`,
 	"cloudevents_off":             `:4: feeds.orders.to.cloudevents_type: needs to.cloudevents: true; set that, or leave this out`,
+	"bus_embedded_replicas":       `:6: feeds.orders.to.stream.replicas: the embedded bus is one server; leave it out, or use a cluster of NATS servers`,
 	"cloudevents_source":          `:4: feeds.orders.to.cloudevents_source: want a URI or a relative one, such as https://shop.example.com/orders; percent-encode what it cannot have`,
 	"cloudevents_type":            `:4: feeds.orders.to.cloudevents_type: want text without control characters, such as com.example.order`,
 	"bus_embedded_twice":          `:7: buses.two.embedded: the bus one is embedded already; only one bus can be embedded`,

@@ -161,6 +161,7 @@ func (v *validator) checkTo(feed string, f Feed) {
 	case f.Key != "" && isKnown:
 		v.addError(joinPath(feed, "key"), fmt.Sprintf("is for Kafka, and the bus %s is NATS, where a feed is one ordered topic; leave it out", to.Bus))
 	case to.Stream != nil:
+		v.require(bus.Embedded == nil || to.Stream.Replicas <= 1, joinPath(path, "stream.replicas"), "the embedded bus is one server; leave it out, or use a cluster of NATS servers")
 		v.reportAll(path, nats.Topic{Subject: to.Topic, Stream: *to.Stream, DeadLetters: f.DeadLetters()}.Validate())
 	}
 }

@@ -154,13 +154,13 @@ func withDefaults() *Config {
 		c.FeedDefaults = Defaults{
 			"every": 5 * time.Minute, "gap": datareplication.Gap("restart"), "headers": []credential.Secret{"X-Api-Key: secret"},
 			"auth.bearer": credential.Secret("common"), "key": kafka.Key("/id"), "to.bus": "embedded", "to.topic": "news.{host}.{feed}",
-			"to.stream.name": "news", "to.stream.replicas": 3, "to.kafka.partitions": 6,
+			"to.stream.name": "news", "to.stream.max_age": 24 * time.Hour, "to.kafka.partitions": 6,
 		}
 		common := func(name, url string) Feed {
 			f := defaults(name, url)
 			f.Every, f.Freshness, f.Gap = 5*time.Minute, 15*time.Minute, "restart"
 			f.Source.Headers, f.Source.Auth.Bearer = []credential.Secret{"X-Api-Key: secret"}, "common"
-			f.To.Stream.Name, f.To.Stream.Replicas, f.To.Stream.Subjects = "news", 3, []string{"news.>"}
+			f.To.Stream.Name, f.To.Stream.MaxAge, f.To.Stream.Subjects = "news", 24*time.Hour, []string{"news.>"}
 			return f
 		}
 		a := common("news.a_example_com_8443.a", "https://A.example.com:8443/feed")

@@ -27,7 +27,7 @@ var starterBuses = map[string]struct{ bus, created string }{
 	"embedded": {`    # A NATS server inside feedbridge, which other programs can connect to.
     embedded:
       listen: %s
-`, "stream: {max_age: 720h, replicas: 3}"},
+`, "stream: {max_age: 720h}"},
 }
 
 // Starter returns a commented configuration without feeds for a bus of one of the kinds of [StarterAddresses]. The
