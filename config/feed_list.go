@@ -335,7 +335,7 @@ func (l *loader) addListed(c, running *Config, lists map[string][]Entry) {
 		case err != nil:
 			refuse(e, "url: "+err.Error())
 		case own[e.URL] != "":
-			refuse(e, fmt.Sprintf("this URL is that of the feed %s of the configuration; remove one of the two", own[e.URL]))
+			refuse(e, fmt.Sprintf("the feed %s of the configuration has this URL too; remove one of the two", own[e.URL]))
 		case seen[e.URL]:
 			repeated[e.list]++
 		case !nameForm.MatchString(e.Name):
@@ -363,7 +363,7 @@ func (l *loader) addListed(c, running *Config, lists map[string][]Entry) {
 		entries := byName[name]
 		if len(entries) > 1 {
 			for _, e := range entries {
-				refuse(e, fmt.Sprintf("the name %s is that of %d entries with different URLs, and none of them is read; give each a name, by its key or attribute name", name, len(entries)))
+				refuse(e, fmt.Sprintf("%d entries with different URLs have the name %s, and none of them is read; give each a name, by its key or attribute name", len(entries), name))
 			}
 			continue
 		}

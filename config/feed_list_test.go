@@ -115,10 +115,10 @@ func TestWithLists(t *testing.T) {
 	texts := refused.Error()
 	for _, part := range []string{
 		"feeds_from.blogs:5: url: ", `feeds_from.blogs:6: "Bad Name": a name has only`, "feeds_from.blogs:7: the name own belongs to a feed of the configuration",
-		"feeds_from.blogs:8: the name d-example-com-a-b is that of 2 entries", "feeds_from.blogs:9: the name d-example-com-a-b",
+		"feeds_from.blogs:8: 2 entries with different URLs have the name d-example-com-a-b", "feeds_from.blogs:9: 2 entries with different URLs have the name d-example-com-a-b",
 		"feeds_from.blogs: 1 entry has the URL of another entry",
 		"feeds.x.to.topic: x_example_com on bus embedded belongs to the feed y", "feeds.y.to.topic: x_example_com on bus embedded belongs to the feed x",
-		"feeds_from.shops:5: this URL is that of the feed own of the configuration; remove one of the two",
+		"feeds_from.shops:5: the feed own of the configuration has this URL too; remove one of the two",
 		"feeds.w.to.topic: own_example_com on bus embedded belongs to the feed own already",
 	} {
 		if !strings.Contains(texts, part) {
