@@ -181,7 +181,7 @@ func (d *daemon) openFeeds(writer string, redact *safetext.Redactor, listeners a
 	commands := &feedCommands{}
 	if m := d.membership; m != nil {
 		commands.elsewhere, commands.forward = d.remoteFeed, d.adm.Forward
-		m.status.Follow(m.member, advertisedAddress(d.cfg, listeners.tcp))
+		m.status.Follow(m.member.Name(), m.member.Seen, advertisedAddress(d.cfg, listeners.tcp))
 		m.member.SetNote(d.adm.Note)
 	}
 	commands.addTo(d.adm)

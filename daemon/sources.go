@@ -147,7 +147,7 @@ func (s *Sources) newSource(kind string) (sink.Source, error) {
 			return nil, feed.Permanent(fmt.Errorf("start: %s is a position in a datareplication feed, and this one is http-feeds; set beginning, now, a time such as 2026-01-01T00:00:00Z, or after: and the id of an event", f.Start))
 		}
 		cfg := httpfeed.Config{Config: f.Source, Start: f.Start}
-		return httpfeed.New(cfg, s.client, s.opts.IDs, s.opts.Redact, s.log), nil
+		return httpfeed.New(cfg, s.client, s.opts.IDs.Committed, s.opts.Redact, s.log), nil
 	case syndication.Kind:
 		if f.Start.ID != "" || f.Start.Snapshot != "" {
 			return nil, feed.Permanent(fmt.Errorf("start: %s is a position in a datareplication feed, and this one is Atom or RSS; set beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Start))

@@ -204,7 +204,7 @@ func (s *site) followEvents(t *testing.T) (f *follower, readAll func()) {
 	f = &follower{ids: sink.NewIDs(0), client: client, batch: feed.LargestBatch}
 	log := slog.New(slog.DiscardHandler)
 	return f, func() {
-		f.src = &sink.Gate{Source: httpfeed.New(cfg, client, f.ids, nil, log), IDs: f.ids, Log: log, Fits: func(e []feed.Entity) (int, error) { return len(e), nil }}
+		f.src = &sink.Gate{Source: httpfeed.New(cfg, client, f.ids.Committed, nil, log), IDs: f.ids, Log: log, Fits: func(e []feed.Entity) (int, error) { return len(e), nil }}
 		f.all(t)
 	}
 }

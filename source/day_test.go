@@ -200,7 +200,7 @@ func TestDayOfTroubles(t *testing.T) {
 							snk := topic.Open(faults)
 							var src bridge.Source = syndication.New(cfg, client, snk.IDs(), log)
 							if f.feed.forgets {
-								src = httpfeed.New(httpfeed.Config{Config: cfg.Config}, client, snk.IDs(), nil, log)
+								src = httpfeed.New(httpfeed.Config{Config: cfg.Config}, client, snk.IDs().Committed, nil, log)
 							}
 							gate := &sink.Gate{Source: src, IDs: snk.IDs(), Log: log, Fits: func(e []feed.Entity) (int, error) { return len(e), nil }}
 							b := &bridge.Bridge{

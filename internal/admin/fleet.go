@@ -198,7 +198,7 @@ func (n *inventory) overview(now time.Time) (*status.Fleet, status.Summary) {
 		s.Members[i].Digest = &shown
 	}
 	if !slices.ContainsFunc(s.Members, func(m status.Member) bool { return m.Self }) {
-		all.Add(own, n.fleet.self(), now)
+		all.Add(own, n.fleet.notes.self, now)
 	}
 	n.addUnowned(&all.Digest, now)
 	slices.SortStableFunc(all.Troubles, func(a, b status.Trouble) int {

@@ -19,12 +19,6 @@ const (
 	mostStates = 32
 )
 
-// FleetMember is the part of [fleet.Member] that shows the members.
-type FleetMember interface {
-	Name() string
-	Seen() map[string]fleet.Seen
-}
-
 // memberNote is what a member publishes for the others.
 type memberNote struct {
 	// Admin is the host:port of its admin server, if others can reach it, and Seal shows that a member has
@@ -39,25 +33,19 @@ type memberNote struct {
 
 // fleetNotes are the notes of the members.
 type fleetNotes struct {
-	member  FleetMember // nil before Follow
-	address string      // of this copy
+	self    string                       // the name of this copy; empty before Follow
+	seen    func() map[string]fleet.Seen // nil before Follow
+	address string                       // of this copy
 
 	mu      sync.Mutex // guards decoded
 	decoded map[string]*memberNote
 }
 
-// Follow makes the fleet show what its members publish. address is that of the admin server of this copy, for
-// the others; empty if they cannot reach it. It is called before the first request.
-func (f *Fleet) Follow(member FleetMember, address string) {
-	f.notes.member, f.notes.address = member, address
-}
-
-// self returns the name of this copy in the fleet.
-func (f *Fleet) self() string {
-	if f.notes.member == nil {
-		return ""
-	}
-	return f.notes.member.Name()
+// Follow makes the fleet show what its members publish. self is the name of this copy and seen that of its
+// [fleet.Member]; address is where the others reach the admin server of this copy, empty if they cannot. It is
+// called before the first request.
+func (f *Fleet) Follow(self string, seen func() map[string]fleet.Seen, address string) {
+	f.notes.self, f.notes.seen, f.notes.address = self, seen, address
 }
 
 // failed reports whether an error keeps this copy from taking part that requires action by a person.
@@ -73,7 +61,7 @@ func (s *Server) Note(members int) fleet.Note {
 	note := memberNote{Admin: s.fleet.notes.address, Digest: &d}
 	if note.Admin != "" {
 		if key, err := s.forward.sealKey(); err == nil && key != nil {
-			note.Seal = addressSeal(key, s.fleet.self(), note.Admin)
+			note.Seal = addressSeal(key, s.fleet.notes.self, note.Admin)
 		}
 	}
 	text, err := json.Marshal(note)
@@ -91,10 +79,10 @@ func (s *Server) Note(members int) fleet.Note {
 // readNotes returns the notes of all members, and of those that are gone. One that cannot be read is missing.
 // Nobody changes them. The texts are not trusted: others may write to the bus.
 func (f *Fleet) readNotes() map[string]*memberNote {
-	if f == nil || f.notes.member == nil {
+	if f == nil || f.notes.seen == nil {
 		return nil
 	}
-	seen := f.notes.member.Seen()
+	seen := f.notes.seen()
 	f.notes.mu.Lock()
 	defer f.notes.mu.Unlock()
 	all := make(map[string]*memberNote, len(seen))

@@ -174,7 +174,7 @@ func (f *forwarder) send(ctx context.Context, owner, method, path string, answer
 	if err != nil {
 		return fmt.Errorf("the admin server of %s has no usable address: %w", owner, err)
 	}
-	self, at, number := f.fleet.self(), strconv.FormatInt(time.Now().Unix(), 10), rand.Text()
+	self, at, number := f.fleet.notes.self, strconv.FormatInt(time.Now().Unix(), 10), rand.Text()
 	mine := seal(key, "request", method, req.URL.EscapedPath(), self, owner, at, number)
 	req.Host = "feedbridge.internal" // a name that every admin server accepts
 	req.Header.Set("Authorization", strings.Join([]string{forwardScheme, self, owner, at, number, mine}, " "))
@@ -288,8 +288,8 @@ func (f *forwarder) authorize(r *http.Request, parts []string) (from, mine strin
 	sent, err := strconv.ParseInt(at, 10, 64)
 	now := time.Now()
 	switch {
-	case err != nil || to != f.fleet.self():
-		return "", "", nil, fmt.Errorf("this copy is %s; set fleet.advertise of each member to where the others reach it", f.fleet.self())
+	case err != nil || to != f.fleet.notes.self:
+		return "", "", nil, fmt.Errorf("this copy is %s; set fleet.advertise of each member to where the others reach it", f.fleet.notes.self)
 	case now.Sub(time.Unix(sent, 0)).Abs() > forwardSkew:
 		return "", "", nil, errors.New("the clocks of the members differ by more than a minute")
 	}

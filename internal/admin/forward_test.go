@@ -33,9 +33,6 @@ type member struct {
 	http *httptest.Server
 }
 
-func (m *member) Name() string                { return m.name }
-func (m *member) Seen() map[string]fleet.Seen { return m.seen }
-
 const rightToken = "correct-horse-battery"
 
 // publish makes the note of the member known to the others.
@@ -59,7 +56,7 @@ func newMember(t *testing.T, seen map[string]fleet.Seen, name, owner, token stri
 	m.AddChange("/reload", func(context.Context, *http.Request) (any, error) { return "reloaded", nil })
 	m.http = httptest.NewServer(m.Handler())
 	t.Cleanup(m.http.Close)
-	shop.Follow(m, strings.TrimPrefix(m.http.URL, "http://"))
+	shop.Follow(name, func() map[string]fleet.Seen { return seen }, strings.TrimPrefix(m.http.URL, "http://"))
 	shop.Assigned(fleet.Assignment{Self: name, Members: []string{"a", "b"}, Owner: func(string) string { return owner }})
 	m.publish()
 	return m

@@ -23,10 +23,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/httpfeed"
 )
 
-var (
-	_ bridge.Source     = (*httpfeed.Source)(nil)
-	_ httpfeed.TopicIDs = (*sink.IDs)(nil)
-)
+var _ bridge.Source = (*httpfeed.Source)(nil)
 
 // upstream serves a feed: events, at most batch at a time. answer, if it is set, answers in its place unless it
 // returns false.
@@ -100,7 +97,7 @@ func (r *reader) restart() {
 	r.ids = sink.NewIDs(0)
 	r.ids.Commit(r.topic)
 	log := slog.New(slog.DiscardHandler)
-	r.src = &sink.Gate{Source: httpfeed.New(r.cfg, r.client, r.ids, nil, log), IDs: r.ids, Log: log, Fits: func(e []feed.Entity) (int, error) { return len(e), nil }}
+	r.src = &sink.Gate{Source: httpfeed.New(r.cfg, r.client, r.ids.Committed, nil, log), IDs: r.ids, Log: log, Fits: func(e []feed.Entity) (int, error) { return len(e), nil }}
 }
 
 // poll reads until there is no more, and returns the IDs that were published.

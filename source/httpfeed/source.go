@@ -53,21 +53,14 @@ type Config struct {
 	Start source.Start
 }
 
-// TopicIDs are the IDs that the topic has.
-type TopicIDs interface {
-	// Committed reports whether the topic has an ID, as far as it is remembered. IDs that were stored without their
-	// checkpoint do not count.
-	Committed(id string) bool
-}
-
 // Source reads one feed. It implements the Source of package bridge. Its state between calls of Next saves requests,
 // and has no other effect. It is used by one goroutine at a time.
 type Source struct {
-	cfg    Config
-	client *source.Client
-	topic  TopicIDs
-	log    *slog.Logger
-	redact *safetext.Redactor
+	cfg     Config
+	client  *source.Client
+	inTopic func(id string) bool
+	log     *slog.Logger
+	redact  *safetext.Redactor
 
 	batch *openBatch  // the answer that is being read; nil if there is none
 	read  feed.Cursor // the cursor that was returned last
@@ -83,9 +76,10 @@ type openBatch struct {
 	count int    // of events so far
 }
 
-// New returns a Source for the feed that cfg names. redact hides the secrets of URLs; nil knows the usual ones.
-func New(cfg Config, client *source.Client, topic TopicIDs, redact *safetext.Redactor, log *slog.Logger) *Source {
-	return &Source{cfg: cfg, client: client, topic: topic, redact: redact, log: log}
+// New returns a Source for the feed that cfg names. inTopic reports whether the topic has an ID, as far as it is
+// remembered; IDs that were stored without their checkpoint do not count. redact hides the secrets of URLs; nil knows the usual ones.
+func New(cfg Config, client *source.Client, inTopic func(id string) bool, redact *safetext.Redactor, log *slog.Logger) *Source {
+	return &Source{cfg: cfg, client: client, inTopic: inTopic, redact: redact, log: log}
 }
 
 // Release closes the answer that is being read.
@@ -195,14 +189,14 @@ func (s *Source) checkOrder(cur *cursor, id, published string, seen *violations)
 	case cur.Halted:
 		return false, s.newForgetfulError(cur.Last, id)
 	case cur.Last == "":
-		cur.Moved = cur.Moved || s.topic.Committed(published) // the checkpoint was reset
+		cur.Moved = cur.Moved || s.inTopic(published) // the checkpoint was reset
 	case id == cur.Last && (first || id != asked):
 		seen.add(kindRepeatedEvent, "the event %s comes twice in a row, or again behind itself", s.redact.Excerpt(id, longestQuote))
 		return false, nil
-	case id == asked, first && (cur.First == hashID(id) || !cur.Moved && cur.Start == "" && s.topic.Committed(published)):
+	case id == asked, first && (cur.First == hashID(id) || !cur.Moved && cur.Start == "" && s.inTopic(published)):
 		return false, s.newForgetfulError(asked, id)
 	case cur.Start != "":
-		cur.Moved = cur.Moved || s.topic.Committed(published)
+		cur.Moved = cur.Moved || s.inTopic(published)
 	}
 	return true, nil
 }
