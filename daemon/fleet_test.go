@@ -267,7 +267,11 @@ func TestAnyCopyAnswersForTheFleet(t *testing.T) {
 		var s status.Process
 		for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 			s = read(r)
-			if s.Summary.Feeds == 9 && s.Summary.NeedYou == 1 && len(s.Summary.Troubles) == 1 && s.Summary.EntitiesLastHour == 80 {
+			owners := map[string]bool{}
+			for _, f := range s.Feeds {
+				owners[f.Owner] = true
+			}
+			if len(owners) == len(copies) && s.Summary.Feeds == 9 && s.Summary.NeedYou == 1 && len(s.Summary.Troubles) == 1 && s.Summary.EntitiesLastHour == 80 {
 				break
 			}
 			if time.Now().After(end) {
