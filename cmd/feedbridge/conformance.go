@@ -117,8 +117,13 @@ func runChecks(ctx context.Context, a *app, f config.Feed, o conformanceFlags) (
 	c.pages = new(conformance.Pages)
 	err := c.read(ctx)
 	r, checks := c.report, conformance.Checks{}
-	defer func() { r.Evaluate(checks) }()
-	client, clientErr := source.NewClient(c.feed.Source, source.Options{UserAgent: "feedbridge/" + programVersion(), Observe: c.count, Redact: a.redact})
+	defer func() {
+		r.Evaluate(checks)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		r.Requests = c.requests
+	}()
+	client, clientErr := source.NewClient(c.feed.Source, source.Options{UserAgent: "feedbridge/" + programVersion(), Observe: c.observe, Redact: a.redact})
 	if clientErr != nil || r.Snapshot != nil || r.Entities == 0 {
 		return r, err
 	}
@@ -129,7 +134,7 @@ func runChecks(ctx context.Context, a *app, f config.Feed, o conformanceFlags) (
 		checks.NotReadAgain(errors.New("reading it ended with an error"))
 		return r, err
 	}
-	looks := 1
+	looks, newest, polled := 1, c.pages, map[feed.Violation]bool{}
 	if o.watch > 0 {
 		looks = mostLooks
 		p := &printer{w: a.err, redact: a.redact}
@@ -139,13 +144,22 @@ func runChecks(ctx context.Context, a *app, f config.Feed, o conformanceFlags) (
 		if o.watch > 0 && retry.Sleep(ctx, o.watch/mostLooks) != nil {
 			return r, errStopped
 		}
-		c.poll(ctx)
+		for _, v := range c.poll(ctx) {
+			if !polled[v] { // the poll before has found it too
+				polled[v] = true
+				r.AddViolation(v)
+			}
+		}
 		again := newCrawl(a, c.feed, o.pages)
 		if r.Format == datareplication.Kind {
 			again.most *= 2 // it may have grown
 		}
-		again.feed.Start, again.pages = c.feed.Start, c.pages.Again()
-		switch err := again.read(ctx); {
+		again.feed.Start, again.pages = c.feed.Start, newest.Again()
+		err := again.read(ctx)
+		for method, n := range again.report.Requests {
+			c.count(method, n)
+		}
+		switch {
 		case ctx.Err() != nil:
 			return r, errStopped
 		case err != nil:
@@ -153,17 +167,15 @@ func runChecks(ctx context.Context, a *app, f config.Feed, o conformanceFlags) (
 			r.AddNote("the feed could not be read again: %v", err)
 		default:
 			again.pages.Compare(r, c.feed.Source.URL, checks)
+			newest = again.pages
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r.Requests = c.requests
 	return r, nil
 }
 
-// poll polls the feed as a reader does that has read it before, and reports the violations that only such a
+// poll polls the feed as a reader does that has read it before, and returns the violations that only such a
 // reader sees.
-func (c *crawl) poll(ctx context.Context) {
+func (c *crawl) poll(ctx context.Context) []feed.Violation {
 	src, _, err := c.sources.Open(ctx, "")
 	var b feed.Batch
 	if err == nil {
@@ -172,9 +184,7 @@ func (c *crawl) poll(ctx context.Context) {
 	if v, ok := errors.AsType[*feed.Violation](err); ok {
 		b.Violations = append(b.Violations, *v)
 	}
-	for _, v := range b.Violations {
-		c.report.AddViolation(v)
-	}
+	return b.Violations
 }
 
 // printConformance writes the results as text: those of failed requirements first, then those that were not tested.

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,5 +65,49 @@ func TestConformanceOfFeedsWithoutEnd(t *testing.T) {
 				t.Errorf("%d pages with %d requests", r.Pages, requests)
 			}
 		})
+	}
+}
+
+// TestWatchedFeedThatChangesOnce checks that a change is one violation, however often the feed is read after it,
+// and that all requests of the command are counted.
+func TestWatchedFeedThatChangesOnce(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	changed, requests := false, map[string]int{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		requests[r.Method]++
+		h, body := w.Header(), "x"
+		h.Set("Content-Type", "multipart/mixed; boundary=b")
+		h.Set("Last-Modified", "Wed, 01 Jan 2020 00:00:00 GMT")
+		h.Set("ETag", `"a"`)
+		h.Add("Link", "<"+r.URL.Path+">; rel=self")
+		if r.URL.Path == "/1" {
+			h.Add("Link", "</>; rel=next")
+			if changed {
+				body = "y"
+			}
+			changed = changed || r.Header.Get("If-None-Match") != "" // by the check of the page, after it was read
+		} else {
+			h.Add("Link", "</1>; rel=prev")
+		}
+		if r.Header.Get("If-None-Match") != "" {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		fmt.Fprintf(w, "--b\r\nContent-Type: text/plain\r\nContent-ID: %s\r\nLast-Modified: %s\r\nOperation-Type: http-equiv=PUT\r\n\r\n%s\r\n--b--\r\n", r.URL.Path, h.Get("Last-Modified"), body)
+	}))
+	t.Cleanup(server.Close)
+	var out, errs bytes.Buffer
+	code := runProgram([]string{"conformance", "--json", "--watch", "40ms", server.URL + "/"}, nil, nil, &out, &errs)
+	var r conformance.Report
+	must.Succeed(t, json.Unmarshal(out.Bytes(), &r))
+	i := slices.IndexFunc(r.Requirements, func(res conformance.Result) bool { return res.Requirement.ID == "datareplication/117" })
+	if res := r.Requirements[i]; code != exitFailed || res.Count != 1 || len(res.Evidence) != 1 {
+		t.Errorf("exit code %d, %d violations: %v\n%s", code, res.Count, res.Evidence, &errs)
+	}
+	if !maps.Equal(r.Requests, requests) {
+		t.Errorf("the report has %v requests, and the server got %v", r.Requests, requests)
 	}
 }

@@ -152,7 +152,7 @@ func (c *crawl) readFrom(ctx context.Context, limiter *conformance.Limiter) erro
 	status, progress := newStatusLine(c.app.err), &progress{feeds: 1}
 	log := c.app.newLog(status, config.Log{Level: "warn"})
 	ids := sink.NewIDs(0)
-	o := daemon.SourceOptions{Version: programVersion(), IDs: ids, Observe: c.count, Once: true, Redact: c.app.redact, Documents: c.most}
+	o := daemon.SourceOptions{Version: programVersion(), IDs: ids, Observe: c.observe, Once: true, Redact: c.app.redact, Documents: c.most}
 	if limiter != nil {
 		o.Wrap = limiter.Wrap
 	}
@@ -205,11 +205,13 @@ func (c *crawl) readFrom(ctx context.Context, limiter *conformance.Limiter) erro
 	return err
 }
 
-// count counts a request.
-func (c *crawl) count(e source.Exchange) {
+// observe counts a request.
+func (c *crawl) observe(e source.Exchange) { c.count(e.Method, 1) }
+
+func (c *crawl) count(method string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.requests[e.Method]++
+	c.requests[method] += n
 }
 
 // readSnapshot reads the snapshot whose index the URL may be. noFeed says why the URL does

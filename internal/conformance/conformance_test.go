@@ -211,13 +211,15 @@ func TestViolationsDecide(t *testing.T) {
 	r := NewReport("", "datareplication")
 	r.AddEntity(&feed.Entity{Page: "1"})
 	r.Complete = true
-	for range 7 {
-		r.AddViolation(feed.NewViolation("loop", "1", "x"))
+	for i := range 7 {
+		for range 2 { // the same evidence is shown once
+			r.AddViolation(feed.NewViolation("loop", "1", "%d", i))
+		}
 	}
 	r.AddViolation(feed.NewViolation("content_transfer_encoding", "1", "x"))
 	r.AddViolation(feed.NewViolation("long_id", "1", "x"))
 	r.Evaluate(Checks{})
-	if res := r.of(t, "datareplication/23"); res.Outcome != Failed || res.Count != 7 || len(res.Evidence) != 5 {
+	if res := r.of(t, "datareplication/23"); res.Outcome != Failed || res.Count != 14 || len(res.Evidence) != 5 {
 		t.Errorf("got %+v", res)
 	}
 	if n, strict := r.Failures(false), r.Failures(true); n != 1 || strict != 2 {
@@ -228,7 +230,7 @@ func TestViolationsDecide(t *testing.T) {
 	}
 	var junit strings.Builder
 	must.Succeed(t, r.WriteJUnit(&junit, nil, false))
-	for _, want := range []string{`failures="1"`, `errors="0"`, `<failure message="violated 7 times (feed: links)">1&#xA;`, `does not count for a SHOULD`, `name="datareplication/23 MUST: `} {
+	for _, want := range []string{`failures="1"`, `errors="0"`, `<failure message="violated 14 times (feed: links)">1&#xA;`, `does not count for a SHOULD`, `name="datareplication/23 MUST: `} {
 		if !strings.Contains(junit.String(), want) {
 			t.Errorf("there is no %s in\n%s", want, &junit)
 		}

@@ -15,12 +15,12 @@ import (
 type Pages struct {
 	order []string // URLs, or the IDs of events
 	of    map[string]*pageDigest
-	// first is the crawl that this one is compared with; nil for the first one.
-	first *Pages
+	// before is the crawl that this one is compared with; nil for the first one, and after the comparison.
+	before *Pages
 }
 
-// pageDigest is that of the entities of a page. upTo is the digest of as many of them as the first crawl
-// has read there.
+// pageDigest is that of the entities of a page. upTo is the digest of as many of them as the crawl
+// before has read there.
 type pageDigest struct {
 	count     int
 	sum, upTo uint64
@@ -29,7 +29,7 @@ type pageDigest struct {
 var seed = maphash.MakeSeed()
 
 // Again returns the pages of another crawl, to compare it with this one.
-func (p *Pages) Again() *Pages { return &Pages{first: p} }
+func (p *Pages) Again() *Pages { return &Pages{before: p} }
 
 // mostEvents limits the number of events that are compared.
 const mostEvents = 100_000
@@ -71,18 +71,19 @@ func (p *Pages) Add(e *feed.Entity, format string) {
 	_, _ = h.Write(e.Body)
 	d.sum = h.Sum64()
 	d.count++
-	if p.first != nil && p.first.of[page] != nil && p.first.of[page].count == d.count {
+	if p.before != nil && p.before.of[page] != nil && p.before.of[page].count == d.count {
 		d.upTo = d.sum
 	}
 }
 
-// Compare adds to checks how a later crawl differs from the first one. entry is the URL of the feed.
+// Compare adds to checks how the crawl differs from the one before. entry is the URL of the feed.
 // Changes that a producer may make become notes.
 func (p *Pages) Compare(r *Report, entry string, checks Checks) {
-	first := p.first
+	before := p.before
+	p.before = nil // only the newest two are kept
 	grown, removed, kept := 0, 0, false
-	for i, page := range first.order {
-		was, is := first.of[page], p.of[page]
+	for i, page := range before.order {
+		was, is := before.of[page], p.of[page]
 		switch {
 		case r.Format == httpfeed.Kind:
 			if checks.tested(checkClosed); is != nil && is.sum != was.sum {
@@ -95,7 +96,7 @@ func (p *Pages) Compare(r *Report, entry string, checks Checks) {
 		case is == nil && kept:
 			checks.failed(checkClosed, page, "the page is no longer part of the feed, and older pages are")
 		case is == nil:
-		case i == len(first.order)-1: // the newest page
+		case i == len(before.order)-1: // the newest page
 			if checks.tested(checkOpen); is.upTo != was.sum {
 				checks.failed(checkOpen, page, "of its %d entities some have changed, or are gone", was.count)
 			}
@@ -113,7 +114,7 @@ func (p *Pages) Compare(r *Report, entry string, checks Checks) {
 	}
 	known := false
 	for _, page := range p.order {
-		if known = known || first.of[page] != nil; known && first.of[page] == nil {
+		if known = known || before.of[page] != nil; known && before.of[page] == nil {
 			grown += p.of[page].count
 		}
 	}

@@ -104,7 +104,7 @@ func (r *Report) AddViolation(v feed.Violation) {
 
 func (v *Violations) add(e Evidence) {
 	v.Count++
-	if len(v.Examples) < mostEvidence {
+	if len(v.Examples) < mostEvidence && !slices.Contains(v.Examples, e) {
 		v.Examples = append(v.Examples, e)
 	}
 }
