@@ -46,7 +46,7 @@ type SourceOptions struct {
 	Wrap func(http.RoundTripper) http.RoundTripper
 	// Once is that of [syndication.Config].
 	Once bool
-	// Documents is that of [syndication.Bounds]; zero for its default.
+	// Documents is that of [syndication.Bounds], and SearchPages of [datareplication.Config]; zero for their defaults.
 	Documents int
 	// Redact hides the secrets of URLs in the headers of entities and in errors. Nil hides parameters
 	// with the usual names only.
@@ -169,7 +169,7 @@ func (s *Sources) newSource(kind string) (sink.Source, error) {
 
 func (s *Sources) datareplication() *datareplication.Source {
 	return datareplication.New(datareplication.Config{
-		Config: s.feed.Source, Start: s.feed.Start, Gap: s.feed.Gap, Memory: s.opts.ReadAhead,
+		Config: s.feed.Source, Start: s.feed.Start, Gap: s.feed.Gap, Memory: s.opts.ReadAhead, SearchPages: s.opts.Documents,
 	}, s.client, s.log)
 }
 

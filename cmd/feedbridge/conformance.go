@@ -154,7 +154,7 @@ func runChecks(ctx context.Context, a *app, f config.Feed, o conformanceFlags) (
 		if r.Format == datareplication.Kind {
 			again.most *= 2 // it may have grown
 		}
-		again.feed.Start, again.pages = c.feed.Start, newest.Again()
+		again.feed.Start, again.pages = c.feed.Start, new(conformance.Pages)
 		err := again.read(ctx)
 		for method, n := range again.report.Requests {
 			c.count(method, n)
@@ -166,7 +166,7 @@ func runChecks(ctx context.Context, a *app, f config.Feed, o conformanceFlags) (
 			checks.NotReadAgain(err)
 			r.AddNote("the feed could not be read again: %v", err)
 		default:
-			again.pages.Compare(r, c.feed.Source.URL, checks)
+			again.pages.Compare(newest, r, c.feed.Source.URL, checks)
 			newest = again.pages
 		}
 	}
@@ -223,8 +223,8 @@ func printConformance(w io.Writer, redact *safetext.Redactor, l look, r *conform
 		}
 	}
 	p.printLine("")
-	for _, n := range r.Counts() {
-		p.printLine("%-6s  %d passed, %d failed, %d not tested", n.Level, n.Passed, n.Failed, n.NotTested)
+	for _, level := range []string{"MUST", "SHOULD", "MAY"} {
+		p.printLine("%-6s  %d passed, %d failed, %d not tested", level, r.Count(level, conformance.Passed), r.Count(level, conformance.Failed), r.Count(level, conformance.NotTested))
 	}
 	return p.err
 }

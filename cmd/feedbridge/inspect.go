@@ -128,18 +128,16 @@ func (c *crawl) read(ctx context.Context) error {
 // readLimited reads the feed. If it is a datareplication feed with too many pages, it reads the newest.
 func (c *crawl) readLimited(ctx context.Context) error {
 	if c.most == 0 {
-		return c.readFrom(ctx, nil)
+		return c.readFrom(ctx, 0)
 	}
 	for most := c.most; ; most *= 2 {
-		limited, stop := context.WithCancel(ctx)
-		limiter := conformance.NewLimiter(most, stop)
-		err := c.readFrom(limited, limiter)
-		stop()
-		switch at := limiter.At(); {
-		case at.IsZero() || ctx.Err() != nil:
+		err := c.readFrom(ctx, most)
+		far, ok := errors.AsType[*tooFarError](err)
+		switch {
+		case !ok:
 			return err
 		case c.feed.Start.At.IsZero():
-			c.feed.Start.At = at
+			c.feed.Start.At = far.at
 			c.report = conformance.NewReport(c.report.URL, c.report.Format)
 		default:
 			return fmt.Errorf("more than %d pages lead back to %s, so no part of the feed can be read alone; raise --pages, or check that the prev links end", most, c.feed.Start.At.Format(time.RFC3339))
@@ -147,15 +145,18 @@ func (c *crawl) readLimited(ctx context.Context) error {
 	}
 }
 
-// readFrom crawls the feed from its start.
-func (c *crawl) readFrom(ctx context.Context, limiter *conformance.Limiter) error {
+// tooFarError reports that the search for the start of a datareplication feed has passed enough pages, back to
+// a time.
+type tooFarError struct{ at time.Time }
+
+func (*tooFarError) Error() string { return "the way back is too long" }
+
+// readFrom crawls the feed from its start. It ends if more than most pages lead there, unless most is 0.
+func (c *crawl) readFrom(ctx context.Context, most int) error {
 	status, progress := newStatusLine(c.app.err), &progress{feeds: 1}
 	log := c.app.newLog(status, config.Log{Level: "warn"})
 	ids := sink.NewIDs(0)
 	o := daemon.SourceOptions{Version: programVersion(), IDs: ids, Observe: c.observe, Once: true, Redact: c.app.redact, Documents: c.most}
-	if limiter != nil {
-		o.Wrap = limiter.Wrap
-	}
 	sources, err := daemon.NewSources(c.feed, o, log)
 	if err != nil {
 		return err
@@ -184,8 +185,11 @@ func (c *crawl) readFrom(ctx context.Context, limiter *conformance.Limiter) erro
 		}
 		progress.Processed(b, 0)
 		c.at = b.Cursor
-		if limiter != nil && len(b.Entities) > 0 {
-			limiter.Arrived()
+		p, _ := described.Cursor.(datareplication.CursorInfo)
+		if most > 0 && p.Page == "" && p.SearchedPages >= most {
+			return &tooFarError{p.SearchedBackTo}
+		}
+		if most > 0 && len(b.Entities) > 0 {
 			read := r.Pages
 			if r.Format == httpfeed.Kind { // all of its events have one URL
 				c.mu.Lock()

@@ -57,22 +57,37 @@ func (c Checks) of(name string) *check {
 	return c[name]
 }
 
-func (c Checks) tested(name string) { c.of(name).tested++ }
-
-func (c Checks) failed(name, page, format string, args ...any) {
-	c.tested(name)
-	c.of(name).failed.add(Evidence{page, fmt.Sprintf(format, args...)})
+// record records the result of checks of a page: what is wrong with it, if that is not empty, or the error
+// that prevented the checks.
+func (c Checks) record(page, fault string, err error, names ...string) {
+	for _, name := range names {
+		switch check := c.of(name); {
+		case err != nil:
+			check.reason = err.Error()
+		case fault != "":
+			check.failed.add(Evidence{page, fault})
+			fallthrough
+		default:
+			check.tested++
+		}
+	}
 }
 
-func (c Checks) untested(name, format string, args ...any) {
-	c.of(name).reason = fmt.Sprintf(format, args...)
+func (c Checks) untested(reason string, names ...string) {
+	c.record("", "", errors.New(reason), names...)
 }
 
 // NotReadAgain records why the pages were not read a second time.
 func (c Checks) NotReadAgain(err error) {
-	for _, name := range []string{checkClosed, checkOpen, checkURLs} {
-		c.untested(name, "the feed could not be read again: %v", err)
+	c.record("", "", fmt.Errorf("the feed could not be read again: %w", err), checkClosed, checkOpen, checkURLs)
+}
+
+// unless returns a fault, or nothing if all is well.
+func unless(well bool, fault string, args ...any) string {
+	if well {
+		return ""
 	}
+	return fmt.Sprintf(fault, args...)
 }
 
 // Prober makes the requests that a crawl does not make.
@@ -116,53 +131,36 @@ func (p *Prober) Check(ctx context.Context, r *Report, pages *Pages, checks Chec
 	}
 }
 
-// answer is a response of which the body was not read.
-type answer struct {
-	status int
-	header http.Header
-	date   time.Time
-	url    string
-}
-
-func (p *Prober) request(ctx context.Context, r source.Request) (answer, error) {
+// request returns the answer to a request, without its body.
+func (p *Prober) request(ctx context.Context, r source.Request) (*source.Response, error) {
 	res, err := p.Client.Do(ctx, r)
-	if err != nil {
-		return answer{}, err
+	if err == nil {
+		_ = res.Body.Close()
 	}
-	_ = res.Body.Close()
-	return answer{res.Status, res.Header, res.Date, res.URL.String()}, nil
+	return res, err
 }
 
 // probe makes the requests about one page. closed is whether it should not change any more.
 func (p *Prober) probe(ctx context.Context, url string, closed bool) {
 	get, err := p.request(ctx, source.Request{Method: http.MethodGet, URL: url})
 	if err != nil {
-		for _, name := range []string{checkHead, checkETag, checkSince, checkDate, checkCache} {
-			p.checks.untested(name, "%v", err)
-		}
+		p.checks.record(url, "", err, checkHead, checkETag, checkSince, checkDate, checkCache)
 		return
 	}
-	if url == p.URL && get.url != url {
-		p.report.AddNote("the URL redirects to %s", get.url)
+	if url == p.URL && get.URL.String() != url {
+		p.report.AddNote("the URL redirects to %s", get.URL)
 	}
-	p.checkHead(ctx, url, get)
-	p.checkConditional(ctx, url, get)
-	modified, _, dated := message.ParseDate(get.header.Get("Last-Modified"))
-	switch {
-	case !dated:
-	case get.header.Get("Date") == "":
-		p.checks.untested(checkDate, "the responses have no Date")
-	case modified.After(get.date):
-		p.checks.failed(checkDate, url, "it has the Last-Modified %s and the Date %s", get.header.Get("Last-Modified"), get.header.Get("Date"))
-	default:
-		p.checks.tested(checkDate)
+	fault, err := p.compareHead(ctx, url, get)
+	p.checks.record(url, fault, err, checkHead)
+	p.checkConditional(ctx, url, get, 3)
+	modified, date := get.Header.Get("Last-Modified"), get.Header.Get("Date")
+	if at, _, dated := message.ParseDate(modified); dated && date == "" {
+		p.checks.untested("the responses have no Date", checkDate)
+	} else if dated {
+		p.checks.record(url, unless(!at.After(get.Date), "it has the Last-Modified %s and the Date %s", modified, date), nil, checkDate)
 	}
 	if closed {
-		if fault := uncacheable(get.header); fault != "" {
-			p.checks.failed(checkCache, url, "%s", fault)
-		} else {
-			p.checks.tested(checkCache)
-		}
+		p.checks.record(url, uncacheable(get.Header), nil, checkCache)
 	}
 }
 
@@ -185,111 +183,95 @@ func uncacheable(h http.Header) string {
 var compared = []string{"Content-Type", "Last-Modified", "ETag", "Link", "Content-Length"}
 
 // difference returns how the header of an answer to HEAD differs from that of GET; empty if it does not.
-func difference(head, get answer) string {
-	if head.status != get.status {
-		return fmt.Sprintf("HEAD is answered with %d and GET with %d", head.status, get.status)
+func difference(head, get *source.Response) string {
+	if head.Status != get.Status {
+		return fmt.Sprintf("HEAD is answered with %d and GET with %d", head.Status, get.Status)
 	}
 	for _, name := range compared {
-		h, g := head.header.Values(name), get.header.Values(name)
+		h, g := strings.Join(head.Header.Values(name), ", "), strings.Join(get.Header.Values(name), ", ")
 		switch name {
 		case "Content-Length":
 			// An answer to HEAD may lack it.
-			if len(h) == 0 || len(g) == 0 || head.header.Get("Content-Encoding") != get.header.Get("Content-Encoding") {
+			if h == "" || g == "" || head.Header.Get("Content-Encoding") != get.Header.Get("Content-Encoding") {
 				continue
 			}
 		case "Content-Type": // a boundary may be another one each time
-			h, g = mediaTypes(h), mediaTypes(g)
+			h, g = mediaType(h), mediaType(g)
 		}
-		if !slices.Equal(h, g) {
+		if h != g {
 			return fmt.Sprintf("HEAD has %s %q and GET %q", name, h, g)
 		}
 	}
 	return ""
 }
 
-// mediaTypes returns values of Content-Type without their parameters.
-func mediaTypes(values []string) []string {
-	var types []string
-	for _, v := range values {
-		media, _, _ := strings.Cut(v, ";")
-		types = append(types, strings.ToLower(strings.TrimSpace(media)))
-	}
-	return types
+// mediaType returns a Content-Type without its parameters.
+func mediaType(contentType string) string {
+	media, _, _ := strings.Cut(contentType, ";")
+	return strings.ToLower(strings.TrimSpace(media))
 }
 
-func (p *Prober) checkHead(ctx context.Context, url string, get answer) {
+// errChanging is the reason why a page could not be checked.
+var errChanging = errors.New("the pages or their validators change with each request")
+
+// compareHead returns how the answer to HEAD differs from that to GET.
+func (p *Prober) compareHead(ctx context.Context, url string, get *source.Response) (string, error) {
 	for range 3 {
 		head, err := p.request(ctx, source.Request{Method: http.MethodHead, URL: url})
-		status, refused := errors.AsType[*source.StatusError](err)
-		if err != nil && (!refused || status.Status == http.StatusTooManyRequests) {
-			p.checks.untested(checkHead, "%v", err)
-			return
+		if status, refused := errors.AsType[*source.StatusError](err); refused && status.Status != http.StatusTooManyRequests {
+			return err.Error(), nil
+		} else if err != nil {
+			return "", err
 		}
-		again, errAgain := p.request(ctx, source.Request{Method: http.MethodGet, URL: url})
-		if errAgain != nil {
-			p.checks.untested(checkHead, "%v", errAgain)
-			return
+		again, err := p.request(ctx, source.Request{Method: http.MethodGet, URL: url})
+		if err != nil {
+			return "", err
 		}
-		if difference(again, get) != "" {
-			get = again // it has changed meanwhile
-			continue
+		if difference(again, get) == "" {
+			return difference(head, get), nil
 		}
-		if refused {
-			p.checks.failed(checkHead, url, "%v", err)
-		} else if differs := difference(head, get); differs != "" {
-			p.checks.failed(checkHead, url, "%s", differs)
-		}
-		p.checks.tested(checkHead)
-		return
+		get = again // it has changed meanwhile
 	}
-	p.report.AddNote("%s changed with each request", url)
-	p.checks.untested(checkHead, "the pages change with each request")
+	return "", errChanging
 }
 
-func (p *Prober) checkConditional(ctx context.Context, url string, get answer) {
-	tag, modified := get.header.Get("ETag"), get.header.Get("Last-Modified")
+// checkConditional sends a request with the validators of the page, and again if it has changed meanwhile.
+func (p *Prober) checkConditional(ctx context.Context, url string, get *source.Response, tries int) {
+	tag, modified := get.Header.Get("ETag"), get.Header.Get("Last-Modified")
 	at, _, dated := message.ParseDate(modified)
 	name, r := checkETag, source.Request{Method: http.MethodGet, URL: url, IfNoneMatch: tag}
 	switch {
 	case tag != "":
-		p.checks.untested(checkSince, "the pages have an ETag")
-	case dated && get.date.Sub(at) >= 2*time.Second: // a page may change twice in a second
-		p.checks.untested(checkETag, "the pages have no ETag")
-		name, r = checkSince, source.Request{Method: http.MethodGet, URL: url, IfModifiedSince: modified}
-	case dated:
-		p.checks.untested(checkSince, "the pages were changed just now")
+		p.checks.untested("the pages have an ETag", checkSince)
+	case !dated:
+		p.checks.untested("the pages have neither ETag nor Last-Modified", checkETag, checkSince)
+		if get.Status != http.StatusNoContent && url == p.URL {
+			p.checks.record(url, "it has neither ETag nor Last-Modified", nil, checkConditional)
+		}
+		return
+	case get.Date.Sub(at) < 2*time.Second: // a page may change twice in a second
+		p.checks.untested("the pages were changed just now", checkSince)
 		return
 	default:
-		p.checks.untested(checkETag, "the pages have no ETag")
-		p.checks.untested(checkSince, "the pages have no Last-Modified")
-		if get.status != http.StatusNoContent && url == p.URL {
-			p.checks.failed(checkConditional, url, "it has neither ETag nor Last-Modified")
-		}
+		p.checks.untested("the pages have no ETag", checkETag)
+		name, r.IfModifiedSince = checkSince, modified
+	}
+	fault := ""
+	switch res, err := p.request(ctx, r); {
+	case err != nil:
+		p.checks.record(url, "", err, name, checkConditional)
+		return
+	case res.Status == http.StatusNotModified:
+	case res.Header.Get("ETag") == tag && res.Header.Get("Last-Modified") == modified:
+		fault = fmt.Sprintf("a request with If-None-Match %q and If-Modified-Since %q is answered with %d, and the same validators", r.IfNoneMatch, r.IfModifiedSince, res.Status)
+	case tries > 1:
+		p.checkConditional(ctx, url, res, tries-1)
+		return
+	default:
+		p.checks.record(url, "", errChanging, name, checkConditional)
 		return
 	}
-	for range 3 {
-		answer, err := p.request(ctx, r)
-		switch {
-		case err != nil:
-			p.checks.untested(name, "%v", err)
-			return
-		case answer.status == http.StatusNotModified:
-			p.checks.tested(name)
-			p.checks.tested(checkConditional)
-			return
-		case answer.header.Get("ETag") == tag && answer.header.Get("Last-Modified") == modified:
-			for _, name := range []string{name, checkConditional} {
-				p.checks.failed(name, url, "a request with If-None-Match %q and If-Modified-Since %q is answered with %d, and the same validators", r.IfNoneMatch, r.IfModifiedSince, answer.status)
-			}
-			return
-		}
-		tag, modified = answer.header.Get("ETag"), answer.header.Get("Last-Modified")
-		if r.IfNoneMatch = tag; tag == "" {
-			r.IfModifiedSince = modified
-		}
-	}
-	p.report.AddNote("%s changed with each request", url)
-	p.checks.untested(name, "the validators change with each request")
+	p.checks.record(url, fault, nil, name, checkConditional)
 }
 
 // read returns the beginning of the document at a URL.
@@ -303,40 +285,35 @@ func (p *Prober) read(ctx context.Context, url string) (*source.Response, []byte
 	return res, b, err
 }
 
-// expectMedia checks the media type of a response.
-func (p *Prober) expectMedia(res *source.Response, want string) {
-	if p.checks.tested(checkMedia); mediaTypes([]string{res.Header.Get("Content-Type")})[0] != want {
-		p.checks.failed(checkMedia, p.URL, "it has the Content-Type %q", res.Header.Get("Content-Type"))
+// readJSON parses the feed, and checks its media type. If it cannot be parsed, the checks with these names
+// are not tested.
+func (p *Prober) readJSON(ctx context.Context, media string, into any, names ...string) bool {
+	res, b, err := p.read(ctx, p.URL)
+	if err == nil {
+		is := res.Header.Get("Content-Type")
+		p.checks.record(p.URL, unless(mediaType(is) == media, "it has the Content-Type %q", is), nil, checkMedia)
+		err = json.Unmarshal(b, into)
 	}
+	if err != nil {
+		p.checks.record(p.URL, "", fmt.Errorf("the document cannot be parsed as a whole: %w", err), append(names, checkMedia)...)
+	}
+	return err == nil
 }
 
 func (p *Prober) checkJSONFeed(ctx context.Context) {
-	res, b, err := p.read(ctx, p.URL)
 	var document map[string]any
-	if err == nil {
-		p.expectMedia(res, "application/feed+json")
-		err = json.Unmarshal(b, &document)
-	}
-	if err != nil {
-		for _, name := range []string{checkMembers, checkItemIDs, checkContent, checkMedia} {
-			p.checks.untested(name, "the document cannot be parsed as a whole: %v", err)
-		}
+	if !p.readJSON(ctx, "application/feed+json", &document, checkMembers, checkItemIDs, checkContent) {
 		return
 	}
 	_, version := document["version"].(string)
 	_, title := document["title"].(string)
 	items, listed := document["items"].([]any)
-	if p.checks.tested(checkMembers); !version || !title || !listed {
-		p.checks.failed(checkMembers, p.URL, "version is a string: %t, title is a string: %t, items is a list: %t", version, title, listed)
-	}
+	p.checks.record(p.URL, unless(version && title && listed, "version is a string: %t, title is a string: %t, items is a list: %t", version, title, listed), nil, checkMembers)
 	for i, item := range items {
 		members, _ := item.(map[string]any)
-		if p.checks.tested(checkItemIDs); textOf(members, "id") == "" {
-			p.checks.failed(checkItemIDs, p.URL, "item %d has the id %v", i, members["id"])
-		}
-		if p.checks.tested(checkContent); members["content_html"] == nil && members["content_text"] == nil {
-			p.checks.failed(checkContent, p.URL, "item %d, %v, has neither", i, members["id"])
-		}
+		p.checks.record(p.URL, unless(textOf(members, "id") != "", "item %d has the id %v", i, members["id"]), nil, checkItemIDs)
+		content := members["content_html"] != nil || members["content_text"] != nil
+		p.checks.record(p.URL, unless(content, "item %d, %v, has neither", i, members["id"]), nil, checkContent)
 	}
 }
 
@@ -347,40 +324,31 @@ func textOf(members map[string]any, name string) string {
 }
 
 func (p *Prober) checkEvents(ctx context.Context) {
-	res, b, err := p.read(ctx, p.URL)
-	var events []map[string]any
-	if err == nil {
-		p.expectMedia(res, "application/cloudevents-batch+json")
-		err = json.Unmarshal(b, &events)
+	var events, behind []map[string]any
+	if !p.readJSON(ctx, "application/cloudevents-batch+json", &events, checkMembers, checkPosition) {
+		return
 	}
-	if err != nil || len(events) == 0 {
-		for _, name := range []string{checkMembers, checkPosition, checkMedia} {
-			p.checks.untested(name, "the list has no events, or cannot be parsed as a whole: %v", err)
-		}
+	if len(events) == 0 {
+		p.checks.untested("the list has no events", checkMembers, checkPosition)
 		return
 	}
 	for i, event := range events {
-		p.checks.tested(checkMembers)
 		for _, name := range []string{"id", "source", "type", "specversion"} {
-			if textOf(event, name) == "" {
-				p.checks.failed(checkMembers, p.URL, "event %d has the %s %v", i, name, event[name])
-			}
+			p.checks.record(p.URL, unless(textOf(event, name) != "", "event %d has the %s %v", i, name, event[name]), nil, checkMembers)
 		}
 	}
 	first := textOf(events[0], "id")
-	at := p.behind(first)
-	var behind []map[string]any
-	if _, b, err = p.read(ctx, at); err == nil {
+	at, fault := p.behind(first), ""
+	_, b, err := p.read(ctx, at)
+	if err == nil {
 		err = json.Unmarshal(b, &behind)
 	}
-	switch {
-	case err != nil:
-		p.checks.failed(checkPosition, at, "the list behind the first event cannot be read: %v", err)
-	case slices.ContainsFunc(behind, func(e map[string]any) bool { return textOf(e, "id") == first }):
-		p.checks.failed(checkPosition, at, "the list behind %q has this event again", first)
-	default:
-		p.checks.tested(checkPosition)
+	if err != nil {
+		fault = fmt.Sprintf("the list behind the first event cannot be read: %v", err)
+	} else if slices.ContainsFunc(behind, func(e map[string]any) bool { return textOf(e, "id") == first }) {
+		fault = fmt.Sprintf("the list behind %q has this event again", first)
 	}
+	p.checks.record(at, fault, nil, checkPosition)
 }
 
 // behind returns the URL of the events behind the one with an ID.
@@ -409,29 +377,22 @@ func (p *Prober) checkArchives(ctx context.Context) {
 		}
 		m := document.Meta()
 		if n > 0 {
-			p.expectLink(m, at, "current", checkCurrent, "")
-			if p.checks.tested(checkFlag); !m.Archive {
-				p.checks.failed(checkFlag, at, "it has no fh:archive")
-			}
+			_, links := m.Link("current")
+			p.checks.record(at, unless(links > 0, "it has no link current"), nil, checkCurrent)
+			p.checks.record(at, unless(m.Archive, "it has no fh:archive"), nil, checkFlag)
 		}
 		if n > 1 {
-			p.expectLink(m, at, "next-archive", checkNext, newer)
+			link, links := m.Link("next-archive")
+			fault := unless(links > 0, "it has no link next-archive")
+			if links > 0 && link.Href != newer {
+				fault = fmt.Sprintf("its link next-archive leads to %s, and the document whose link prev-archive leads here is %s", link.Href, newer)
+			}
+			p.checks.record(at, fault, nil, checkNext)
 		}
 		older, links := m.Link("prev-archive")
 		if links == 0 {
 			return
 		}
 		newer, at = at, older.Href
-	}
-}
-
-// expectLink checks that a document has a link, and that it leads to a URL if that is not empty.
-func (p *Prober) expectLink(m *feedxml.Meta, at, rel, name, to string) {
-	p.checks.tested(name)
-	switch link, n := m.Link(rel); {
-	case n == 0:
-		p.checks.failed(name, at, "it has no link %s", rel)
-	case to != "" && link.Href != to:
-		p.checks.failed(name, at, "its link %s leads to %s, and the document whose link prev-archive leads here is %s", rel, link.Href, to)
 	}
 }

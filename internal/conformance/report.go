@@ -151,8 +151,8 @@ func (r *Report) Evaluate(checks Checks) {
 		format = "snapshot"
 	}
 	r.Requirements = []Result{}
-	for i := range requirements {
-		if q := &requirements[i]; q.isFor(format) {
+	for i := range Requirements {
+		if q := &Requirements[i]; slices.Contains(strings.Fields(q.formats), format) {
 			r.Requirements = append(r.Requirements, r.evaluate(q, checks))
 		}
 	}
@@ -161,20 +161,20 @@ func (r *Report) Evaluate(checks Checks) {
 func (r *Report) evaluate(q *Requirement, checks Checks) Result {
 	var found Violations
 	for _, v := range r.Violations {
-		if slices.Contains(strings.Fields(q.kinds), v.Kind) {
+		if slices.Contains(strings.Fields(q.Kinds), v.Kind) {
 			found.Count += v.Count
 			found.Examples = append(found.Examples, v.Examples...)
 		}
 	}
-	check := checks.of(q.check)
+	check := checks.of(q.Check)
 	found.Count += check.failed.Count
 	found.Examples = append(found.Examples, check.failed.Examples...)
 	res := Result{Requirement: q, Outcome: NotTested}
 	switch {
 	case found.Count > 0:
 		res.Outcome, res.Count, res.Evidence = Failed, found.Count, found.Examples[:min(len(found.Examples), mostEvidence)]
-	case q.kinds == "" && q.check == "":
-		res.Reason = q.note
+	case q.Kinds == "" && q.Check == "":
+		res.Reason = q.Note
 	case q.needs == paged && r.Pages < 2:
 		res.Reason = "the feed has one page at most"
 	case q.needs != "" && q.needs != paged && q.needs != string(r.Dialect):
@@ -182,11 +182,11 @@ func (r *Report) evaluate(q *Requirement, checks Checks) Result {
 		if r.Dialect == "" {
 			res.Reason = "it is about " + q.needs + ", and this URL is of one of them"
 		}
-	case q.kinds != "" && !r.Complete:
+	case q.Kinds != "" && !r.Complete:
 		res.Reason = "the feed was not read to its end"
-	case q.kinds != "" && r.Entities == 0:
+	case q.Kinds != "" && r.Entities == 0:
 		res.Reason = "the feed has no entities"
-	case q.check != "" && check.tested == 0:
+	case q.Check != "" && check.tested == 0:
 		res.Reason = cmp.Or(check.reason, "there was nothing to request")
 	default:
 		res.Outcome = Passed
@@ -209,33 +209,18 @@ func (r *Report) Failures(strict bool) int {
 func (r *Report) Besides() []*Violations {
 	return slices.DeleteFunc(slices.Clone(r.Violations), func(v *Violations) bool {
 		return slices.ContainsFunc(r.Requirements, func(res Result) bool {
-			return slices.Contains(strings.Fields(res.kinds), v.Kind)
+			return slices.Contains(strings.Fields(res.Kinds), v.Kind)
 		})
 	})
 }
 
-// Counts has the numbers of results of a level.
-type Counts struct {
-	Level                     string
-	Passed, Failed, NotTested int
-}
-
-// Counts returns the numbers of results. MUST includes MUST NOT, and SHOULD includes SHOULD NOT.
-func (r *Report) Counts() []Counts {
-	all := []Counts{{Level: "MUST"}, {Level: "SHOULD"}, {Level: "MAY"}}
+// Count returns the number of results of a level. MUST includes MUST NOT, and SHOULD includes SHOULD NOT.
+func (r *Report) Count(level string, o Outcome) int {
+	n := 0
 	for _, res := range r.Requirements {
-		for i := range all {
-			if n := &all[i]; strings.HasPrefix(res.Level, n.Level) {
-				switch res.Outcome {
-				case Passed:
-					n.Passed++
-				case Failed:
-					n.Failed++
-				case NotTested:
-					n.NotTested++
-				}
-			}
+		if strings.HasPrefix(res.Level, level) && res.Outcome == o {
+			n++
 		}
 	}
-	return all
+	return n
 }

@@ -1,9 +1,6 @@
 package conformance
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // Requirement is a rule for producers of feeds.
 type Requirement struct {
@@ -20,12 +17,12 @@ type Requirement struct {
 	formats string
 	// needs is what the feed must have so that the rule can be broken: a dialect, or pages.
 	needs string
-	// kinds are the kinds of violation that prove that the rule is broken, separated by blanks.
-	kinds string
-	// check is a check of [Prober] that decides it as well.
-	check string
-	// note is the reason why nothing can decide it, or a remark.
-	note string
+	// Kinds are the kinds of violation that prove that the rule is broken, separated by blanks.
+	Kinds string `json:"-"`
+	// Check is a check of [Prober] or [Pages] that decides it as well.
+	Check string `json:"-"`
+	// Note is the reason why nothing can decide it, or a remark.
+	Note string `json:"-"`
 }
 
 const (
@@ -33,8 +30,8 @@ const (
 	paged = "pages" // more than one page
 )
 
-// requirements lists all rules. docs/cases/rules.md has the same list, and the rules for readers.
-var requirements = []Requirement{
+// Requirements lists all rules. docs/cases/rules.md has the same list, and the rules for readers.
+var Requirements = []Requirement{
 	{"datareplication/49", "feed: required headers", "MUST", "A page has a `Content-Type` of a multipart type with a boundary.", "datareplication", "", "missing_content_type invalid_content_type missing_boundary", "", ""},
 	{"datareplication/44", "feed: required headers", "MUST", "A page has a `Last-Modified`, which is an HTTP date.", "datareplication", "", "missing_last_modified invalid_last_modified", "", ""},
 	{"datareplication/47", "RFC 9110, 5.6.7", "MUST", "The weekday of a date is that of its day.", "datareplication", "", "wrong_weekday", "", ""},
@@ -123,37 +120,6 @@ var requirements = []Requirement{
 	{"json-feeds/19", "CloudEvents 1.0.2, 3.1", "MUST", "Names of attributes have lower-case letters and digits only.", "http-feeds", "", "invalid_attribute_name", "", ""},
 	{"json-feeds/15", "http-feeds: event feeds", "MUST", "Events do not change. Compaction may delete them.", "http-feeds", "", "", checkClosed, ""},
 	{"json-feeds/34", "RFC 9110, 13.1.2", "MUST", "A request with the current `ETag` in `If-None-Match` is answered with 304.", "http-feeds", "", "", checkETag, ""},
-}
-
-// Rows returns the rows of docs/cases/rules.md, by the list of cases that their IDs have.
-func Rows() map[string]string {
-	rows := map[string]string{}
-	for _, q := range requirements {
-		list, _, _ := strings.Cut(q.ID, "/")
-		var by []string
-		for kind := range strings.FieldsSeq(q.kinds) {
-			by = append(by, "`"+kind+"`")
-		}
-		if q.check != "" {
-			by = append(by, "requests of `feedbridge conformance`")
-		}
-		decided := strings.Join(by, ", ")
-		if q.note != "" && decided != "" {
-			decided += ". "
-		}
-		rows[list] += fmt.Sprintf("| [%s](%s.md) | %s | %s | %s | %s |\n", q.ID, list, q.Section, q.Level, q.Rule, decided+q.note)
-	}
-	return rows
-}
-
-// isFor reports whether the rule is one for a feed of that format.
-func (q *Requirement) isFor(format string) bool {
-	for f := range strings.FieldsSeq(q.formats) {
-		if f == format {
-			return true
-		}
-	}
-	return false
 }
 
 // binds reports whether a feed that breaks the rule does not conform.

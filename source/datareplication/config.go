@@ -19,6 +19,8 @@ type Config struct {
 	// Memory bounds the memory of pages, besides a buffer of 64 KiB. If it is nil,
 	// the limits of Next and Limits.Entity are the only bounds.
 	Memory *readahead.Share `yaml:"-"`
+	// SearchPages limits the pages that one call of Next searches for the start; 0 for 100.
+	SearchPages int `yaml:"-"`
 }
 
 // Gap is the policy for a cursor whose position is no longer in the feed.

@@ -54,6 +54,8 @@ type readerConfig struct {
 	Start  source.Start
 	Gap    Gap
 	Memory *readahead.Share
+	// SearchPages is that of [Config], with its default.
+	SearchPages int
 }
 
 func (r *feedReader) closePage() {

@@ -39,6 +39,7 @@ package datareplication
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -67,7 +68,7 @@ func New(cfg Config, client *source.Client, log *slog.Logger) *Source {
 	}
 	pages := &pageClient{client: client, ahead: client.PagesAhead(), log: log, url: cfg.URL, maxEntity: int(cfg.Limits.Entity)}
 	kept := readerConfig{
-		URL: cfg.URL, Start: cfg.Start, Gap: cfg.Gap, Memory: cfg.Memory,
+		URL: cfg.URL, Start: cfg.Start, Gap: cfg.Gap, Memory: cfg.Memory, SearchPages: cmp.Or(cfg.SearchPages, headsPerCall),
 	}
 	r := &feedReader{cfg: kept, pages: pages, log: log, trust: trustETag - rand.N(trustETag/6), tails: tailPolicy{least: leastRange}}
 	return &Source{reader: r, gaps: gapHandler{r: r}}
@@ -132,7 +133,7 @@ func (s *Source) readAt(ctx context.Context, cur cursor, after feed.Cursor) (fee
 	sr := cur.Search
 	var seen sightings
 	sr.get = true // reading begins in this call
-	start, err := r.seekBack(ctx, sr, headsPerCall, &seen)
+	start, err := r.seekBack(ctx, sr, r.cfg.SearchPages, &seen)
 	switch {
 	case errors.Is(err, errEmpty) && sr.Now:
 		// The feed is empty, so all later entities are new.
