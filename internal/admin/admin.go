@@ -46,7 +46,7 @@ func New(opts Options) *Server {
 		opts.Connections = 64
 	}
 	times := newHistograms(opts.PerFeed)
-	inv := &inventory{writer: opts.Writer, redact: opts.Redact, fleet: opts.Fleet, lists: opts.Lists, slow: opts.SlowHosts, forward: newForwarder(opts.Fleet, opts.Token), times: times, config: configHistory{loadedAt: time.Now()}}
+	inv := &inventory{writer: opts.Writer, started: opts.Started, redact: opts.Redact, fleet: opts.Fleet, lists: opts.Lists, slow: opts.SlowHosts, forward: newForwarder(opts.Fleet, opts.Token), times: times, config: configHistory{loadedAt: time.Now()}}
 	for _, bus := range opts.Buses {
 		inv.AddBus(bus)
 	}

@@ -276,12 +276,12 @@ func TestBrowserShowsEachState(t *testing.T) {
 	b.wantText("nav.states a", "all 9\n■ halted 1\n▲ retrying 1\n◌ starting 1\n▶ reading 2\n‖ paused 1\n◐ standby 1\n● idle 1\n□ stopped 1")
 	b.wantText("ul.buses li", "■ lake (kafka) fails\n● main (nats) answers")
 	for name, want := range map[string]struct{ state, sentence, position, lag, recent string }{
-		"addresses":  {"◌ starting", "starting: waiting for bus main to return the checkpoint of topic addresses.v1", "0", "unknown", "0"},
+		"addresses":  {"◌ starting", "starting: waiting for bus main to return the checkpoint of topic addresses.v1", "unknown", "unknown", "0"},
 		"articles":   {"▶ reading", "catching up: 18550 entities are published", "18\u202f550 https://shop.example.com/articles/1207, entity 7", "53m", "350"},
 		"customers":  {"● idle", "caught up: 18242 entities are published", "18\u202f242 https://shop.example.com/customers/1207, entity 7", "none", "42"},
 		"deliveries": {"◐ standby", "standing by: host-12 publishes this feed", "905 https://shop.example.com/deliveries/1207, entity 7", "unknown", "0"},
 		"invoices":   {"▲ retrying", "after attempt 4: GET https://shop.example.com/invoices/latest: 503 Service Unavailable", "18\u202f203 https://shop.example.com/invoices/1207, entity 7", "unknown", "3"},
-		"orders":     {"■ halted", "set one with 'feedbridge checkpoint set orders', or give the feed another topic; nothing is published until this is fixed", "0", "unknown", "0"},
+		"orders":     {"■ halted", "set one with 'feedbridge checkpoint set orders', or give the feed another topic; nothing is published until this is fixed", "unknown", "unknown", "0"},
 		"payments":   {"▶ reading", "searching for the first entity since 2020-01-01T00:00:00Z; 4100 pages are searched, back to 2023-06-01T10:00:00Z", "0 https://shop.example.com/payments/archive/311, entity 7", "unknown", "0"},
 		"prices":     {"‖ paused", "continue with 'feedbridge resume prices'", "12 https://shop.example.com/prices/1207, entity 7", "unknown", "0"},
 		"stock":      {"□ stopped", "stopped: this copy is shutting down", "1\u202f200\u202f300 https://shop.example.com/stock/1207, entity 7", "unknown", "0"},

@@ -19,7 +19,7 @@ const (
 	longestCause = 160
 )
 
-// attention returns whether a feed needs a person or is behind, and why. It reads r, which is the record
+// attention returns whether a feed needs a person, fails or is behind, and why. It reads r, which is the record
 // or a copy of it. Of a feed that another member of the fleet runs that member has said so.
 func (f *Feed) attention(r *feedRecord, now time.Time) (status.Attention, string) {
 	state, since := f.currentState(r, now)
@@ -41,7 +41,10 @@ func (f *Feed) attention(r *feedRecord, now time.Time) (status.Attention, string
 		return status.NeedsYou, r.heldDeletes
 	}
 	lag, _ := r.publishLag()
-	if state == bridge.Retrying || lag > behindAfter || state == bridge.Reading && !r.caughtUp && now.Sub(since) > behindAfter {
+	if state == bridge.Retrying {
+		return status.Failing, ""
+	}
+	if lag > behindAfter || state == bridge.Reading && !r.caughtUp && now.Sub(since) > behindAfter {
 		return status.Behind, ""
 	}
 	return "", ""
@@ -64,7 +67,7 @@ func (f *Feed) attentionElsewhere() (status.Attention, string) {
 // digest returns the digest of the feeds that this copy runs. Encoded as JSON it has at most so many
 // bytes, if those suffice for a digest that names no feeds.
 func (n *inventory) digest(now time.Time, most int) status.Digest {
-	d := status.Digest{At: formatTime(now), States: map[string]int{}, Troubles: []status.Trouble{}}
+	d := status.Digest{At: formatTime(now), Started: formatTime(n.started), States: map[string]int{}, Troubles: []status.Trouble{}}
 	n.activity.use(func(a *activity) { d.EntitiesLastHour, d.ByHour = a.total(60, now), a.hourly(now) })
 	var ill []sortKey
 	for _, f := range n.contents().feeds {
@@ -79,6 +82,8 @@ func (n *inventory) digest(now time.Time, most int) status.Digest {
 		d.Feeds++
 		d.States[string(state)]++
 		switch needs {
+		case status.Failing:
+			d.Failing++
 		case status.Behind:
 			d.Behind++
 		case status.NeedsYou:

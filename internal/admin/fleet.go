@@ -183,7 +183,7 @@ func (n *inventory) overview(now time.Time) (*status.Fleet, status.Summary) {
 	all := status.Summary{Digest: status.Digest{At: own.At, States: map[string]int{}, ByHour: status.NewHourly(), Troubles: []status.Trouble{}}}
 	if s == nil {
 		all.Add(own, "", now)
-		all.Sentence = all.Describe()
+		all.Sentence = n.describe(&all.Digest)
 		return nil, all
 	}
 	silent := 0
@@ -207,7 +207,7 @@ func (n *inventory) overview(now time.Time) (*status.Fleet, status.Summary) {
 	if more := len(all.Troubles) - status.MostTroubles; more > 0 {
 		all.Troubles, all.MoreTroubles = all.Troubles[:status.MostTroubles], all.MoreTroubles+more
 	}
-	all.Sentence = all.Describe()
+	all.Sentence = n.describe(&all.Digest)
 	if _, old := n.fleet.knows(); old {
 		all.Sentence += "; the other members are not known at present"
 	}
@@ -215,6 +215,14 @@ func (n *inventory) overview(now time.Time) (*status.Fleet, status.Summary) {
 		all.Sentence += fmt.Sprintf("; %d of %d members do not report theirs", silent, len(s.Members))
 	}
 	return s, all
+}
+
+// describe returns the sentence of a digest, after what is wrong with the whole process.
+func (n *inventory) describe(d *status.Digest) string {
+	if n.config.status(n.redact).Error != nil {
+		return "The configuration was not reloaded; " + d.Describe()
+	}
+	return d.Describe()
 }
 
 // addUnowned adds the feeds that no member runs to a digest.
@@ -299,6 +307,6 @@ func (n *inventory) collectFleet(out chan<- prometheus.Metric) {
 	sendGauge(out, fleetFeeds, float64(own), f.name)
 	sendGauge(out, fleetOtherFeeds, float64(other), f.name)
 	sendGauge(out, fleetNeedPerson, float64(all.NeedYou), f.name)
-	sendGauge(out, fleetBehind, float64(all.Behind), f.name)
+	sendGauge(out, fleetBehind, float64(all.Failing+all.Behind), f.name)
 	sendGauge(out, fleetGone, float64(len(s.Gone)), f.name)
 }

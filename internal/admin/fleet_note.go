@@ -108,7 +108,7 @@ func decodeNote(s fleet.Seen) *memberNote {
 	if d == nil {
 		return note
 	}
-	if len(d.States) > mostStates || d.Feeds < 0 || d.NeedYou < 0 || d.Behind < 0 || d.MoreTroubles < 0 {
+	if len(d.States) > mostStates || d.Feeds < 0 || d.NeedYou < 0 || d.Failing < 0 || d.Behind < 0 || d.MoreTroubles < 0 {
 		note.Digest = nil
 		return note
 	}

@@ -13,10 +13,12 @@ import (
 // last reload. Its methods may be called from any goroutine.
 type inventory struct {
 	writer string
-	redact *safetext.Redactor
-	fleet  *Fleet // nil without one
-	slow   func() []status.SlowHost
-	lists  func() []status.List // nil without any
+	// started is when the process started.
+	started time.Time
+	redact  *safetext.Redactor
+	fleet   *Fleet // nil without one
+	slow    func() []status.SlowHost
+	lists   func() []status.List // nil without any
 	// forward is nil without a fleet.
 	forward *forwarder
 	times   histograms

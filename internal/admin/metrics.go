@@ -118,7 +118,7 @@ var (
 	fleetNeedPerson = processMetric("fleet_feeds_need_person",
 		"Feeds of all members that need a person: halted, or not copied within their freshness limit. Absent without a fleet.", "fleet")
 	fleetBehind = processMetric("fleet_feeds_behind",
-		"Feeds of all members whose topics lack entities that are being caught up with. Absent without a fleet.", "fleet")
+		"Feeds of all members whose topics lack entities that are being caught up with, or that fail and are tried again. Absent without a fleet.", "fleet")
 	fleetGone = processMetric("fleet_members_gone",
 		"Members that are gone since less than an hour without having left. Absent without a fleet.", "fleet")
 )

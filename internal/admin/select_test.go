@@ -50,7 +50,8 @@ func TestPagesShowRefusedConfigurationsAndDeadLetters(t *testing.T) {
 			t.Error("the page shows an error of the configuration, and there is none")
 		}
 		s.ConfigLoaded(errors.New("feedbridge.yaml:3: feeds.orders.evry: unknown key"))
-		if _, body := get(t, s, "/"); !strings.Contains(body, "the one before stays in use: feedbridge.yaml:3: feeds.orders.evry: unknown key") {
+		if _, body := get(t, s, "/"); !strings.Contains(body, "the one before stays in use: feedbridge.yaml:3: feeds.orders.evry: unknown key") ||
+			!strings.Contains(body, "■</span> The configuration was not reloaded; 1 feed: it does not need you, 0 entities since the start 0s ago</h1>") {
 			t.Errorf("the page does not show the error of the configuration: %s", body)
 		}
 		s.ConfigLoaded(nil)

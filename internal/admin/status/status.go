@@ -205,7 +205,7 @@ type Feed struct {
 	// OwnerError is why the details of the feed could not be read from Owner. Then they are what this copy
 	// knows. It is only in the answer for a single feed.
 	OwnerError string `json:"owner_error,omitempty"`
-	// Attention is whether the feed needs a person, or is behind.
+	// Attention is whether the feed needs a person, fails, or is behind.
 	Attention Attention `json:"attention"`
 	// Explanation is the state in a sentence, with the error and its cure if there is one.
 	Explanation string `json:"explanation"`
@@ -255,6 +255,11 @@ type Feed struct {
 	RecentEntities []Entity `json:"recent_entities,omitzero"`
 	// RecentDeadLetters are the last [MostDeadLetters], the newest first.
 	RecentDeadLetters []DeadLetter `json:"recent_dead_letters,omitzero"`
+}
+
+// KnowsEntities reports whether Entities is known, and not 0 because the bus has not answered yet.
+func (f *Feed) KnowsEntities() bool {
+	return f.Entities > 0 || f.LastCommit != nil || f.ConfirmedAt != nil
 }
 
 // The lengths of the history of a feed.

@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -14,6 +15,9 @@ const (
 	// NeedsYou is a feed that a person must look after: it is halted, was not copied within its
 	// freshness limit, or has deletes that are held back.
 	NeedsYou Attention = "needs_you"
+	// Failing is a feed whose last attempt has failed with an error that may pass. It is tried again, and needs a
+	// person when its freshness limit is over.
+	Failing Attention = "failing"
 	// Behind is a feed whose topic lacks entities, which feedbridge is catching up with by itself.
 	Behind Attention = "behind"
 )
@@ -38,13 +42,16 @@ type Summary struct {
 type Digest struct {
 	// At is when the digest was made.
 	At *time.Time `json:"at"`
-	// Feeds counts the feeds, States by their state, and NeedYou and Behind by their [Attention].
+	// Started is when the copy started, and in a sum when the first of them did.
+	Started *time.Time `json:"started"`
+	// Feeds counts the feeds, States by their state, and NeedYou, Failing and Behind by their [Attention].
 	Feeds   int            `json:"feeds"`
 	States  map[string]int `json:"states"`
 	NeedYou int            `json:"need_you"`
+	Failing int            `json:"failing"`
 	Behind  int            `json:"behind"`
 	// EntitiesLastHour counts the entities that were published in the last 60 minutes of the clock, the
-	// present one included.
+	// present one included, or since Started.
 	EntitiesLastHour uint64 `json:"entities_last_hour"`
 	// ByHour is missing in the digest of a member in /status.
 	ByHour Hourly `json:"by_hour,omitzero"`
@@ -83,8 +90,12 @@ func NewHourly() Hourly {
 
 // Add adds another digest, which was made for a time before now. Its member is that of its troubles.
 func (d *Digest) Add(other Digest, member string, now time.Time) {
+	if d.Started == nil || other.Started != nil && other.Started.Before(*d.Started) {
+		d.Started = other.Started
+	}
 	d.Feeds += other.Feeds
 	d.NeedYou += other.NeedYou
+	d.Failing += other.Failing
 	d.Behind += other.Behind
 	d.EntitiesLastHour += other.EntitiesLastHour
 	for state, n := range other.States {
@@ -119,20 +130,33 @@ func (d *Digest) Describe() string {
 	if d.Feeds == 0 {
 		return "no feeds"
 	}
-	need, behind := "none needs you", ""
-	switch {
-	case d.NeedYou == 1:
-		need = "1 needs you"
-	case d.NeedYou > 1:
-		need = FormatCount(uint64(d.NeedYou)) + " need you"
+	var parts []string
+	add := func(n int, one, many string) {
+		switch {
+		case n == 0:
+		case d.Feeds == 1:
+			parts = append(parts, "it "+one)
+		case n == d.Feeds:
+			parts = append(parts, "all "+many)
+		case n == 1:
+			parts = append(parts, "1 "+one)
+		default:
+			parts = append(parts, FormatCount(uint64(n))+" "+many)
+		}
 	}
-	switch {
-	case d.Behind == 1:
-		behind = ", 1 is behind"
-	case d.Behind > 1:
-		behind = ", " + FormatCount(uint64(d.Behind)) + " are behind"
+	add(d.NeedYou, "needs you", "need you")
+	add(d.Failing, "fails and is tried again", "fail and are tried again")
+	if len(parts) == 0 && d.Feeds == 1 {
+		parts = append(parts, "it does not need you")
+	} else if len(parts) == 0 {
+		parts = append(parts, "none needs you")
 	}
-	return fmt.Sprintf("%s: %s%s, %s in the last hour", number(uint64(d.Feeds), "feed", "feeds"), need, behind, number(d.EntitiesLastHour, "entity", "entities"))
+	add(d.Behind, "is behind", "are behind")
+	period := "in the last hour"
+	if d.At != nil && d.Started != nil && d.At.Sub(*d.Started) < time.Hour {
+		period = "since the start " + FormatDuration(d.At.Sub(*d.Started).Truncate(time.Second)) + " ago"
+	}
+	return fmt.Sprintf("%s: %s, %s %s", number(uint64(d.Feeds), "feed", "feeds"), strings.Join(parts, ", "), number(d.EntitiesLastHour, "entity", "entities"), period)
 }
 
 func number(n uint64, one, many string) string {

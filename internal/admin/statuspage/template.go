@@ -125,6 +125,17 @@ func (l listing) Header(column, text string) header {
 	return h
 }
 
+// Mark is the symbol of the most serious trouble.
+func (d feedsData) Mark() string {
+	switch isDown := func(b status.Bus) bool { return !b.OK }; {
+	case d.Summary.NeedYou > 0 || d.Config.Error != nil || slices.ContainsFunc(d.Buses, isDown):
+		return symbol("halted")
+	case d.Summary.Failing > 0 || d.Summary.Behind > 0:
+		return symbol("retrying")
+	}
+	return symbol("idle")
+}
+
 // firstTroubles is how many feeds that need a person are shown at once. The others are folded.
 const firstTroubles = 4
 
