@@ -49,10 +49,12 @@ type causeKey struct {
 type failureGroup struct {
 	key   causeKey
 	since time.Time
-	err   error // of the feed that had it first
-	feeds map[string]bool
+	err   error                // of the feed that had it first
+	feeds map[string]time.Time // since when each has it
 	// all counts the feeds that have ever had it, as far as is known.
-	all   int
+	all int
+	// eases is set when a feed was logged that works again, until the next line about the others.
+	eases bool
 	timer *time.Timer
 }
 
@@ -130,10 +132,8 @@ func (l *failureLog) recordFailure(key causeKey, name string, s bridge.Status) {
 			l.log.Warn("feed retrying", attrs...)
 		}
 	}
-	if !c.feeds[name] {
-		c.all++
-	}
-	c.feeds[name] = true
+	c.all++
+	c.feeds[name] = time.Now()
 	l.feeds[name] = c
 }
 
@@ -146,7 +146,7 @@ func (l *failureLog) add(key causeKey, err error) *failureGroup {
 			}
 		}
 	}
-	c := &failureGroup{key: key, since: time.Now(), err: err, feeds: map[string]bool{}}
+	c := &failureGroup{key: key, since: time.Now(), err: err, feeds: map[string]time.Time{}}
 	c.timer = time.AfterFunc(joinTime, func() { l.remind(c, true) })
 	l.causes[key] = c
 	return c
@@ -168,6 +168,7 @@ func (l *failureLog) remind(c *failureGroup, first bool) {
 		l.remove(c)
 		return
 	case len(c.feeds) > 1 || !first:
+		c.eases = false
 		names := slices.Sorted(maps.Keys(c.feeds))
 		attrs := c.withBus("feeds", len(c.feeds), "names", strings.Join(names[:min(len(names), namedFeeds)], ", "), "error", c.err, "for", time.Since(c.since).Round(time.Second))
 		if c.key.state == bridge.Halted {
@@ -187,7 +188,8 @@ func (c *failureGroup) withBus(attrs ...any) []any {
 	return attrs
 }
 
-// recordRecovery logs that a cause is over when the last of its feeds works again.
+// recordRecovery logs that a feed works again: the first of those with its cause, and that the cause is over when it is
+// the last one.
 func (l *failureLog) recordRecovery(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,8 +197,15 @@ func (l *failureLog) recordRecovery(name string) {
 	if c == nil {
 		return
 	}
-	if l.take(name, c) {
+	after := time.Since(c.feeds[name]).Round(time.Second)
+	switch isLast := l.take(name, c); {
+	case isLast && c.all > 1:
 		l.log.Info("all feeds that had the error work again", c.withBus("feeds", c.all, "last", name, "after", time.Since(c.since).Round(time.Second), "error", c.err)...)
+	case isLast:
+		l.log.Info("feed works again", c.withBus("feed", name, "after", after, "error", c.err)...)
+	case !c.eases:
+		c.eases = true
+		l.log.Info("feed works again", c.withBus("feed", name, "after", after, "others", len(c.feeds), "error", c.err)...)
 	}
 }
 

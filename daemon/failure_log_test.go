@@ -136,10 +136,10 @@ func TestBusThatIsDownIsLoggedOnce(t *testing.T) {
 		down.Store(false)
 		time.Sleep(2 * time.Minute)
 		lines = logged(t, &b)
-		if len(lines) != 1 {
-			t.Fatalf("%d lines when it is over", len(lines))
+		if len(lines) != 2 || lines[0]["msg"] != "feed works again" {
+			t.Fatalf("when it is over: %v", lines)
 		}
-		if lines[0]["msg"] != "all feeds that had the error work again" || lines[0]["feeds"] != 300.0 || lines[0]["bus"] != "main" || lines[0]["level"] != "INFO" {
+		if lines = lines[1:]; lines[0]["msg"] != "all feeds that had the error work again" || lines[0]["feeds"] != 300.0 || lines[0]["bus"] != "main" || lines[0]["level"] != "INFO" {
 			t.Errorf("got %v", lines[0])
 		}
 		cancel()
@@ -188,6 +188,43 @@ func TestFailuresWithOtherCausesAreLogged(t *testing.T) {
 				t.Errorf("%s: %v", c.situation, lines)
 			}
 		}
+	})
+}
+
+// The first feed of several that works again is logged with the time that it was away, and so is a feed that was alone.
+func TestFeedsThatWorkAgainAreLogged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b logText
+		failures := newFailureLog(newTestLog(&b))
+		var observers []bridge.Observer
+		for _, name := range []string{"orders", "parcels", "stock"} {
+			o := failures.newObserver(name, config.Feed{To: config.To{Bus: "main", Topic: name}})
+			o.Entered(bridge.Status{State: bridge.Retrying, Err: errors.New("GET http://x/: 503"), Attempt: 1, Until: time.Now().Add(time.Second)})
+			observers = append(observers, o)
+			time.Sleep(time.Second)
+		}
+		logged(t, &b)
+		for i, want := range [][]string{
+			{`{"after":"2s","error":"GET http://x/: 503","feed":"parcels","level":"INFO","msg":"feed works again","others":2}`},
+			{},
+			{`{"after":"3s","error":"GET http://x/: 503","feeds":3,"last":"orders","level":"INFO","msg":"all feeds that had the error work again"}`},
+		} {
+			observers[(i+1)%3].Entered(bridge.Status{State: bridge.Idle})
+			lines := logged(t, &b)
+			if len(lines) != len(want) {
+				t.Fatalf("%d: %v", i, lines)
+			}
+			for n, line := range lines {
+				wantLine(t, line, want[n])
+			}
+		}
+		observers[0].Entered(bridge.Status{State: bridge.Halted, Err: errors.New("404"), Attempt: 1, Until: time.Now().Add(time.Second)})
+		logged(t, &b)
+		time.Sleep(time.Hour)
+		logged(t, &b)
+		observers[0].Entered(bridge.Status{State: bridge.Reading})
+		wantLine(t, logged(t, &b)[0], `{"after":"1h0m0s","error":"404","feed":"orders","level":"INFO","msg":"feed works again"}`)
 	})
 }
 
