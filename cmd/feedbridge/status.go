@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -299,7 +298,7 @@ func printGroups(p *printer, groups []feedGroup, limit int, now time.Time, l loo
 	rows := [][]string{{"FEED", "STATE", "LAG", "ENTITIES", "LAST COMMIT", "NEXT ATTEMPT", "TOPIC"}}
 	for _, g := range groups {
 		for _, f := range g.feeds[:min(len(g.feeds), limit+1-len(rows))] {
-			cells := []string{f.Feed, f.State, formatLag(f), strconv.FormatUint(f.Entities, 10), formatCommit(f, now), formatAge(f.NextAttempt, now), f.Topic}
+			cells := []string{f.Feed, f.State, formatLag(f), formatEntities(f), formatCommit(f, now), formatNext(f.NextAttempt, now), f.Topic}
 			for i, cell := range cells {
 				cells[i] = p.redact.Clip(cell, longestPrinted)
 			}
@@ -307,13 +306,17 @@ func printGroups(p *printer, groups []feedGroup, limit int, now time.Time, l loo
 		}
 	}
 	columns, widths := fitColumns(rows, l.width)
+	var names []string
+	for _, cells := range rows {
+		names = append(names, cells[0])
+	}
+	for i, name := range fitNames(names, widths[0]) {
+		rows[i][0] = name
+	}
 	printRow := func(cells []string) {
 		var line strings.Builder
 		for i, column := range columns {
 			cell := cells[column]
-			if column == 0 {
-				cell = fitName(cell, widths[0])
-			}
 			if cell = pad(cell, widths[column]); i == len(columns)-1 {
 				cell = strings.TrimRight(cell, " ")
 			}
@@ -379,6 +382,14 @@ func formatLag(f *status.Feed) string {
 	return time.Duration(*f.Lag.Seconds * float64(time.Second)).Round(time.Second).String()
 }
 
+// formatEntities returns how many entities the topic has; - if that is not known.
+func formatEntities(f *status.Feed) string {
+	if !f.KnowsEntities() {
+		return "-"
+	}
+	return status.FormatCount(f.Entities)
+}
+
 // formatCommit returns the age of the newest checkpoint.
 func formatCommit(f *status.Feed, now time.Time) string {
 	if f.LastCommit == nil {
@@ -401,7 +412,7 @@ func printDetails(p *printer, f *status.Feed, now time.Time, l look) {
 	p.printLine("url            %s", f.URL)
 	p.printLine("format         %s", f.Format)
 	p.printLine("topic          %s on bus %s", f.Topic, f.Bus)
-	p.printLine("entities       %d in the topic", f.Entities)
+	p.printLine("entities       %s in the topic", formatEntities(f))
 	p.printLine("this process   %d published, %d duplicates dropped, %d too large", f.Published, f.Duplicates, f.Oversized)
 	dead := uint64(0)
 	for _, n := range f.DeadLetters {
@@ -414,7 +425,7 @@ func printDetails(p *printer, f *status.Feed, now time.Time, l look) {
 	if f.LastCommit != nil {
 		p.printLine("last commit    %s, by %s", formatCommit(f, now), f.LastCommit.Writer)
 	}
-	p.printLine("next attempt   %s", formatAge(f.NextAttempt, now))
+	p.printLine("next attempt   %s", formatNext(f.NextAttempt, now))
 	if f.Cursor != nil {
 		p.printLine("cursor         %s", formatCursor(f.Cursor))
 	}
@@ -436,6 +447,14 @@ func formatCursor(cursor any) string {
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(cursor) // it was decoded from JSON
 	return strings.TrimSpace(line.String())
+}
+
+// formatNext returns in how much time the next attempt is. The daemon has answered a moment ago, so that may be over.
+func formatNext(at *time.Time, now time.Time) string {
+	if at != nil && at.Sub(now).Round(time.Second) <= 0 {
+		return "now"
+	}
+	return formatAge(at, now)
 }
 
 // formatAge returns how long ago a time was, or in how much time it will be.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,21 @@ func TestFormatAge(t *testing.T) {
 	}
 	if got := formatAge(nil, now); got != "-" {
 		t.Errorf("formatAge(nil) = %q", got)
+	}
+	for _, d := range []time.Duration{-time.Second, 0, 200 * time.Millisecond} {
+		if next := now.Add(d); formatNext(&next, now) != "now" {
+			t.Errorf("an attempt in %s is %q", d, formatNext(&next, now))
+		}
+	}
+}
+
+// Names that differ in their middle only can be told apart when they are cut.
+func TestFitNames(t *testing.T) {
+	t.Parallel()
+	names := []string{"short", "orders-of-the-european-shop-for-furniture", "orders-of-the-american-shop-for-furniture", "parcels-of-the-american-shop"}
+	want := []string{"short", "…-the-european-shop…", "…-the-american-shop…", "parcels-o…rican-shop"}
+	if got := fitNames(names, 20); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

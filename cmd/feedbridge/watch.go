@@ -349,6 +349,15 @@ func (m *watch) table(width int) (body [][]span, foot string) {
 	}
 	// At most so many columns that the state remains, and of a wide terminal a third.
 	name = max(1, min(name, max(width-3-1-stateWidth, 1), max(width/3, 10)))
+	var labels []string
+	for _, g := range rows {
+		label := m.redact.Clip(g.feeds[0].Feed, longestPrinted)
+		if len(g.feeds) > 1 {
+			label = withNoun(len(g.feeds), "feed", "feeds")
+		}
+		labels = append(labels, label)
+	}
+	labels = fitNames(labels, name)
 	rest := width - 3 - name - 1 - stateWidth
 	row := func(lag, entities, commit, next string) string {
 		text := ""
@@ -375,10 +384,6 @@ func (m *watch) table(width int) (body [][]span, foot string) {
 		case 1, 2:
 			mark, t = "!", warning
 		}
-		label := m.redact.Clip(f.Feed, longestPrinted)
-		if len(g.feeds) > 1 {
-			label = withNoun(len(g.feeds), "feed", "feeds")
-		}
 		text := ""
 		switch {
 		case g.cause != "":
@@ -386,7 +391,7 @@ func (m *watch) table(width int) (body [][]span, foot string) {
 		case g.rank == 2 && m.progressOf(f) != "":
 			text = " " + m.progressOf(f)
 		default:
-			text = row(formatLag(f), status.FormatCount(f.Entities), formatCommit(f, m.now), formatAge(f.NextAttempt, m.now))
+			text = row(formatLag(f), formatEntities(f), formatCommit(f, m.now), formatNext(f.NextAttempt, m.now))
 		}
 		cursor := " "
 		if m.top+i == m.selected {
@@ -395,7 +400,7 @@ func (m *watch) table(width int) (body [][]span, foot string) {
 		body = append(body, []span{
 			{fit(cursor, width), plain},
 			{fit(mark+" ", width-1), t},
-			{fit(pad(fitName(label, name), name), width-3), plain},
+			{fit(pad(labels[i], name), width-3), plain},
 			{fit(" "+pad(m.redact.Clip(f.State, longestPrinted), stateWidth), width-3-name), t},
 			{fit(text, rest), plain},
 		})

@@ -75,9 +75,9 @@ func (f *Feed) describeActivity(r *feedRecord, now time.Time) string {
 		return fmt.Sprintf("retrying in %s after attempt %d: %s", next, r.attempts, r.lastError.Text)
 	case bridge.Halted:
 		if due {
-			return fmt.Sprintf("halted: %s; nothing is published until this is fixed, and it is being tried again now", r.lastError.Text)
+			return fmt.Sprintf("halted: %s; nothing is published until this is fixed; feedbridge is checking now whether it is", r.lastError.Text)
 		}
-		return fmt.Sprintf("halted: %s; nothing is published until this is fixed, and it is tried again in %s", r.lastError.Text, next)
+		return fmt.Sprintf("halted: %s; nothing is published until this is fixed; feedbridge checks in %s whether it is", r.lastError.Text, next)
 	case bridge.Stopped:
 		return fmt.Sprintf("stopped: this copy is shutting down, %s", f.published(r, now))
 	}

@@ -251,12 +251,12 @@ func TestExplanations(t *testing.T) {
 		{
 			"a person has to act",
 			func(f *admin.Feed) { enter(f, bridge.Halted, checkpoint.Checkpoint{}, 5*time.Minute, broken) }, 30 * time.Second,
-			"halted", "halted: the topic has messages but no checkpoint; set one with 'feedbridge checkpoint set orders'; nothing is published until this is fixed, and it is tried again in 4m30s",
+			"halted", "halted: the topic has messages but no checkpoint; set one with 'feedbridge checkpoint set orders'; nothing is published until this is fixed; feedbridge checks in 4m30s whether it is",
 		},
 		{
 			"a person has to act, and may have",
 			func(f *admin.Feed) { enter(f, bridge.Halted, checkpoint.Checkpoint{}, 5*time.Minute, broken) }, 6 * time.Minute,
-			"halted", "halted: the topic has messages but no checkpoint; set one with 'feedbridge checkpoint set orders'; nothing is published until this is fixed, and it is being tried again now",
+			"halted", "halted: the topic has messages but no checkpoint; set one with 'feedbridge checkpoint set orders'; nothing is published until this is fixed; feedbridge is checking now whether it is",
 		},
 		{
 			"shutting down",

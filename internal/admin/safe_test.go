@@ -99,7 +99,7 @@ func TestCuresAreNotCut(t *testing.T) {
 			if text := got["last_error"].(map[string]any)["text"].(string); !strings.HasSuffix(text, "; "+c.cure) {
 				t.Errorf("the error is %s", text)
 			}
-			if text := got["explanation"].(string); !strings.Contains(text, "; "+c.cure+"; nothing is published until this is fixed, and it is tried again in ") {
+			if text := got["explanation"].(string); !strings.Contains(text, "; "+c.cure+"; nothing is published until this is fixed; feedbridge checks in ") {
 				t.Errorf("the explanation is %s", text)
 			}
 		})
