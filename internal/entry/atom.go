@@ -1,6 +1,7 @@
 package entry
 
 import (
+	"cmp"
 	"encoding/base64"
 	"html"
 	"regexp"
@@ -27,14 +28,14 @@ func isAtomField(t *xmlcopy.Tag) bool {
 }
 
 // readAtom reads an element of Atom 1.0 or 0.3, which may be in an item of RSS.
-func (a *Entry) readAtom(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) error {
+func (a *fieldReader) readAtom(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) error {
 	switch t.Local {
 	case "title", "summary", "content", "rights", "copyright":
 		return a.readAtomProse(s, t, base)
 	case "author":
-		return a.readAtomPersonInto(s, &a.Authors)
+		return a.readAtomPerson(s, &a.Authors)
 	case "contributor":
-		return a.readAtomPersonInto(s, &a.Contributors)
+		return a.readAtomPerson(s, &a.Contributors)
 	case "source":
 		return a.readSource(s, base)
 	}
@@ -45,18 +46,18 @@ func (a *Entry) readAtom(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) error 
 	value := strings.TrimSpace(text)
 	switch t.Local {
 	case "id":
-		setIfEmpty(&a.ID, firstOf(t.AttrIn(ExtraSpace, "id"), value))
+		setIfEmpty(&a.ID, cmp.Or(t.AttrIn(ExtraSpace, "id"), value))
 	case "link":
 		l := Link{Rel: strings.ToLower(t.Attr("rel")), Href: a.resolve(base, t.Attr("href")), Type: t.Attr("type"), Length: t.Attr("length"), Title: t.Attr("title"), HrefLang: t.Attr("hreflang")}
 		if l.Rel == "" {
 			l.Rel = "alternate"
 		}
 		if t.Attr("href") != "" {
-			l.Attributes = a.readAttributes(t, "rel", "href", "type", "length", "title", "hreflang")
+			l.Attributes = readAttributes(a.room, t, "rel", "href", "type", "length", "title", "hreflang")
 			a.Links = append(a.Links, l)
 		}
 	case "category":
-		if term := firstOf(t.Attr("term"), value); term != "" {
+		if term := cmp.Or(t.Attr("term"), value); term != "" {
 			a.Categories = append(a.Categories, Category{term, t.Attr("scheme"), t.Attr("label")})
 		}
 	case "published", "issued":
@@ -68,7 +69,7 @@ func (a *Entry) readAtom(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) error 
 }
 
 // readAtomProse reads a child of an entry of Atom that has text, or content that is elsewhere.
-func (a *Entry) readAtomProse(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) error {
+func (a *fieldReader) readAtomProse(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) error {
 	p, err := readProse(s, t)
 	if err != nil {
 		return err
@@ -82,18 +83,9 @@ func (a *Entry) readAtomProse(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) e
 	return nil
 }
 
-// readAtomPersonInto reads a person of an entry of Atom and appends it to people, unless it is empty.
-func (a *Entry) readAtomPersonInto(s *xmlcopy.Scanner, people *[]Person) error {
-	p, err := a.readAtomPerson(s)
-	if err == nil && (p.Name+p.Email+p.URI != "" || p.Extensions != nil) {
-		*people = append(*people, p)
-	}
-	return err
-}
-
 // readSource reads an atom:source.
-func (a *Entry) readSource(s *xmlcopy.Scanner, base string) error {
-	f := Entry{room: a.room}
+func (a *fieldReader) readSource(s *xmlcopy.Scanner, base string) error {
+	f := fieldReader{room: a.room}
 	for {
 		found, err := s.NextChild()
 		if err != nil {
@@ -111,19 +103,16 @@ func (a *Entry) readSource(s *xmlcopy.Scanner, base string) error {
 			return err
 		}
 	}
-	if a.room = f.room; a.Source != nil {
+	if a.Source != nil {
 		return nil
 	}
 	a.Source = &Feed{ID: f.ID, Authors: f.Authors, Extensions: f.Extensions}
 	if a.Source.Title, a.Source.TitleHTML = f.Title.split(longestSummary); f.Updated != "" {
 		a.Source.DateModified, _ = FormatTime(f.Updated)
 	}
-	if l, ok := f.FindLink("self"); ok {
-		a.Source.URL = l.Href
-	}
-	if l, ok := f.FindLink("alternate"); ok {
-		a.Source.HomePageURL = l.Href
-	}
+	self, _ := f.FindLink("self")
+	page, _ := f.FindLink("alternate")
+	a.Source.URL, a.Source.HomePageURL = self.Href, page.Href
 	return nil
 }
 
@@ -151,27 +140,19 @@ func readProse(s *xmlcopy.Scanner, t *xmlcopy.Tag) (*Prose, error) {
 		text = string(decoded)
 	}
 	media, _, _ := strings.Cut(kind, ";")
+	isHTML := kind == "html" || media == "text/html" || media == "application/xhtml+xml"
+	isText := kind == "" || kind == "text" || strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "/xml") || strings.HasSuffix(media, "+xml")
 	switch {
 	case kind == "xhtml":
 		return &Prose{withoutDiv(markup, text), true}, nil
-	case markup != "" && (mode == "xml" || t.Space == atom03Space || media == "application/xhtml+xml"):
+	case markup != "" && (mode == "xml" || t.Space == atom03Space || isHTML):
 		return &Prose{markup, true}, nil
-	case kind == "html" || media == "text/html" || media == "application/xhtml+xml":
-		if markup != "" {
-			return &Prose{markup, true}, nil
-		}
-		return &Prose{text, true}, nil
-	case kind == "" || kind == "text" || strings.HasPrefix(media, "text/"):
-		return &Prose{Text: text}, nil
-	case strings.HasSuffix(media, "/xml") || strings.HasSuffix(media, "+xml"):
-		return &Prose{Text: text}, nil
-	case t.Local != "content":
+	case !isHTML && !isText && t.Local != "content":
 		if decoded, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text)); err == nil && utf8.Valid(decoded) {
 			text = string(decoded)
 		}
-		return &Prose{Text: text}, nil
 	}
-	return &Prose{Text: text}, nil // base64 of something else, in Atom 0.3
+	return &Prose{text, isHTML}, nil
 }
 
 var divs = regexp.MustCompile(`(?s)^\s*<div(?:\s[^>]*)?>(.*)</div>\s*$`)
@@ -187,33 +168,34 @@ func withoutDiv(markup, text string) string {
 	return markup
 }
 
-func (a *Entry) readAtomPerson(s *xmlcopy.Scanner) (p Person, err error) {
-	x := Entry{room: a.room}
+// readAtomPerson reads a person of an entry of Atom and appends it to people, unless it is empty.
+func (a *fieldReader) readAtomPerson(s *xmlcopy.Scanner, people *[]Person) error {
+	var p Person
 	for {
 		found, err := s.NextChild()
-		if err != nil || !found {
-			a.room, p.Extensions = x.room, x.Extensions
-			return p, err
-		}
-		local := s.Tag.Local
-		if space := s.Tag.Space; space != AtomSpace && space != atom03Space || !slices.Contains([]string{"name", "email", "uri", "url"}, local) {
-			if err := x.readExtension(s); err != nil {
-				return p, err
-			}
-			continue
-		}
-		text, _, err := s.InnerContent()
 		if err != nil {
-			return p, err
+			return err
 		}
-		value := strings.TrimSpace(text)
-		switch local {
-		case "name":
-			setIfEmpty(&p.Name, value)
-		case "email":
-			setIfEmpty(&p.Email, value)
-		case "uri", "url":
-			setIfEmpty(&p.URI, value)
+		if !found {
+			break
+		}
+		var at *string
+		if space := s.Tag.Space; space == AtomSpace || space == atom03Space {
+			at = map[string]*string{"name": &p.Name, "email": &p.Email, "uri": &p.URI, "url": &p.URI}[s.Tag.Local]
+		}
+		if at == nil {
+			err = p.Extensions.read(s, a.room)
+		} else {
+			var text string
+			text, _, err = s.InnerContent()
+			setIfEmpty(at, strings.TrimSpace(text))
+		}
+		if err != nil {
+			return err
 		}
 	}
+	if p.Name+p.Email+p.URI != "" || p.Extensions != nil {
+		*people = append(*people, p)
+	}
+	return nil
 }

@@ -2,17 +2,11 @@ package entry
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"strconv"
 	"strings"
-	"time"
-	"unicode"
-	"unicode/utf8"
-
-	"golang.org/x/net/html"
-
-	"github.com/feedbridge/feedbridge/message"
 )
 
 // ContentType is the media type of an encoded entry.
@@ -58,9 +52,6 @@ type attachment struct {
 	// Duration is in seconds.
 	Duration float64 `json:"duration_in_seconds,omitempty"`
 }
-
-// longestSummary limits the plain text of a summary in HTML, in bytes.
-const longestSummary = 500
 
 // Encode returns an entry as JSON. id is that of its message.
 func (a *Entry) Encode(id string) []byte { return a.Document(id).Marshal() }
@@ -111,13 +102,12 @@ func (d *Document) Marshal() []byte {
 
 // setLinks sets the fields that JSON Feed has for links, and all links if these fields lack something.
 func (d *Document) setLinks(a *Entry) {
-	if l, ok := a.FindLink("alternate"); ok {
-		d.URL = l.Href
-	}
+	page, _ := a.FindLink("alternate")
+	d.URL = page.Href
 	if d.URL == "" || len(a.Links) > 1 || !reflect.DeepEqual(a.Links[0], Link{Rel: "alternate", Href: d.URL}) {
 		d.Links = a.Links
 	}
-	d.Image = firstOf(attributeOf(a.Extensions.in(mediaSpace)["thumbnail"], "url"), attributeOf(a.Extensions.in(itunesSpace)["image"], "href"))
+	d.Image = cmp.Or(attributeOf(a.Extensions.in(mediaSpace)["thumbnail"], "url"), attributeOf(a.Extensions.in(itunesSpace)["image"], "href"))
 	for _, l := range a.Links {
 		if l.Rel != "enclosure" {
 			continue
@@ -152,10 +142,10 @@ func Parse(b []byte) (*Document, bool) {
 // Entry returns the entry that a document of size bytes has. base is that of the document with the entry.
 func (d *Document) Entry(base string, size int) *Entry {
 	a := &Entry{
-		ID: firstOf(d.OriginalID, d.ID), Base: ResolveURL(base, d.BaseURL), BaseURL: d.BaseURL, Language: d.Language,
+		ID: cmp.Or(d.OriginalID, d.ID), Base: ResolveURL(base, d.BaseURL), BaseURL: d.BaseURL, Language: d.Language,
 		Title: join(d.Title, d.TitleHTML), Summary: join(d.Summary, d.SummaryHTML), Content: join(d.ContentText, d.ContentHTML), Rights: join(d.Rights, d.RightsHTML),
 		Links: d.Links, Authors: d.Authors, Contributors: d.Contributors, Categories: d.Categories,
-		Published: d.DatePublished, Updated: d.DateModified, Source: d.Source, Feed: d.Feed, XML: d.XML, room: roomFor(size),
+		Published: d.DatePublished, Updated: d.DateModified, Source: d.Source, Feed: d.Feed, XML: d.XML,
 	}
 	if d.Links == nil && d.URL != "" {
 		a.Links = []Link{{Rel: "alternate", Href: d.URL}}
@@ -174,103 +164,17 @@ func (d *Document) Entry(base string, size int) *Entry {
 			a.Categories = append(a.Categories, Category{Term: tag})
 		}
 	}
-	a.addExtensions(d.Extensions)
+	room := roomFor(size)
+	a.Extensions = d.Extensions.within(room)
+	people := [][]Person{a.Authors, a.Contributors}
 	if a.Source != nil {
-		a.Source.Extensions = a.within(a.Source.Extensions)
-		a.bound(a.Source.Authors)
+		a.Source.Extensions = a.Source.Extensions.within(room)
+		people = append(people, a.Source.Authors)
 	}
-	a.bound(a.Authors)
-	a.bound(a.Contributors)
+	for _, list := range people {
+		for i := range list {
+			list[i].Extensions = list[i].Extensions.within(room)
+		}
+	}
 	return a
-}
-
-// split returns the prose as text, of HTML the beginning, and as HTML if it is.
-func (p *Prose) split(longest int) (text, markup string) {
-	switch {
-	case p.IsBlank():
-		return "", ""
-	case !p.IsHTML:
-		return p.Text, ""
-	}
-	return PlainText(p.Text, longest), p.Text
-}
-
-func join(text, markup string) *Prose {
-	switch {
-	case markup != "":
-		return &Prose{markup, true}
-	case text != "":
-		return &Prose{text, false}
-	}
-	return nil
-}
-
-// isWithinWords reports whether an element of HTML separates no words.
-func isWithinWords(name []byte) bool {
-	switch string(name) {
-	case "a", "abbr", "b", "code", "em", "font", "i", "mark", "s", "small", "span", "strong", "sub", "sup", "u":
-		return true
-	}
-	return false
-}
-
-// PlainText returns at most longest bytes of the text of HTML, of which it reads no more than it needs.
-func PlainText(markup string, longest int) string {
-	if !strings.ContainsAny(markup, "<&") && len(markup) <= longest {
-		return strings.Join(strings.Fields(markup), " ")
-	}
-	var b strings.Builder
-	b.Grow(min(longest, len(markup)) + len("…"))
-	hidden, separate := false, false
-	for z := html.NewTokenizer(strings.NewReader(markup)); ; {
-		switch z.Next() {
-		case html.ErrorToken:
-			return b.String()
-		case html.TextToken:
-			if hidden {
-				continue
-			}
-			text := z.Text()
-			for word := range bytes.FieldsSeq(text) {
-				if separate = separate || &word[0] != &text[0]; separate && b.Len() > 0 {
-					b.WriteByte(' ')
-				}
-				separate = false
-				if b.Write(word[:min(len(word), longest+1)]); b.Len() > longest {
-					return strings.ToValidUTF8(b.String()[:longest], "") + "…"
-				}
-			}
-			if last, _ := utf8.DecodeLastRune(text); unicode.IsSpace(last) {
-				separate = true
-			}
-		default:
-			name, _ := z.TagName()
-			hidden = (string(name) == "script" || string(name) == "style") && !hidden
-			separate = separate || !isWithinWords(name)
-		}
-	}
-}
-
-// FormatTime returns a date as RFC 3339 has it; unchanged if it is such a date.
-func FormatTime(text string) (string, bool) {
-	if message.IsISODate(text) {
-		// time.Parse accepts an hour of one digit, and a comma.
-		if at, err := time.Parse(time.RFC3339Nano, text); err == nil && at.Year() > 0 && text[len("2006-01-02T15")] == ':' && !strings.Contains(text, ",") {
-			return text, true
-		}
-	}
-	at, _, ok := message.ParseDate(text)
-	if !ok || at.Year() < 1 || at.Year() > 9999 {
-		return "", false
-	}
-	return at.UTC().Format(time.RFC3339Nano), true
-}
-
-func firstOf(texts ...string) string {
-	for _, text := range texts {
-		if text != "" {
-			return text
-		}
-	}
-	return ""
 }

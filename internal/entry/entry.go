@@ -2,13 +2,11 @@
 package entry
 
 import (
-	"cmp"
-	"html"
-	"net/url"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/feedbridge/feedbridge/internal/xmlcopy"
+	"github.com/feedbridge/feedbridge/message"
 )
 
 // The namespaces of feeds.
@@ -24,6 +22,8 @@ const (
 	ContentSpace   = "http://purl.org/rss/1.0/modules/content/"
 	rdfSpace       = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 	xhtmlSpace     = "http://www.w3.org/1999/xhtml"
+	itunesSpace    = "http://www.itunes.com/dtds/podcast-1.0.dtd"
+	mediaSpace     = "http://search.yahoo.com/mrss/"
 )
 
 // noSpace is the key of elements without a namespace.
@@ -57,60 +57,8 @@ type Entry struct {
 	// Deleted reports that this is a tombstone.
 	Deleted bool
 	// XML is the entry if that is not well-formed. Then there are no other fields.
-	XML       string
-	permalink string // the guid of an item, if it is a page
-	standIns  []standIn
-	// contentBase and textBase are the bases of content and of other HTML that have an xml:base of their own.
-	contentBase, textBase string
-	// room is how many bytes resolved references and namespaces of extensions may take. Beyond it,
-	// references are not resolved and extensions are left out: a long base or namespace name
-	// could be repeated for each of many small elements.
-	room int
+	XML string
 }
-
-// roomFor returns the room for an entry of that size.
-func roomFor(size int) int { return 2*size + 1<<10 }
-
-// resolve returns an absolute URL, if there is room for it.
-func (a *Entry) resolve(base, ref string) string {
-	if a.room <= 0 {
-		return ref
-	}
-	to := ResolveURL(base, ref)
-	a.room -= max(0, len(to)-len(ref))
-	return to
-}
-
-// longestBase is how long a base may be, in bytes. A longer one is ignored, because each reference is
-// resolved against it.
-const longestBase = 2 << 10
-
-// rebase returns the base of an element in which an xml:base is.
-func (a *Entry) rebase(base, at string) string {
-	if len(at) > longestBase {
-		return base
-	}
-	if to := a.resolve(base, at); len(to) <= longestBase {
-		return to
-	}
-	return base
-}
-
-// Prose is text, or HTML.
-type Prose struct {
-	Text   string
-	IsHTML bool
-}
-
-// HTML returns the prose as HTML.
-func (p *Prose) HTML() string {
-	if p.IsHTML {
-		return p.Text
-	}
-	return html.EscapeString(p.Text)
-}
-
-func (p *Prose) IsBlank() bool { return p == nil || strings.TrimSpace(p.Text) == "" }
 
 // Link is a link of an entry.
 type Link struct {
@@ -164,120 +112,17 @@ func (a *Entry) FindLink(rel string) (l Link, ok bool) {
 	return a.Links[i], true
 }
 
-// isEntry and isItem report whether a root element is an article that can be read.
-func isEntry(t *xmlcopy.Tag) bool {
-	return t.Local == "entry" && (t.Space == AtomSpace || t.Space == atom03Space)
-}
-
-// Documents of RSS 2.0 may have any default namespace.
-func isItem(t *xmlcopy.Tag) bool { return t.Local == "item" }
-
-// Read parses doc as an article, whose relative references start from base. It
-// reports false if doc has another root element or is not well-formed.
-func Read(doc []byte, base string) (*Entry, bool) {
-	s, ok := xmlcopy.Open(doc)
-	deleted := s != nil && s.Tag.Space == TombstoneSpace && s.Tag.Local == "deleted-entry"
-	if !ok || !deleted && !isEntry(&s.Tag) && !isItem(&s.Tag) {
-		return nil, false
-	}
-	own := cmp.Or(s.Tag.Space, noSpace)
-	a := &Entry{Deleted: deleted, Language: s.Tag.AttrIn(xmlcopy.XMLSpace, "lang"), room: roomFor(len(doc))}
-	if isEntry(&s.Tag) {
-		own = atomOnly
-	}
-	if deleted {
-		own = "" // all children are extensions
-		a.ID, a.Updated = strings.TrimSpace(firstOf(s.Tag.AttrIn(ExtraSpace, "id"), s.Tag.Attr("ref"))), strings.TrimSpace(s.Tag.Attr("when"))
-	}
-	if own == rss1Space || own == rss090Space {
-		a.ID = s.Tag.AttrIn(rdfSpace, "about")
-	}
-	if at := s.Tag.AttrIn(xmlcopy.XMLSpace, "base"); at != "" {
-		base = a.rebase(base, at)
-		a.BaseURL = base
-	}
-	a.Base = base
-	for {
-		found, err := s.NextChild()
-		switch {
-		case err != nil:
-			return nil, false
-		case !found:
-			if err := a.readStandIns(); err != nil {
-				return nil, false
-			}
-			a.addFromExtensions()
-			a.addPermalink()
-			if base := firstOf(a.contentBase, a.textBase); base != "" && (a.contentBase != "" || a.Content == nil) {
-				a.Base, a.BaseURL = base, base
-			}
-			return a, s.AtEnd()
-		}
-		if err := a.readChild(s, own, base); err != nil {
-			return nil, false
+// FormatTime returns a date as RFC 3339 has it; unchanged if it is such a date.
+func FormatTime(text string) (string, bool) {
+	if message.IsISODate(text) {
+		// time.Parse accepts an hour of one digit, and a comma.
+		if at, err := time.Parse(time.RFC3339Nano, text); err == nil && at.Year() > 0 && text[len("2006-01-02T15")] == ':' && !strings.Contains(text, ",") {
+			return text, true
 		}
 	}
-}
-
-// readChild reads a child whose start tag was read last. own is the namespace of the
-// article's own elements.
-func (a *Entry) readChild(s *xmlcopy.Scanner, own, base string) error {
-	t := s.Tag
-	if at := t.AttrIn(xmlcopy.XMLSpace, "base"); at != "" {
-		base = a.rebase(base, at)
-		switch t.Local {
-		case "content", "encoded", "body":
-			setIfEmpty(&a.contentBase, base)
-		case "summary", "description":
-			setIfEmpty(&a.textBase, base)
-		}
+	at, _, ok := message.ParseDate(text)
+	if !ok || at.Year() < 1 || at.Year() > 9999 {
+		return "", false
 	}
-	switch space := cmp.Or(t.Space, noSpace); {
-	case own == "":
-	case space == own && rssFields[t.Local] && t.Attr("href") == "":
-		return a.readRSS(s, &t, t.Local, base)
-	case space == atom03Space && t.Local == "created":
-		return a.postpone(s, t.Local, base)
-	case space == AtomSpace && isAtomField(&t), space == atom03Space && isAtomField(&t):
-		return a.readAtom(s, &t, base)
-	case rssFields[modules[space]+t.Local] && modules[space] != "":
-		name := modules[space] + t.Local
-		switch {
-		case isStandIn(name):
-			return a.postpone(s, name, base)
-		case !a.has(name):
-			return a.readRSS(s, &t, name, base)
-		}
-	}
-	return a.readExtension(s)
-}
-
-// keepDate sets a date that was not set before. A text that is no date is an extension.
-func (a *Entry) keepDate(at *string, t *xmlcopy.Tag, value string) {
-	if _, ok := FormatTime(value); ok {
-		setIfEmpty(at, value)
-	} else if value != "" {
-		a.addExtension(t.Space, t.Local, Element{Prefix: t.Prefix, Text: value})
-	}
-}
-
-// ResolveURL returns a reference relative to a base as an absolute URL; as it is if
-// that is not possible.
-func ResolveURL(base, ref string) string {
-	ref = strings.TrimSpace(ref)
-	to, err := url.Parse(ref)
-	if base == "" || err != nil || to.IsAbs() {
-		return ref
-	}
-	from, err := url.Parse(base)
-	if err != nil || !from.IsAbs() {
-		return ref
-	}
-	return from.ResolveReference(to).String()
-}
-
-func setIfEmpty(at *string, value string) {
-	if *at == "" {
-		*at = value
-	}
+	return at.UTC().Format(time.RFC3339Nano), true
 }

@@ -28,58 +28,45 @@ type Element struct {
 	Children []Element       `json:"children,omitempty"`
 }
 
-// readExtension reads an element that is no field, if there is room for it.
-func (a *Entry) readExtension(s *xmlcopy.Scanner) error {
+// read reads an element that is no field, if there is room for it.
+func (x *Extensions) read(s *xmlcopy.Scanner, room *room) error {
 	space, local := s.Tag.Space, s.Tag.Local
-	el, err := a.readElement(s, space)
+	el, err := readElement(s, space, room)
 	if err == nil {
-		a.addExtension(space, local, el)
+		x.add(room, space, local, el)
 	}
 	return err
 }
 
-// addExtension adds an element, if there is room for its namespace.
-func (a *Entry) addExtension(space, local string, el Element) {
-	if a.room -= len(space); a.room < 0 {
-		return
-	}
-	if a.Extensions == nil {
-		a.Extensions = Extensions{}
-	}
-	if a.Extensions[space] == nil {
-		a.Extensions[space] = map[string][]Element{}
-	}
-	a.Extensions[space][local] = append(a.Extensions[space][local], el)
-}
-
-// addExtensions adds elements, if there is room: a long namespace is written as XML for each.
-func (a *Entry) addExtensions(x Extensions) {
-	for space, names := range x {
-		for name, elements := range names {
-			for _, el := range elements {
-				a.addExtension(space, name, el)
-			}
-		}
+// add adds an element, if there is room for its namespace.
+func (x *Extensions) add(room *room, space, local string, el Element) {
+	if room.take(len(space)) {
+		elements := x.elements(space)
+		elements[local] = append(elements[local], el)
 	}
 }
 
-// within returns the extensions for which there is room.
-func (a *Entry) within(x Extensions) Extensions {
-	b := Entry{room: a.room}
-	b.addExtensions(x)
-	a.room = b.room
-	return b.Extensions
+// elements returns the elements of a namespace, to add others.
+func (x *Extensions) elements(space string) map[string][]Element {
+	if *x == nil {
+		*x = Extensions{}
+	}
+	if (*x)[space] == nil {
+		(*x)[space] = map[string][]Element{}
+	}
+	return (*x)[space]
 }
 
-// bound removes the extensions of people for which there is no room.
-func (a *Entry) bound(people []Person) {
-	for i := range people {
-		people[i].Extensions = a.within(people[i].Extensions)
+// within returns the extensions for which there is room: a long namespace is written as XML for each.
+func (x Extensions) within(room *room) (kept Extensions) {
+	for name, el := range x.All {
+		kept.add(room, name.Space, name.Local, el)
 	}
+	return kept
 }
 
 // readAttributes returns the attributes of a tag except those that have no namespace and one of the names.
-func (a *Entry) readAttributes(t *xmlcopy.Tag, without ...string) (attributes map[string]string) {
+func readAttributes(room *room, t *xmlcopy.Tag, without ...string) (attributes map[string]string) {
 	for _, at := range t.Attrs {
 		name := at.Local
 		switch {
@@ -88,7 +75,7 @@ func (a *Entry) readAttributes(t *xmlcopy.Tag, without ...string) (attributes ma
 		case at.Space == xmlcopy.XMLSpace:
 			name = "xml:" + name
 		case at.Space != "":
-			if a.room -= len(at.Space); a.room < 0 {
+			if !room.take(len(at.Space)) {
 				continue // the element is dropped, and long names of all around it would be held until then
 			}
 			name = "{" + at.Space + "}" + name
@@ -113,14 +100,14 @@ func (el *Element) removeIndentation() {
 }
 
 // readElement reads the element whose start tag was read last, without its name. parent is the namespace around it.
-func (a *Entry) readElement(s *xmlcopy.Scanner, parent string) (el Element, err error) {
+func readElement(s *xmlcopy.Scanner, parent string, room *room) (el Element, err error) {
 	t := s.Tag
 	el.Prefix = t.Prefix
 	if t.Space != parent {
 		el.Namespace = &t.Space
-		a.room -= len(t.Space)
+		room.take(len(t.Space))
 	}
-	el.Attributes = a.readAttributes(&t)
+	el.Attributes = readAttributes(room, &t)
 	var text []byte
 	elements := false
 	flush := func() {
@@ -147,11 +134,11 @@ func (a *Entry) readElement(s *xmlcopy.Scanner, parent string) (el Element, err 
 			flush()
 			elements = true
 			local := s.Tag.Local
-			child, err := a.readElement(s, t.Space)
+			child, err := readElement(s, t.Space, room)
 			if err != nil {
 				return el, err
 			}
-			if child.Name = local; a.room >= 0 {
+			if child.Name = local; *room >= 0 {
 				el.Children = append(el.Children, child)
 			}
 		}

@@ -140,7 +140,7 @@ func (d *Document) Item() []byte {
 // itemReader reads an item into a Document.
 type itemReader struct {
 	Document
-	room int // as that of an Entry
+	*room
 }
 
 // decodeMember decodes a member that has exactly the type of to, and removes it from members.
@@ -203,23 +203,15 @@ func (d *itemReader) keepMember(name string, value json.RawMessage) {
 		// A number that no float64 can hold would make the whole body unreadable for most programs.
 		el = Element{Text: string(value)}
 	}
-	if d.Extensions == nil {
-		d.Extensions = Extensions{}
-	}
-	if d.Extensions[JSONFeed] == nil {
-		d.Extensions[JSONFeed] = map[string][]Element{}
-	}
-	d.Extensions[JSONFeed][strings.ToValidUTF8(name, "\uFFFD")] = []Element{el}
+	d.Extensions.elements(JSONFeed)[strings.ToValidUTF8(name, "\uFFFD")] = []Element{el}
 }
 
-// resolve returns an absolute URL, if there is room for it.
+// resolve is [room.resolve] for a reference that may be missing.
 func (d *itemReader) resolve(base, ref string) string {
-	a := Entry{room: d.room}
-	if ref != "" {
-		ref = a.resolve(base, ref)
+	if ref == "" {
+		return ""
 	}
-	d.room = a.room
-	return ref
+	return d.room.resolve(base, ref)
 }
 
 func mustJSON(v any) json.RawMessage {

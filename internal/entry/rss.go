@@ -1,6 +1,7 @@
 package entry
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 
@@ -8,7 +9,7 @@ import (
 )
 
 // addPermalink adds the guid as a link, if it is a page: as that of the item, or as its bookmark if it has another.
-func (a *Entry) addPermalink() {
+func (a *fieldReader) addPermalink() {
 	switch l, ok := a.FindLink("alternate"); {
 	case a.permalink == "" || l.Href == a.permalink:
 	case ok:
@@ -31,19 +32,13 @@ var rssFields = map[string]bool{
 	"dcterms:modified": true, "source": true, "xhtml:body": true, "body": true, "fullitem": true,
 }
 
-// standIn is an element that is a field if the entry has no element that means the same and more exactly.
-type standIn struct {
-	name, base string
-	s          *xmlcopy.Scanner // behind the start tag
-}
-
 // isStandIn reports whether an element is a field only if the entry has no other for it.
 func isStandIn(name string) bool {
 	return name == "created" || strings.HasPrefix(name, "dc:") && name != "dc:creator" && name != "dc:contributor" && name != "dc:subject" || strings.HasPrefix(name, "dcterms:")
 }
 
-// postpone skips an element that is read with [Entry.readStandIns].
-func (a *Entry) postpone(s *xmlcopy.Scanner, name, base string) error {
+// postpone skips an element that is read with [fieldReader.readStandIns].
+func (a *fieldReader) postpone(s *xmlcopy.Scanner, name, base string) error {
 	if s.Tag.Empty {
 		return a.readExtension(s)
 	}
@@ -54,7 +49,7 @@ func (a *Entry) postpone(s *xmlcopy.Scanner, name, base string) error {
 
 // readStandIns reads the elements that were postponed: as fields that the entry lacks, or as extensions. When an
 // entry was created is least of all the date of its publication.
-func (a *Entry) readStandIns() (err error) {
+func (a *fieldReader) readStandIns() (err error) {
 	for _, created := range []bool{false, true} {
 		for _, in := range a.standIns {
 			switch {
@@ -70,21 +65,15 @@ func (a *Entry) readStandIns() (err error) {
 	return err
 }
 
-// The namespaces of podcasts and of Media RSS.
-const (
-	itunesSpace = "http://www.itunes.com/dtds/podcast-1.0.dtd"
-	mediaSpace  = "http://search.yahoo.com/mrss/"
-)
-
 // addFromExtensions sets authors, summary and categories of an entry that has none to those of podcasts and videos,
 // which stay extensions.
-func (a *Entry) addFromExtensions() {
+func (a *fieldReader) addFromExtensions() {
 	podcast, media := a.Extensions.in(itunesSpace), a.Extensions.in(mediaSpace)
 	if name := textOf(podcast["author"]); name != "" && a.Authors == nil {
 		a.Authors = []Person{ReadPerson(name)}
 	}
 	if a.Summary == nil {
-		text := firstOf(textOf(podcast["summary"]), textOf(media["description"]))
+		text := cmp.Or(textOf(podcast["summary"]), textOf(media["description"]))
 		for _, group := range media["group"] {
 			for _, el := range group.Children {
 				if el.Name == "description" && el.Namespace == nil {
@@ -116,7 +105,7 @@ func (a *Entry) addFromExtensions() {
 }
 
 // has reports whether the field of an element that may occur once is set.
-func (a *Entry) has(name string) bool {
+func (a *fieldReader) has(name string) bool {
 	switch name {
 	case "dc:title":
 		return a.Title != nil
@@ -136,7 +125,7 @@ func (a *Entry) has(name string) bool {
 
 // readRSS reads an element of RSS or of one of its modules. name is its local name, with
 // the usual prefix of its namespace if that is a module's.
-func (a *Entry) readRSS(s *xmlcopy.Scanner, t *xmlcopy.Tag, name, base string) error {
+func (a *fieldReader) readRSS(s *xmlcopy.Scanner, t *xmlcopy.Tag, name, base string) error {
 	if name == "enclosure" {
 		return a.readEnclosure(s, t, base)
 	}
@@ -168,8 +157,8 @@ func (a *Entry) readRSS(s *xmlcopy.Scanner, t *xmlcopy.Tag, name, base string) e
 }
 
 // readEnclosure reads an enclosure of RSS. What a link has no field for is an extension.
-func (a *Entry) readEnclosure(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) error {
-	el, err := a.readElement(s, t.Space)
+func (a *fieldReader) readEnclosure(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) error {
+	el, err := readElement(s, t.Space, a.room)
 	if err != nil {
 		return err
 	}
@@ -180,7 +169,7 @@ func (a *Entry) readEnclosure(s *xmlcopy.Scanner, t *xmlcopy.Tag, base string) e
 		}
 	}
 	if len(el.Attributes) > 0 || el.Children != nil || strings.TrimSpace(el.Text) != "" {
-		a.addExtension(t.Space, t.Local, el)
+		a.Extensions.add(a.room, t.Space, t.Local, el)
 	}
 	return nil
 }
@@ -198,7 +187,7 @@ func keepProse(at **Prose, text, markup string, isHTML bool) {
 }
 
 // addRSSValue adds an element of RSS that contains a short text.
-func (a *Entry) addRSSValue(t *xmlcopy.Tag, name, value, base string) {
+func (a *fieldReader) addRSSValue(t *xmlcopy.Tag, name, value, base string) {
 	switch name {
 	case "link":
 		a.Links = append(a.Links, Link{Rel: "alternate", Href: a.resolve(base, value)})
