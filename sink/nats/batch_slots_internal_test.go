@@ -12,9 +12,9 @@ import (
 // newSlotSink returns a sink of a stream that takes one batch at a time.
 func newSlotSink() *Sink {
 	return &Sink{
-		client:  &client{cfg: Config{Timeout: 10 * time.Second}},
-		topic:   &Topic{Stream: Stream{Name: "feeds"}},
-		batches: limit.New(1, 0),
+		client: &client{cfg: Config{Timeout: 10 * time.Second}},
+		topic:  &Topic{Stream: Stream{Name: "feeds"}},
+		shared: &openStream{batches: limit.New(1, 0)},
 	}
 }
 
@@ -51,11 +51,11 @@ func TestCommitWaitsForItsSlotForSomeTime(t *testing.T) {
 		_, release, err := s.commitContext(t.Context(), false)
 		must.Succeed(t, err)
 		release()
-		if s.batches.TryAcquire() != nil {
+		if s.shared.batches.TryAcquire() != nil {
 			t.Error("a commit without entities has freed a slot that it did not have")
 		}
 		free()
-		if s.batches.TryAcquire() == nil {
+		if s.shared.batches.TryAcquire() == nil {
 			t.Error("the slot is not free")
 		}
 	})

@@ -18,7 +18,6 @@ import (
 // repeated until they are answered. It is safe for concurrent use.
 type client struct {
 	cfg      Config
-	servers  string // for errors: without user names and passwords
 	log      *slog.Logger
 	nc       *nats.Conn
 	js       jetstream.JetStream
@@ -58,32 +57,13 @@ func (c *client) runSession(ctx context.Context, requests scope, f func(context.
 	if err := c.checkVersion(); err != nil {
 		return err
 	}
-	explainer := c.newExplainer(requests)
+	explainer := newExplainer(&c.cfg, c.sessions, requests)
 	ctx, cancel := ses.bindContext(ctx)
 	defer cancel()
 	if err := f(ctx, ses); err != nil {
 		return explainer.explainError(ctx, err)
 	}
 	return nil
-}
-
-// newExplainer returns an explainer for the errors of requests that are made after this call.
-func (c *client) newExplainer(requests scope) explainer {
-	return explainer{
-		cfg: &c.cfg, servers: c.servers, violations: &c.sessions.violations, lastError: c.nc.LastError, requests: requests,
-		before: c.nc.LastError(), counted: c.sessions.violations.counted(),
-	}
-}
-
-// checkJetStream returns an error unless there is a connection, to a server that is new
-// enough, whose JetStream this account may use.
-func (c *client) checkJetStream(ctx context.Context) error {
-	ctx, cancel := c.withTimeout(ctx)
-	defer cancel()
-	return c.runSession(ctx, scope{}, func(ctx context.Context, _ *session) error {
-		_, err := c.js.AccountInfo(ctx)
-		return err
-	})
 }
 
 // minor is the first minor version of 2.x that has atomic batches.
@@ -99,7 +79,7 @@ func (c *client) checkVersion() error {
 		return nil
 	}
 	return feed.Permanent(fmt.Errorf("the NATS server at %s has version %s, which has no atomic batches; feedbridge needs 2.%d or newer",
-		c.servers, c.nc.ConnectedServerVersion(), minor))
+		c.sessions.servers, c.nc.ConnectedServerVersion(), minor))
 }
 
 // hasMinor reports whether the server has a minor version of 2.x, or a newer one. A version that cannot be
@@ -110,22 +90,41 @@ func (c *client) hasMinor(minor int) bool {
 	return err != nil || major > 2 || major == 2 && n >= minor
 }
 
-// defaultRepeatAfter is the time after which a request without an answer is repeated.
-const defaultRepeatAfter = time.Second
+const (
+	// defaultRepeatAfter is the time after which a request without an answer is repeated.
+	defaultRepeatAfter = time.Second
+	// defaultKeptLifetime is how long a reader is kept for the next Read.
+	defaultKeptLifetime = 2 * time.Second
+)
 
-// retryRequest repeats a request that changes nothing until it is answered or the timeout
-// of the configuration is over. A server that is not the leader of a stream drops requests
-// about the stream, and during an election all servers drop them.
-func (c *client) retryRequest(ctx context.Context, request func(context.Context) error) error {
+// firstAnswer makes a request that changes nothing, and again when there is no answer in time, until
+// one of these requests is answered or the timeout of the configuration is over. A server that is not
+// the leader of a stream drops requests about the stream, and during an election all servers drop
+// them. An answer of megabytes may come after the request was repeated.
+func firstAnswer[T any](ctx context.Context, c *client, request func(context.Context) (T, error)) (answer T, _ error) {
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
+	type result struct {
+		answer T
+		err    error
+	}
+	results := make(chan result)
 	for n := 0; ; n++ {
-		attempt, cancel := context.WithTimeout(ctx, c.waitForAnswer(n))
-		err := request(attempt)
-		timeout := attempt.Err()
-		cancel()
-		if err == nil || timeout == nil || !errors.Is(err, timeout) || ctx.Err() != nil {
-			return causeOf(ctx, err)
+		go func() {
+			answer, err := request(ctx)
+			select {
+			case results <- result{answer, err}:
+			case <-ctx.Done():
+			}
+		}()
+		repeat := time.NewTimer(c.waitForAnswer(n))
+		select {
+		case first := <-results:
+			repeat.Stop()
+			return first.answer, causeOf(ctx, first.err)
+		case <-repeat.C:
+		case <-ctx.Done():
+			return answer, context.Cause(ctx)
 		}
 	}
 }
@@ -160,9 +159,9 @@ type streamInfo struct {
 // streamInfo asks the leader of a stream, also for the number of messages on a subject if one is given.
 // The client's Stream does not return the domain.
 func (c *client) streamInfo(ctx context.Context, stream string, subject ...string) (*streamInfo, error) {
-	var request []byte
+	request := map[string]string{}
 	if len(subject) > 0 {
-		request, _ = json.Marshal(map[string]string{"subjects_filter": subject[0]}) // strings cannot fail
+		request["subjects_filter"] = subject[0]
 	}
 	var answer struct {
 		streamInfo
@@ -180,41 +179,19 @@ func (c *client) streamInfo(ctx context.Context, stream string, subject ...strin
 	return &answer.streamInfo, nil
 }
 
-// requestJSON sends a request that changes nothing to the JetStream API, and decodes the
-// answer. It repeats the request like retryRequest, but the first answer counts, whichever request
-// it is to: an answer with a message of megabytes may take longer than a second, and the answers to
-// the repeated requests come after it.
-func (c *client) requestJSON(ctx context.Context, subject string, request []byte, answer any) error {
-	ctx, cancel := c.withTimeout(ctx)
-	defer cancel()
-	type result struct {
-		reply *nats.Msg
-		err   error
+// requestJSON sends a request that changes nothing to the JetStream API, and decodes the answer.
+func (c *client) requestJSON(ctx context.Context, subject string, request, answer any) error {
+	data, err := json.Marshal(request)
+	if err != nil {
+		return err
 	}
-	results := make(chan result)
-	send := func() {
-		reply, err := c.nc.RequestWithContext(ctx, c.cfg.apiPrefix()+subject, request)
-		select {
-		case results <- result{reply, err}:
-		case <-ctx.Done():
-		}
+	reply, err := firstAnswer(ctx, c, func(ctx context.Context) (*nats.Msg, error) {
+		return c.nc.RequestWithContext(ctx, c.cfg.apiPrefix()+subject, data)
+	})
+	if err != nil {
+		return err
 	}
-	var first result
-	for n := 0; first == (result{}); n++ {
-		go send()
-		repeat := time.NewTimer(c.waitForAnswer(n))
-		select {
-		case first = <-results:
-		case <-repeat.C:
-		case <-ctx.Done():
-			first.err = ctx.Err()
-		}
-		repeat.Stop()
-	}
-	if first.err != nil {
-		return causeOf(ctx, first.err)
-	}
-	if err := json.Unmarshal(first.reply.Data, answer); err != nil {
+	if err := json.Unmarshal(reply.Data, answer); err != nil {
 		return fmt.Errorf("NATS answered with invalid JSON: %w", err)
 	}
 	return nil
@@ -238,19 +215,15 @@ func (c *client) messageAt(ctx context.Context, stream string, sequence uint64) 
 // getMessage returns the message that a query selects, or nil. The stream's leader answers
 // it: replicas may be behind, and any of them may answer Direct Get.
 func (c *client) getMessage(ctx context.Context, stream string, query map[string]any) (*storedMessage, error) {
-	request, err := json.Marshal(query)
-	if err != nil {
-		return nil, err
-	}
 	var answer struct {
 		Message *storedMessage      `json:"message"`
 		Error   *jetstream.APIError `json:"error"`
 	}
-	if err := c.requestJSON(ctx, "STREAM.MSG.GET."+stream, request, &answer); err != nil {
+	if err := c.requestJSON(ctx, "STREAM.MSG.GET."+stream, query, &answer); err != nil {
 		return nil, err
 	}
 	switch {
-	case answer.Error != nil && answer.Error.ErrorCode == codeNoMessage:
+	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
 		return nil, nil
 	case answer.Error != nil:
 		return nil, answer.Error

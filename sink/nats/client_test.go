@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,21 +21,22 @@ func TestRequestIsRepeatedUntilItIsAnswered(t *testing.T) {
 	} {
 		parallel.RunVirtual(t, name, func(t *testing.T) {
 			c := &client{cfg: Config{Timeout: 10 * time.Second}, repeatAfter: defaultRepeatAfter}
-			begin, requests := time.Now(), 0
+			begin, requests := time.Now(), atomic.Int32{}
 			at := []time.Duration{0, 1000, 3000, 5500, 8000} // ms
-			err := c.retryRequest(t.Context(), func(ctx context.Context) error {
-				if since := time.Since(begin); requests >= len(at) || since != at[requests]*time.Millisecond {
-					t.Errorf("request %d after %v", requests+1, since)
+			_, err := firstAnswer(t.Context(), c, func(ctx context.Context) (string, error) {
+				n := int(requests.Add(1))
+				if since := time.Since(begin); n > len(at) || since != at[n-1]*time.Millisecond {
+					t.Errorf("request %d after %v", n, since)
 				}
-				if requests++; requests > test.dropped {
-					return nil
+				if n > test.dropped {
+					return "", nil
 				}
 				<-ctx.Done()
-				return ctx.Err()
+				return "", ctx.Err()
 			})
 			switch {
-			case test.want == "" && (err != nil || requests != test.dropped+1):
-				t.Errorf("error %v after %d requests", err, requests)
+			case test.want == "" && (err != nil || int(requests.Load()) != test.dropped+1):
+				t.Errorf("error %v after %d requests", err, requests.Load())
 			case test.want != "" && (err == nil || err.Error() != test.want):
 				t.Errorf("error %v, want %q", err, test.want)
 			}

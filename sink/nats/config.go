@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -114,6 +115,17 @@ const checkpointPrefix = "_feedbridge."
 
 // StreamName returns the name of the topic's stream.
 func (t Topic) StreamName() string { return cmp.Or(t.Stream.Name, streamName(t.Subject)) }
+
+// streamName returns subject with every character that the name of a stream may not have
+// replaced by _.
+func streamName(subject string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(`.*>/\`, r) || unicode.IsSpace(r) || unicode.IsControl(r) {
+			return '_'
+		}
+		return r
+	}, subject)
+}
 
 // checkpointSubject returns the subject of the topic's checkpoint.
 func (t Topic) checkpointSubject() string { return checkpointPrefix + t.Subject }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,11 +19,10 @@ import (
 // Conn is a connection to a NATS system. It reconnects until it is closed. Any number of
 // sinks and logs share it.
 type Conn struct {
-	client *client
-	sinks  *sinkCounts
-	slots  sync.Map // by stream, the [limit.Limit] of atomic batches
-	fast   fastBatches
-	watch  *watch
+	client  *client
+	streams openStreams
+	fast    fastBatches
+	watch   *watch
 }
 
 // Connect connects to the servers that cfg names. If no server answers, or one refuses the
@@ -51,7 +49,7 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	}
 	servers := strings.Join(shown, ", ")
 	watch := &watch{log: log}
-	sessions := newSessionTracker(servers, cfg.credentialKeys(), log, watch)
+	sessions := newSessionTracker(servers, cfg.credentialKeys(), log, watch.refuse)
 	opts = slices.Concat(opts, sessions.handlers(), connectionOptions(cfg.Timeout))
 	nc, err := connectServer(ctx, cfg.URL, opts)
 	switch {
@@ -68,12 +66,12 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	sessions.nc = nc
 	// The first attempt has ended; its handler is called at any moment.
 	<-sessions.attempted
-	watch.sinks, watch.client = newSinkCounts(), &client{
-		cfg: cfg, servers: servers, log: log, nc: nc, js: js, sessions: sessions,
+	watch.client = &client{
+		cfg: cfg, log: log, nc: nc, js: js, sessions: sessions,
 		repeatAfter: defaultRepeatAfter,
 		consumerTTL: max(time.Minute, 3*cfg.Timeout), keptLifetime: defaultKeptLifetime,
 	}
-	return &Conn{client: watch.client, sinks: watch.sinks, fast: fastBatches{nc: nc}, watch: watch}, nil
+	return &Conn{client: watch.client, fast: fastBatches{nc: nc}, watch: watch}, nil
 }
 
 // connectionOptions returns the options of all connections.
@@ -128,7 +126,14 @@ func (c *Conn) Reconnected() context.Context { return c.client.sessions.nextConn
 
 // Check returns an error unless there is a connection, to a server that is new
 // enough, whose JetStream this account may use.
-func (c *Conn) Check(ctx context.Context) error { return c.client.checkJetStream(ctx) }
+func (c *Conn) Check(ctx context.Context) error {
+	ctx, cancel := c.client.withTimeout(ctx)
+	defer cancel()
+	return c.client.runSession(ctx, scope{}, func(ctx context.Context, _ *session) error {
+		_, err := c.client.js.AccountInfo(ctx)
+		return err
+	})
+}
 
 // WatchCheckpoints looks at the streams of all sinks until ctx ends; see [Sink.Unchanged]. It also
 // subscribes to the checkpoints of all topics, as an ordinary subscriber: it needs no consumer,
@@ -143,5 +148,5 @@ func (c *Conn) WatchCheckpoints(ctx context.Context, committed func(topic, write
 	if c.client.cfg.Domain == "" && c.client.cfg.APIPrefix == "" {
 		c.watch.subscribe(committed)
 	}
-	go visitAll(ctx, c.sinks.streams, c.watch.lookAt)
+	go visitAll(ctx, c.streams.list, c.watch.lookAt)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
@@ -23,25 +22,6 @@ type dedupeLoader struct {
 	ids    *sink.IDs
 	// seen is the state of the topic that ids was loaded from. It outlives errors.
 	seen topicState
-}
-
-// topicState is the state of a topic in which this process saw it last.
-type topicState struct {
-	// checkpoint is the newest checkpoint that was read or stored; nil if the topic had none.
-	checkpoint *storedMessage
-	// complete reports whether the IDs were loaded up to checkpoint since they were last
-	// dropped. A load may fail half-way, and the topic may then have that checkpoint again.
-	complete bool
-	// end is the end of the topic up to which the IDs were loaded.
-	end topicEnd
-	// newest is the newest entity or dead letter whose ID was loaded or committed, and
-	// newestDead reports that it is a dead letter.
-	newest     identity
-	newestDead bool
-	// uncommitted is the number of entities behind checkpoint.
-	uncommitted uint64
-	// moved holds the time when a person had last moved the checkpoint.
-	moved time.Time
 }
 
 // dropIDs drops the IDs. The checkpoint that was seen is kept: whether the topic has lost it

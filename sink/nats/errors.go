@@ -16,34 +16,27 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// The error codes of the JetStream API that this package handles in a way of their own.
-// nats.go has no names for those of batches.
+// The error codes of the JetStream API that this package handles in a way of their own, and that
+// nats.go has no names for.
 const (
-	codeAccountResources    = 10002
-	codeInsufficient        = 10023
-	codeMaximumConsumers    = 10026
-	codeMaximumStreams      = 10027
-	codeMemoryResources     = 10028
-	codeNoMessage           = 10037
-	codeStorageResources    = 10047
-	codeMessageTooLarge     = 10054
-	codeNameInUse           = 10058
-	codeStreamNotFound      = 10059
-	codeSubjectOverlap      = 10065
-	codeWrongLastSequence   = 10071
-	codeReplicas            = 10074
-	codeStoreFailed         = 10077
-	codeSealed              = 10109
-	codeRollup              = 10111
-	codeInactiveThreshold   = 10153
-	codeWrongLastReplicated = 10164
-	codeTTLInvalid          = 10165
-	codeTTLDisabled         = 10166
-	codeAtomicDisabled      = 10174
-	codeBatchIncomplete     = 10176
-	codeBatchTooLarge       = 10199
-	codeFastDisabled        = 10205
-	codeUnknownBatch        = 10208
+	codeAccountResources  = 10002
+	codeInsufficient      = 10023
+	codeMaximumStreams    = 10027
+	codeMemoryResources   = 10028
+	codeStorageResources  = 10047
+	codeSubjectOverlap    = 10065
+	codeReplicas          = 10074
+	codeStoreFailed       = 10077
+	codeSealed            = 10109
+	codeRollup            = 10111
+	codeInactiveThreshold = 10153
+	codeTTLInvalid        = 10165
+	codeTTLDisabled       = 10166
+	codeAtomicDisabled    = 10174
+	codeBatchIncomplete   = 10176
+	codeBatchTooLarge     = 10199
+	codeFastDisabled      = 10205
+	codeUnknownBatch      = 10208
 )
 
 // codesFull are the errors of a server or an account without room for more messages.
@@ -52,20 +45,20 @@ var codesFull = []jetstream.ErrorCode{codeAccountResources, codeInsufficient, co
 // cures has the actions of a person that cure an error, by its code. An error with a cure
 // is permanent, whatever its status.
 var cures = map[jetstream.ErrorCode]string{
-	codeAccountResources: "raise the account's JetStream limits",
-	codeInsufficient:     "raise the server's JetStream limits",
-	codeMaximumConsumers: "raise the limit on consumers of the stream or the account; feedbridge needs one while it loads IDs",
-	codeMaximumStreams:   "raise the account's limit on streams, or set stream.name to one that has the topic",
-	codeMemoryResources:  "raise the server's JetStream limits",
-	codeStorageResources: "raise the server's JetStream limits",
-	codeMessageTooLarge:  "that is the checkpoint: raise max_msg_size with 'nats stream edit %s --max-msg-size', or max_payload of the server",
-	codeSealed:           "a sealed stream accepts no messages; give the feed another one",
-	codeRollup:           "run 'nats stream edit %s --allow-rollup'",
-	codeTTLInvalid:       "is this NATS server of version 2.12 or newer?",
-	codeReplicas:         "lower stream.replicas, or use a cluster",
-	codeTTLDisabled:      "run 'nats stream edit %s --allow-msg-ttl'",
-	codeAtomicDisabled:   "run 'nats stream edit %s --allow-batch'",
-	codeBatchTooLarge:    "raise max_batch_size in the server's JetStream limits to 1000",
+	codeAccountResources:                           "raise the account's JetStream limits",
+	codeInsufficient:                               "raise the server's JetStream limits",
+	jetstream.JSErrCodeMaximumConsumersLimit:       "raise the limit on consumers of the stream or the account; feedbridge needs one while it loads IDs",
+	codeMaximumStreams:                             "raise the account's limit on streams, or set stream.name to one that has the topic",
+	codeMemoryResources:                            "raise the server's JetStream limits",
+	codeStorageResources:                           "raise the server's JetStream limits",
+	jetstream.JSErrCodeStreamMessageExceedsMaximum: "that is the checkpoint: raise max_msg_size with 'nats stream edit %s --max-msg-size', or max_payload of the server",
+	codeSealed:                                     "a sealed stream accepts no messages; give the feed another one",
+	codeRollup:                                     "run 'nats stream edit %s --allow-rollup'",
+	codeTTLInvalid:                                 "is this NATS server of version 2.12 or newer?",
+	codeReplicas:                                   "lower stream.replicas, or use a cluster",
+	codeTTLDisabled:                                "run 'nats stream edit %s --allow-msg-ttl'",
+	codeAtomicDisabled:                             "run 'nats stream edit %s --allow-batch'",
+	codeBatchTooLarge:                              "raise max_batch_size in the server's JetStream limits to 1000",
 }
 
 // errFull reports a limit of the stream, with its cure.
@@ -76,7 +69,7 @@ var errFull = errors.New("the stream is full and refuses new messages: raise its
 func apiError(e *jetstream.APIError, stream string, cfg Config) error {
 	err := fmt.Errorf("%s (NATS error %d)", e.Description, e.ErrorCode)
 	switch e.ErrorCode {
-	case codeWrongLastSequence, codeWrongLastReplicated: // see isConflict
+	case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant: // see isConflict
 		return fmt.Errorf("%w: %w", checkpoint.ErrConflict, err)
 	case codeStoreFailed:
 		// "maximum bytes exceeded" and "maximum messages exceeded" come from limits of the
@@ -100,7 +93,7 @@ func apiError(e *jetstream.APIError, stream string, cfg Config) error {
 	}
 	// A stream that is missing was there a moment ago, or allowed fast batches. The retry begins with
 	// Resume, which finds another way or whose error has the cure.
-	if e.ErrorCode == codeStreamNotFound || e.ErrorCode == codeFastDisabled || e.Code == http.StatusTooManyRequests || e.Code >= http.StatusInternalServerError {
+	if e.ErrorCode == jetstream.JSErrCodeStreamNotFound || e.ErrorCode == codeFastDisabled || e.Code == http.StatusTooManyRequests || e.Code >= http.StatusInternalServerError {
 		return err
 	}
 	return feed.Permanent(err)
@@ -110,21 +103,24 @@ func apiError(e *jetstream.APIError, stream string, cfg Config) error {
 // before the requests: the server reports a missing permission to the connection, and does
 // not answer the request.
 type explainer struct {
-	cfg        *Config
-	servers    string // without user names and passwords
-	violations *violations
-	lastError  func() error // of the connection
-	requests   scope
+	cfg      *Config
+	sessions *sessionTracker
+	requests scope
 	// before is the connection's last error when the explainer was made, and counted the number
 	// of its violations.
 	before  error
 	counted int
 }
 
+// newExplainer returns an explainer for the errors of requests that are made after this call.
+func newExplainer(cfg *Config, sessions *sessionTracker, requests scope) explainer {
+	return explainer{cfg, sessions, requests, sessions.nc.LastError(), sessions.violations.counted()}
+}
+
 // violation returns the permissions violation because of which a request may have failed; nil if
 // there is none. The last error of the connection may not be among the violations yet.
 func (e explainer) violation() error {
-	for _, err := range append(e.violations.after(e.counted), e.lastError()) {
+	for _, err := range append(e.sessions.violations.after(e.counted), e.sessions.nc.LastError()) {
 		if errors.Is(err, nats.ErrPermissionViolation) && !isSameError(err, e.before) && e.requests.includes(err, e.cfg.apiPrefix()) {
 			return err
 		}
@@ -141,28 +137,32 @@ func (e explainer) explainError(ctx context.Context, err error) error {
 		}
 		return feed.Permanent(fmt.Errorf("%w; grant this user the permissions that %s lists", refused, page))
 	}
-	var api jetstream.JetStreamError
+	api, ok := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return feed.Permanent(fmt.Errorf("JetStream is off for this account on NATS at %s; enable it in the server's configuration", e.servers))
+		return feed.Permanent(fmt.Errorf("JetStream is off for this account on NATS at %s; enable it in the server's configuration", e.sessions.servers))
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
 		// A cluster that has no leader yet answers like that, too.
-		return fmt.Errorf("JetStream does not answer on NATS at %s: it is off, or has no leader; %s", e.servers, e.cureForNoJetStream())
-	case errors.As(err, &api) && api.APIError() != nil:
-		return apiError(api.APIError(), "", *e.cfg)
+		return fmt.Errorf("JetStream does not answer on NATS at %s: it is off, or has no leader; %s", e.sessions.servers, e.cureForNoJetStream())
+	case ok:
+		return apiError(api, e.requests.stream, *e.cfg)
 	}
 	return causeOf(ctx, err)
+}
+
+// codeOf returns the code of an error of the JetStream API; 0 for any other error.
+func codeOf(err error) jetstream.ErrorCode {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
+		return api.ErrorCode
+	}
+	return 0
 }
 
 // isConflict reports whether the server has refused a commit because of its fence. It was permitted
 // then: a violation at the same time is that of another request of the connection.
 func isConflict(err error) bool {
-	var api jetstream.JetStreamError
-	if errors.As(err, &api) && api.APIError() != nil {
-		code := api.APIError().ErrorCode
-		return code == codeWrongLastSequence || code == codeWrongLastReplicated
-	}
-	return errors.Is(err, checkpoint.ErrConflict)
+	code := codeOf(err)
+	return code == jetstream.JSErrCodeStreamWrongLastSequence || code == jetstream.JSErrCodeStreamWrongLastSequenceConstant || errors.Is(err, checkpoint.ErrConflict)
 }
 
 // cureForNoJetStream returns what to do if JetStream does not answer.

@@ -27,13 +27,12 @@ func (c *Conn) Received() uint64 { return c.client.nc.Stats().InBytes }
 
 // Conn returns the connection of the log.
 func (l *Log) Conn() *Conn {
-	w := &watch{client: l.client, sinks: newSinkCounts()}
-	return &Conn{client: l.client, sinks: w.sinks, fast: fastBatches{nc: l.client.nc}, watch: w}
+	return &Conn{client: l.client, fast: fastBatches{nc: l.client.nc}, watch: &watch{client: l.client}}
 }
 
 // Look looks at the streams of all sinks once.
 func (c *Conn) Look(ctx context.Context) {
-	for _, stream := range c.sinks.streams() {
+	for _, stream := range c.streams.list() {
 		c.watch.lookAt(ctx, stream)
 	}
 }
@@ -51,9 +50,16 @@ func (s *Sink) ForgetHints() {
 	s.watched.Store(&t)
 }
 
-// VisitAll is visitAll, and MaxLooks its limit.
-var VisitAll = visitAll
+// VisitAll is visitAll for streams with these names.
+func VisitAll(ctx context.Context, names []string, visit func(stream string)) {
+	all := make([]*openStream, len(names))
+	for i, name := range names {
+		all[i] = &openStream{name: name}
+	}
+	visitAll(ctx, func() []*openStream { return all }, func(_ context.Context, s *openStream) { visit(s.name) })
+}
 
+// MaxLooks is the limit of visitAll.
 const MaxLooks = limit.Looks
 
 // Kept reports whether a reader is kept for the next Read.

@@ -1,9 +1,7 @@
 package nats
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -87,6 +85,25 @@ type fence struct {
 
 // topicEnd has the sequences of the newest entity and the newest dead letter, 0 if there is none.
 type topicEnd struct{ entity, dead uint64 }
+
+// topicState is the state of a topic in which this process saw it last.
+type topicState struct {
+	// checkpoint is the newest checkpoint that was read or stored; nil if the topic had none.
+	checkpoint *storedMessage
+	// complete reports whether the IDs were loaded up to checkpoint since they were last
+	// dropped. A load may fail half-way, and the topic may then have that checkpoint again.
+	complete bool
+	// end is the end of the topic up to which the IDs were loaded.
+	end topicEnd
+	// newest is the newest entity or dead letter whose ID was loaded or committed, and
+	// newestDead reports that it is a dead letter.
+	newest     identity
+	newestDead bool
+	// uncommitted is the number of entities behind checkpoint.
+	uncommitted uint64
+	// moved holds the time when a person had last moved the checkpoint.
+	moved time.Time
+}
 
 // sequence returns the sequence of the checkpoint that the server compares, 0 if there must be
 // none.
@@ -240,37 +257,4 @@ func (r *checkpointReader) isUnwritten(info *streamInfo, f fence) bool {
 	// A dead letter without a checkpoint is half of a commit, like an entity. In a stream that
 	// has no other subjects, deleted messages count, too.
 	return f.end == topicEnd{} && (isUntouched(info) || !r.topic.ownsAll(info.Config.Subjects))
-}
-
-// explainRefusal returns the fence for a second attempt, as an atomic batch, if a commit was refused
-// although no other copy has stored anything. An atomic batch is refused if messages were deleted from
-// the topic: retention removes the newest entity of a feed that was quiet for long. The chain of
-// [chainedIngest] is refused after an atomic batch of another copy was: nats-server 2.15 goes on
-// counting from where that one would have ended, until an atomic batch is stored. Otherwise
-// explainRefusal returns an error. The second attempt is refused if another copy has committed.
-func (r *checkpointReader) explainRefusal(ctx context.Context, in ingest, f fence, refused error) (fence, error) {
-	known := f
-	// The end is read first. On a replicated stream a commit of another copy refuses this one before
-	// it is stored. Then its entities must not be seen without its checkpoint.
-	end, err := r.readEnd(ctx)
-	if err != nil {
-		return f, err
-	}
-	f.end, f.proved = end, time.Now()
-	last, err := r.readLast(ctx)
-	if err != nil {
-		return f, err
-	}
-	switch {
-	case !last.equals(known.checkpoint), in == atomicIngest && f.end == known.end:
-		return f, refused
-	case f.end == known.end:
-		return f, nil
-	case f.end.entity <= known.end.entity && f.end.dead <= known.end.dead && known.last() == known.sequence():
-		// What is in front of a checkpoint that is still there was not lost.
-		return f, cmp.Or(r.checkSubjectAt(ctx, known.end.entity), r.checkSubjectAt(ctx, known.end.dead))
-	case in != atomicIngest:
-		return f, refused
-	}
-	return f, errors.New("the stream has the beginning of a batch that was not stored to its end, or has lost it; loading its IDs before the next commit")
 }

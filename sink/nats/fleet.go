@@ -3,6 +3,7 @@ package nats
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -11,17 +12,6 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/fleet"
-)
-
-const (
-	// fleetTTL is the time for which a member is one without renewing its key. A member that is
-	// killed is missed by the others that much later, at most.
-	fleetTTL = 12 * time.Second
-	// fleetBeat is the interval at which a member renews its key.
-	fleetBeat = fleetTTL / 3
-	// fleetStale is the time after which a key that was not renewed is no member's, though it is
-	// still in the bucket, as after a purge of the stream.
-	fleetStale = 2 * fleetTTL
 )
 
 // FleetOptions describe the bucket of a fleet.
@@ -41,7 +31,7 @@ type FleetOptions struct {
 type Fleet struct {
 	client *client
 	opts   FleetOptions
-	bucket string
+	bucket bucket
 	// interval is the time after which the key is renewed.
 	interval time.Duration
 	// joined is set before the key is stored for the first time.
@@ -50,7 +40,7 @@ type Fleet struct {
 
 // Fleet returns the bus of a fleet. It makes no request; [Fleet.Join] does.
 func (c *Conn) Fleet(opts FleetOptions) *Fleet {
-	return &Fleet{client: c.client, opts: opts, bucket: bucketPrefix + opts.Name, interval: fleetBeat}
+	return &Fleet{client: c.client, opts: opts, bucket: bucket(bucketPrefix + opts.Name), interval: fleetBeat}
 }
 
 // Join implements [fleet.Bus].
@@ -71,11 +61,12 @@ func (f *Fleet) takePart(ctx context.Context, scope scope, self fleet.Self, repo
 	if err := f.openBucket(ctx); err != nil {
 		return err
 	}
-	store := func(ctx context.Context) error { return f.store(ctx, self) }
-	if err := f.client.retryRequest(ctx, store); err != nil {
+	f.joined = true
+	store := func(ctx context.Context) (*jetstream.PubAck, error) { return f.store(ctx, self) }
+	if _, err := firstAnswer(ctx, f.client, store); err != nil {
 		return err
 	}
-	keys, err := f.watchKeys(ctx)
+	keys, err := f.bucket.watchKeys(ctx, f.client)
 	if err != nil {
 		return err
 	}
@@ -89,8 +80,8 @@ func (f *Fleet) takePart(ctx context.Context, scope scope, self fleet.Self, repo
 	renew := func() error {
 		attempt, cancel := contextWithTimeout(ctx, min(f.client.cfg.Timeout, fleetBeat))
 		defer cancel()
-		explainer := f.client.newExplainer(scope)
-		err := store(attempt)
+		explainer := newExplainer(&f.client.cfg, f.client.sessions, scope)
+		_, err := store(attempt)
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
@@ -142,10 +133,9 @@ func (f *Fleet) takePart(ctx context.Context, scope scope, self fleet.Self, repo
 }
 
 // store stores the key of this copy, which expires after fleetTTL.
-func (f *Fleet) store(ctx context.Context, self fleet.Self) error {
+func (f *Fleet) store(ctx context.Context, self fleet.Self) (*jetstream.PubAck, error) {
 	m := nats.NewMsg(f.subject(self.Name))
 	m.Data = self.Value()
-	f.joined = true
 	return f.publish(ctx, m, fleetTTL)
 }
 
@@ -162,54 +152,43 @@ func (f *Fleet) leave(ctx context.Context, name string) {
 	// Not the client's Delete, whose marker stays in the bucket for ever.
 	m := nats.NewMsg(f.subject(name))
 	m.Header.Set(operationHeader, deleted)
-	if err := f.publish(ctx, m, markerTTL); err != nil {
+	if _, err := f.publish(ctx, m, markerTTL); err != nil {
 		f.client.log.Warn("cannot leave the fleet; the other copies take over the feeds when the key of this copy expires", "fleet", f.opts.Name, "within", fleetTTL, "error", err)
 	}
 }
 
 // publish stores a message that expires. Its subject is that of a key.
-func (f *Fleet) publish(ctx context.Context, m *nats.Msg, ttl time.Duration) error {
-	_, err := f.client.js.PublishMsg(ctx, m, jetstream.WithMsgTTL(ttl), jetstream.WithExpectStream(f.stream()))
-	return err
+func (f *Fleet) publish(ctx context.Context, m *nats.Msg, ttl time.Duration) (*jetstream.PubAck, error) {
+	return f.client.js.PublishMsg(ctx, m, jetstream.WithMsgTTL(ttl), jetstream.WithExpectStream(f.bucket.stream()))
 }
 
 // subject returns the subject of a member's key. Buckets of another JetStream domain or account
 // are published to through its API, as the client does.
 func (f *Fleet) subject(name string) string {
-	subject := f.keyPrefix() + name
+	subject := f.bucket.keyPrefix() + name
 	if prefix := f.client.cfg.apiPrefix(); prefix != jetstream.DefaultAPIPrefix {
 		return prefix + subject
 	}
 	return subject
 }
 
-// keyPrefix begins the subjects of all keys, as messages have them.
-func (f *Fleet) keyPrefix() string { return "$KV." + f.bucket + "." }
-
-// stream returns the name of the bucket's stream.
-func (f *Fleet) stream() string { return "KV_" + f.bucket }
-
 // scope returns the scope of the requests of a member.
-func (f *Fleet) scope(name string) scope { return scope{[]string{f.subject(name)}, f.stream()} }
-
-// markerTTL is the time for which the bucket remembers that a key was deleted or has expired.
-const markerTTL = time.Minute
+func (f *Fleet) scope(name string) scope { return scope{[]string{f.subject(name)}, f.bucket.stream()} }
 
 // openBucket creates the bucket if there is none.
 func (f *Fleet) openBucket(ctx context.Context) error {
 	err := f.findBucket(ctx)
-	if !errors.Is(err, jetstream.ErrBucketNotFound) {
+	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err
 	}
 	if f.joined {
 		f.client.log.Warn("the bucket of the fleet is gone, and is created again", "fleet", f.opts.Name, "bucket", f.bucket)
 	}
-	err = f.client.retryRequest(ctx, func(ctx context.Context) error {
-		_, err := f.client.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: f.bucket, Description: "The members of the feedbridge fleet " + f.opts.Name,
+	_, err = firstAnswer(ctx, f.client, func(ctx context.Context) (jetstream.KeyValue, error) {
+		return f.client.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: string(f.bucket), Description: "The members of the feedbridge fleet " + f.opts.Name,
 			LimitMarkerTTL: markerTTL, Replicas: f.opts.Replicas,
 		})
-		return err
 	})
 	switch {
 	case errors.Is(err, jetstream.ErrLimitMarkerTTLNotSupported):
@@ -218,4 +197,19 @@ func (f *Fleet) openBucket(ctx context.Context) error {
 		return err
 	}
 	return f.findBucket(ctx)
+}
+
+// findBucket returns [jetstream.ErrStreamNotFound] if there is no bucket, or why it is not fit for a fleet.
+func (f *Fleet) findBucket(ctx context.Context) error {
+	stream := f.bucket.stream()
+	info, err := f.client.streamInfo(ctx, stream)
+	switch {
+	case err != nil:
+		return err
+	case info.Config.MaxMsgsPerSubject < 1:
+		return feed.Permanent(fmt.Errorf("the stream %s is no key-value bucket; give the fleet another name", stream))
+	case !info.Config.AllowMsgTTL || info.Config.SubjectDeleteMarkerTTL <= 0:
+		return feed.Permanent(fmt.Errorf("the keys of the bucket %s have no time limits of their own; run 'nats stream edit %s --allow-msg-ttl --subject-del-markers-ttl %v'", f.bucket, stream, markerTTL))
+	}
+	return nil
 }

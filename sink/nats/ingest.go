@@ -38,9 +38,9 @@ func (in ingest) String() string {
 const fastMinor = 14
 
 // report logs, once for each stream, the command that allows fast ingest.
-func (in ingest) report(c *client, counts *sinkCounts, config jetstream.StreamConfig) {
+func (in ingest) report(c *client, stream *openStream, config jetstream.StreamConfig) {
 	c.log.Debug("the way of the commits is chosen", "stream", config.Name, "commits", in)
-	if in != atomicIngest || config.AllowBatchPublish || c.cfg.APIPrefix != "" || !c.hasMinor(fastMinor) || !counts.isFirstReport(config.Name) {
+	if in != atomicIngest || config.AllowBatchPublish || c.cfg.APIPrefix != "" || !c.hasMinor(fastMinor) || stream.reported.Swap(true) {
 		return
 	}
 	c.log.Info("the stream does not allow fast ingest, so that each commit is an atomic batch, which the server stores twice",

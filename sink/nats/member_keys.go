@@ -9,9 +9,30 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
+const (
+	// fleetTTL is the time for which a member is one without renewing its key. A member that is
+	// killed is missed by the others that much later, at most.
+	fleetTTL = 12 * time.Second
+	// fleetBeat is the interval at which a member renews its key.
+	fleetBeat = fleetTTL / 3
+	// fleetStale is the time after which a key that was not renewed is no member's, though it is
+	// still in the bucket, as after a purge of the stream.
+	fleetStale = 2 * fleetTTL
+	// markerTTL is the time for which the bucket remembers that a key was deleted or has expired.
+	markerTTL = time.Minute
+)
+
+// bucket is the name of the key-value bucket of a fleet.
+type bucket string
+
+// keyPrefix begins the subjects of all keys, as messages have them.
+func (b bucket) keyPrefix() string { return "$KV." + string(b) + "." }
+
+// stream returns the name of the bucket's stream.
+func (b bucket) stream() string { return "KV_" + string(b) }
+
 // The headers of messages in a bucket.
 const (
-	ttlHeader       = "Nats-TTL"
 	markerHeader    = "Nats-Marker-Reason" // of a message that the server stores when a key has expired
 	operationHeader = "KV-Operation"
 	deleted         = "DEL"
@@ -39,14 +60,14 @@ var errWatchEnded = errors.New("the watch has ended")
 
 // watchKeys watches the keys of the bucket until ctx ends or stop is called. It does not use the
 // watch of nats.go, which does not show the headers of messages.
-func (f *Fleet) watchKeys(ctx context.Context) (*memberKeys, error) {
-	js, err := f.client.nc.JetStream(nats.APIPrefix(f.client.cfg.apiPrefix()))
+func (b bucket) watchKeys(ctx context.Context, c *client) (*memberKeys, error) {
+	js, err := c.nc.JetStream(nats.APIPrefix(c.cfg.apiPrefix()))
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	k := &memberKeys{
-		prefix: f.keyPrefix(), messages: make(chan *nats.Msg, 256), ended: make(chan struct{}),
+		prefix: b.keyPrefix(), messages: make(chan *nats.Msg, 256), ended: make(chan struct{}),
 		values: map[string][]byte{}, seen: map[string]time.Time{},
 	}
 	sub, err := js.Subscribe(k.prefix+">", func(m *nats.Msg) {
@@ -54,7 +75,7 @@ func (f *Fleet) watchKeys(ctx context.Context) (*memberKeys, error) {
 		case k.messages <- m:
 		case <-ctx.Done():
 		}
-	}, nats.BindStream(f.stream()), nats.OrderedConsumer(), nats.DeliverLastPerSubject(), nats.Context(ctx))
+	}, nats.BindStream(b.stream()), nats.OrderedConsumer(), nats.DeliverLastPerSubject(), nats.Context(ctx))
 	if err != nil {
 		cancel()
 		return nil, err
@@ -86,7 +107,7 @@ func (k *memberKeys) take(m *nats.Msg, now time.Time) (name string, left []strin
 		return name, left
 	}
 	var value []byte
-	if m.Header.Get(ttlHeader) != "" {
+	if m.Header.Get(ttl) != "" {
 		value = m.Data
 	}
 	k.values[name], k.seen[name] = value, now

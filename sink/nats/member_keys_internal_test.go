@@ -17,7 +17,7 @@ func TestKeysThatAreNotRenewed(t *testing.T) {
 	put := func(names ...string) {
 		for _, name := range names {
 			m := nats.NewMsg(k.prefix + name)
-			m.Header.Set(ttlHeader, "12s")
+			m.Header.Set(ttl, "12s")
 			m.Data = []byte(name)
 			k.take(m, now)
 		}

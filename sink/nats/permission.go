@@ -1,10 +1,13 @@
 package nats
 
 import (
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/feedbridge/feedbridge/sink"
 )
@@ -19,6 +22,14 @@ type scope struct {
 // topicScope returns the scope of requests about a topic.
 func topicScope(subject, stream string) scope {
 	return scope{[]string{subject, subject + sink.DeadSuffix, checkpointPrefix + subject}, stream}
+}
+
+// allCheckpoints are the subjects of the checkpoints of all topics.
+const allCheckpoints = checkpointPrefix + ">"
+
+// isRefusedWatch reports whether the server has refused the subscription to the checkpoints.
+func isRefusedWatch(err error) bool {
+	return errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `"`+allCheckpoints+`"`)
 }
 
 var refusedPublish = regexp.MustCompile(`Publish to "(\S+)"`)

@@ -109,7 +109,7 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch) (committed, e
 	}
 	now := time.Now()
 	if err := p.sendEntities(ctx, to, b); err != nil {
-		return committed{}, p.explainAnswer(err)
+		return committed{}, err
 	}
 	if b.ingest == atomicIngest {
 		if err := p.checkpoints.confirm(ctx, f); err != nil {
@@ -122,11 +122,11 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch) (committed, e
 		return committed{}, fmt.Errorf("stream %s does not answer: it is gone, or has no leader", p.topic.Stream.Name)
 	}
 	if err != nil {
-		return committed{}, causeOf(ctx, p.explainAnswer(err))
+		return committed{}, causeOf(ctx, err)
 	}
 	sequence, err := p.parseAck(ack, id, n+1)
 	if err != nil {
-		return committed{}, p.explainDead(err, feed.CountDead(b.entities))
+		return committed{}, err
 	}
 	next := fence{checkpoint: &storedMessage{Subject: last.Subject, Sequence: sequence, Data: last.Data}, end: f.end, committed: f.committed, named: last.Header.Get(commitID), stream: sequence, proved: now}
 	if err := p.checkpoints.confirmStored(ctx, next.checkpoint); err != nil {
@@ -138,6 +138,39 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch) (committed, e
 		done.fence.end, done.newest = b.ingest.endAfter(f.end, b.entities, sequence, id)
 	}
 	return done, nil
+}
+
+// explainRefusal returns the fence for a second attempt, as an atomic batch, if a commit was refused
+// although no other copy has stored anything. An atomic batch is refused if messages were deleted from
+// the topic: retention removes the newest entity of a feed that was quiet for long. The chain of
+// [chainedIngest] is refused after an atomic batch of another copy was: nats-server 2.15 goes on
+// counting from where that one would have ended, until an atomic batch is stored. Otherwise
+// explainRefusal returns an error. The second attempt is refused if another copy has committed.
+func (p *publisher) explainRefusal(ctx context.Context, in ingest, f fence, refused error) (fence, error) {
+	known, r := f, p.checkpoints
+	// The end is read first. On a replicated stream a commit of another copy refuses this one before
+	// it is stored. Then its entities must not be seen without its checkpoint.
+	end, err := r.readEnd(ctx)
+	if err != nil {
+		return f, err
+	}
+	f.end, f.proved = end, time.Now()
+	last, err := r.readLast(ctx)
+	if err != nil {
+		return f, err
+	}
+	switch {
+	case !last.equals(known.checkpoint), in == atomicIngest && f.end == known.end:
+		return f, refused
+	case f.end == known.end:
+		return f, nil
+	case f.end.entity <= known.end.entity && f.end.dead <= known.end.dead && known.last() == known.sequence():
+		// What is in front of a checkpoint that is still there was not lost.
+		return f, cmp.Or(r.checkSubjectAt(ctx, known.end.entity), r.checkSubjectAt(ctx, known.end.dead))
+	case in != atomicIngest:
+		return f, refused
+	}
+	return f, errors.New("the stream has the beginning of a batch that was not stored to its end, or has lost it; loading its IDs before the next commit")
 }
 
 // sendEntities sends all of a batch except its last message.
@@ -178,24 +211,6 @@ func (p *publisher) sendEntities(ctx context.Context, to carrier, b batch) error
 	return nil
 }
 
-// explainAnswer is apiError for an error of the server.
-func (p *publisher) explainAnswer(err error) error {
-	var api *jetstream.APIError
-	if errors.As(err, &api) {
-		return apiError(api, p.topic.Stream.Name, p.client.cfg)
-	}
-	return err
-}
-
-// explainDead adds the dead letters to an error about a full stream, if n messages of the commit,
-// and not none, are dead letters.
-func (p *publisher) explainDead(err error, n int) error {
-	if n == 0 || !errors.Is(err, errFull) {
-		return err
-	}
-	return fmt.Errorf("%w; the commit has dead letters for %s, which take room there, too", err, p.topic.deadSubject())
-}
-
 // parseAck reads the server's answer to a batch of n messages, or to a plain message if id
 // is empty. It returns the sequence of the checkpoint.
 func (p *publisher) parseAck(data []byte, id string, n int) (sequence uint64, err error) {
@@ -212,7 +227,7 @@ func (p *publisher) parseAck(data []byte, id string, n int) (sequence uint64, er
 	case err != nil:
 		return 0, fmt.Errorf("NATS answered without an acknowledgement: %w", err)
 	case ack.Error != nil:
-		return 0, apiError(ack.Error, stream, p.client.cfg)
+		return 0, ack.Error
 	case ack.Stream != stream:
 		return 0, feed.Permanent(fmt.Errorf("stream %s acknowledged a commit for %s; find out which of them has the subject %s",
 			ack.Stream, stream, subject))

@@ -68,16 +68,13 @@ func openReader(ctx context.Context, c *client, stream string, subjects []string
 		InactiveThreshold: c.consumerTTL,
 	}
 	r := &reader{client: c, stream: stream, from: from, at: from, inbox: make(chan *nats.Msg, pullMessages+2), limit: pullBytes}
-	err := c.retryRequest(ctx, func(ctx context.Context) (err error) {
-		r.consumer, err = c.js.CreateConsumer(ctx, stream, config)
-		var api jetstream.JetStreamError
-		if errors.As(err, &api) && api.APIError() != nil && api.APIError().ErrorCode == codeInactiveThreshold {
-			// The stream has a lower limit. Without a value the server takes that limit.
-			config.InactiveThreshold = 0
-			r.consumer, err = c.js.CreateConsumer(ctx, stream, config)
-		}
-		return err
-	})
+	create := func(ctx context.Context) (jetstream.Consumer, error) { return c.js.CreateConsumer(ctx, stream, config) }
+	var err error
+	if r.consumer, err = firstAnswer(ctx, c, create); codeOf(err) == codeInactiveThreshold {
+		// The stream has a lower limit. Without a value the server takes that limit.
+		config.InactiveThreshold = 0
+		r.consumer, err = firstAnswer(ctx, c, create)
+	}
 	if err != nil {
 		return nil, err
 	}

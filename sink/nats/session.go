@@ -46,7 +46,8 @@ type sessionTracker struct {
 	servers     string // for errors and logs: without user names and passwords
 	credentials string // the configuration keys of the credentials, for errors
 	log         *slog.Logger
-	watch       *watch // learns that the server has refused it
+	// watchRefused is called when the server has refused the subscription to the checkpoints.
+	watchRefused func(error)
 	// nc is set before current is called.
 	nc *nats.Conn
 
@@ -64,8 +65,8 @@ type sessionTracker struct {
 	violations  violations
 }
 
-func newSessionTracker(servers, credentials string, log *slog.Logger, watch *watch) *sessionTracker {
-	t := &sessionTracker{servers: servers, credentials: credentials, log: log, watch: watch, attempted: make(chan struct{})}
+func newSessionTracker(servers, credentials string, log *slog.Logger, watchRefused func(error)) *sessionTracker {
+	t := &sessionTracker{servers: servers, credentials: credentials, log: log, watchRefused: watchRefused, attempted: make(chan struct{})}
 	t.reconnected, t.announce = context.WithCancel(context.Background())
 	return t
 }
@@ -138,7 +139,7 @@ func sameIfRefused(err error) error {
 
 func (t *sessionTracker) onAsyncError(nc *nats.Conn, err error) {
 	if isRefusedWatch(err) {
-		t.watch.refuse(err)
+		t.watchRefused(err)
 		return
 	}
 	if errors.Is(err, nats.ErrPermissionViolation) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
@@ -24,11 +25,9 @@ type Sink struct {
 	checkpoints *checkpointReader
 	limit       *sizeLimit
 	publisher   *publisher
-	sinks       *sinkCounts
 	dedupe      *dedupeLoader
-	// batches limits the atomic batches that are sent to the stream at a time.
-	batches *limit.Limit
-	watch   *watch
+	shared      *openStream // with the other sinks of the stream
+	watch       *watch
 	// watched is what the looks at the stream are compared with; nil before the first Resume.
 	watched atomic.Pointer[watchedTopic]
 
@@ -61,27 +60,24 @@ type Sink struct {
 func (c *Conn) Sink(topic Topic) *Sink {
 	t := &topic // one copy for all parts: there are ten thousand sinks
 	t.Stream.Name = t.StreamName()
-	c.sinks.increment(t.Stream.Name)
 	size := &sizeLimit{nc: c.client.nc, topic: t}
 	checkpoints := &checkpointReader{client: c.client, topic: t}
 	publisher := &publisher{client: c.client, topic: t, limit: size, checkpoints: checkpoints, fast: &c.fast}
-	batches, _ := c.slots.LoadOrStore(t.Stream.Name, limit.New(limit.Batches, 0))
 	return &Sink{
 		client: c.client, topic: t,
 		stream:      &streamChecker{client: c.client, topic: t},
 		checkpoints: checkpoints,
 		limit:       size,
 		publisher:   publisher,
-		sinks:       c.sinks,
 		dedupe:      &dedupeLoader{client: c.client, topic: t, ids: sink.NewIDs(t.Window)},
-		batches:     batches.(*limit.Limit),
+		shared:      c.streams.open(t.Stream.Name),
 		watch:       c.watch,
 	}
 }
 
 // Close frees the sink's share of the connection. It is called once, after the last commit has
 // ended. The connection stays open.
-func (s *Sink) Close() { s.sinks.decrement(s.topic.Stream.Name) }
+func (s *Sink) Close() { s.shared.close() }
 
 // CommitsBy returns how the server stores the commits after the next one, as the last Resume has chosen it:
 // "fast_ingest" or "atomic_batches"; "" before that. It is safe for concurrent use.
@@ -117,7 +113,7 @@ func (s *Sink) Fits(entities []feed.Entity) (n int, err error) {
 func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	s.session = nil
 	s.dedupe.ids.Rollback()
-	watched := watchedTopic{losses: s.watch.sinks.lastLook(s.topic.Stream.Name).losses}
+	watched := watchedTopic{losses: s.shared.lastLook().losses}
 	var cp checkpoint.Checkpoint
 	err := s.client.withSession(ctx, s.topic.Subject, s.topic.StreamName(), func(ctx context.Context, ses *session) error {
 		info, err := s.stream.ensureStream(ctx, s.dedupe.seen.checkpoint != nil)
@@ -134,7 +130,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		s.first = s.checkpoints.isUnwritten(info, f)
 		s.fast, s.ingest = s.topic.fastIngest(info.Config, &s.client.cfg), atomicIngest
 		if s.commits.Swap(s.fast.String()) != s.fast.String() {
-			s.fast.report(s.client, s.sinks, info.Config)
+			s.fast.report(s.client, s.shared, info.Config)
 		}
 		if watched.own {
 			s.unmapped = ses
@@ -143,7 +139,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		if last == nil {
 			s.dedupe.recordUnwritten()
 			s.session, s.fence = ses, f
-			s.recordWatched(watched, 0)
+			s.watched.Store(watched.after(0))
 			return nil
 		}
 		if s.misplaced != nil && last.equals(s.misplacedAt) {
@@ -167,7 +163,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		cp.Count += s.dedupe.seen.uncommitted
 		s.resumed = cp
 		s.session, s.fence = ses, f
-		s.recordWatched(watched, last.Sequence)
+		s.watched.Store(watched.after(last.Sequence))
 		return nil
 	})
 	if err != nil {
@@ -196,7 +192,7 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	case current != ses:
 		return errors.New("commit: the connection to NATS was made after the sink resumed")
 	}
-	explainer := s.client.newExplainer(topicScope(s.topic.Subject, s.topic.StreamName()))
+	explainer := newExplainer(&s.client.cfg, s.client.sessions, topicScope(s.topic.Subject, s.topic.StreamName()))
 	ctx, release := ses.bindContext(ctx)
 	defer release()
 	ctx, free, err := s.commitContext(ctx, len(entities) > 0 && s.ingest == atomicIngest)
@@ -204,13 +200,24 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, err)
 	}
 	defer free()
-	b := batch{first, entities, cp, s.ingest}
+	if err := s.commitBatch(ctx, ses, batch{first, entities, cp, s.ingest}); err != nil {
+		err = explainer.explainError(ctx, err)
+		if feed.CountDead(entities) > 0 && errors.Is(err, errFull) {
+			err = fmt.Errorf("%w; the commit has dead letters for %s, which take room there, too", err, s.topic.deadSubject())
+		}
+		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, err)
+	}
+	return nil
+}
+
+// commitBatch stores a batch, and sets the session again.
+func (s *Sink) commitBatch(ctx context.Context, ses *session, b batch) error {
 	if err := s.takeOver(ctx, b); err != nil {
-		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, explainer.explainError(ctx, err))
+		return err
 	}
 	done, err := s.publisher.publish(ctx, s.fence, b)
 	if isConflict(err) {
-		s.fence, err = s.checkpoints.explainRefusal(ctx, b.ingest, s.fence, err)
+		s.fence, err = s.publisher.explainRefusal(ctx, b.ingest, s.fence, err)
 		if err == nil {
 			b.ingest = atomicIngest
 			done, err = s.publisher.publish(ctx, s.fence, b)
@@ -218,20 +225,20 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 		s.dedupe.seen.complete = err == nil
 	}
 	if err != nil {
-		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, explainer.explainError(ctx, err))
+		return err
 	}
 	// The batch is stored. If the process dies here, Resume finds it.
-	s.dedupe.recordCommit(entities, cp, done)
-	if err := s.proveSubjects(ctx, ses, len(entities), done); err != nil {
-		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, explainer.explainError(ctx, err))
+	s.dedupe.recordCommit(b.entities, b.checkpoint, done)
+	if err := s.proveSubjects(ctx, ses, len(b.entities), done); err != nil {
+		return err
 	}
 	// From now on no other copy stores anything behind this one's checkpoint. Of the two subjects of a
 	// topic with dead letters, a batch of one entity has compared only one.
-	if s.ingest != s.fast && len(entities) > 0 && (s.fast == chainedIngest || s.checkpoints.endsBy(ctx, done.fence.end)) {
+	if s.ingest != s.fast && len(b.entities) > 0 && (s.fast == chainedIngest || s.checkpoints.endsBy(ctx, done.fence.end)) {
 		s.ingest = s.fast
 	}
-	s.session, s.fence, s.resumed = ses, done.fence, cp
-	s.recordWatched(*s.watched.Load(), done.fence.checkpoint.Sequence)
+	s.session, s.fence, s.resumed = ses, done.fence, b.checkpoint
+	s.watched.Store(s.watched.Load().after(done.fence.checkpoint.Sequence))
 	return nil
 }
 
@@ -283,7 +290,7 @@ func (s *Sink) commitContext(ctx context.Context, batch bool) (_ context.Context
 	if batch {
 		waiting, cancel := contextWithTimeout(ctx, longest)
 		defer cancel()
-		slot, err := s.batches.Acquire(waiting)
+		slot, err := s.shared.batches.Acquire(waiting)
 		if err != nil {
 			return nil, nil, fmt.Errorf("waiting for other commits to stream %s, of which %d are made at a time: %w; if this persists, divide the feeds among several streams",
 				s.topic.Stream.Name, limit.Batches, causeOf(waiting, err))
@@ -292,6 +299,12 @@ func (s *Sink) commitContext(ctx context.Context, batch bool) (_ context.Context
 	}
 	ctx, cancel := contextWithTimeout(ctx, longest)
 	return ctx, func() { cancel(); free() }, nil
+}
+
+// Unchanged returns when a look at the stream last showed that the checkpoint that the last Resume or
+// Commit left is still the newest one; the zero time if none did. It is safe for concurrent use.
+func (s *Sink) Unchanged() time.Time {
+	return s.watched.Load().confirmedBy(s.shared.lastLook(), s.watch.subscribed.Load())
 }
 
 // Overwrite stores the checkpoint that next returns for the stored one, which is the zero

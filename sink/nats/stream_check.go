@@ -82,20 +82,20 @@ func (s *streamChecker) createStream(ctx context.Context) (*streamInfo, error) {
 		AllowRollup:        true,
 		AllowMsgTTL:        true,
 	})
-	var api jetstream.JetStreamError
+	api, ok := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case err == nil:
 		s.client.log.Info("created a stream", "stream", want.Name, "subjects", s.topic.createdSubjects(), "replicas", max(1, want.Replicas))
 		return s.waitUntilKnown(ctx)
-	case !errors.As(err, &api) || api.APIError() == nil:
+	case !ok:
 		return nil, causeOf(ctx, err)
-	case api.APIError().ErrorCode == codeNameInUse:
+	case api.ErrorCode == jetstream.JSErrCodeStreamNameInUse:
 		// Another copy, or a person, has just created it.
 		return s.readInfo(ctx)
-	case api.APIError().ErrorCode == codeSubjectOverlap:
+	case api.ErrorCode == codeSubjectOverlap:
 		return nil, s.overlapError(ctx)
 	}
-	return nil, fmt.Errorf("create stream %s: %w", want.Name, apiError(api.APIError(), want.Name, s.client.cfg))
+	return nil, fmt.Errorf("create stream %s: %w", want.Name, apiError(api, want.Name, s.client.cfg))
 }
 
 // waitUntilKnown returns the description of a stream that was just created. The servers of a

@@ -181,14 +181,3 @@ func (t Topic) Validate() []error {
 
 // maxStreamName is the greatest length of a stream's name, in bytes.
 const maxStreamName = 255
-
-// streamName returns subject with every character that the name of a stream may not have
-// replaced by _.
-func streamName(subject string) string {
-	return strings.Map(func(r rune) rune {
-		if strings.ContainsRune(`.*>/\`, r) || unicode.IsSpace(r) || unicode.IsControl(r) {
-			return '_'
-		}
-		return r
-	}, subject)
-}

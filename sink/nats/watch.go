@@ -2,7 +2,6 @@ package nats
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
@@ -29,9 +28,6 @@ import (
 //
 // A look that is not answered confirms nothing. Then each feed reads its own checkpoint.
 
-// allCheckpoints are the subjects of the checkpoints of all topics.
-const allCheckpoints = checkpointPrefix + ">"
-
 const (
 	// lookEvery is the interval of looks at a stream. It is less than the age of a confirmation from
 	// which a bridge reads the checkpoint.
@@ -48,27 +44,9 @@ const (
 type watch struct {
 	log    *slog.Logger
 	client *client
-	sinks  *sinkCounts
 	// subscribed is set while there is a subscription that the server has not refused. An answer to
 	// a look shows that it has it: the server reads the subscription first.
 	subscribed atomic.Bool
-}
-
-// look is a stream as its leader described it.
-type look struct {
-	at                   time.Time // before the request
-	session              *session
-	created, lastTime    time.Time
-	first, last, entries uint64
-	// losses counts the looks that showed less than the one before them.
-	losses int
-}
-
-// lostSince reports whether a stream that a look showed has lost messages other than its oldest ones
-// until another look.
-func (l look) lostSince(before look) bool {
-	return l.last < before.last ||
-		l.last == before.last && (!l.lastTime.Equal(before.lastTime) || l.first == before.first && l.entries != before.entries)
 }
 
 // subscribe calls committed for each commit that the server reports.
@@ -84,11 +62,6 @@ func (w *watch) subscribe(committed func(topic, writer string)) {
 	}
 }
 
-// isRefusedWatch reports whether the server has refused the subscription to the checkpoints.
-func isRefusedWatch(err error) bool {
-	return errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `"`+allCheckpoints+`"`)
-}
-
 // refuse records that the server has refused the subscription. A permission that is given later is
 // found at a restart.
 func (w *watch) refuse(err error) {
@@ -99,7 +72,7 @@ func (w *watch) refuse(err error) {
 
 // visitAll calls visit for each stream once in lookEvery until ctx ends, evenly over that time. It calls
 // it for at most [limit.Looks] at a time. If they take too long, the rounds do.
-func visitAll(ctx context.Context, streams func() []string, visit func(ctx context.Context, stream string)) {
+func visitAll(ctx context.Context, streams func() []*openStream, visit func(context.Context, *openStream)) {
 	looks := limit.New(limit.Looks, 0)
 	for begin := time.Now(); ; begin = time.Now() {
 		all := streams()
@@ -122,20 +95,20 @@ func visitAll(ctx context.Context, streams func() []string, visit func(ctx conte
 }
 
 // lookAt looks at a stream.
-func (w *watch) lookAt(ctx context.Context, stream string) {
+func (w *watch) lookAt(ctx context.Context, stream *openStream) {
 	ses, err := w.client.sessions.activeSession()
 	if err != nil {
 		return
 	}
 	now := look{at: time.Now(), session: ses}
-	info, err := w.client.streamInfo(ctx, stream)
+	info, err := w.client.streamInfo(ctx, stream.name)
 	if err != nil {
-		w.log.Debug("cannot look at a stream; its feeds read their checkpoints", "stream", stream, "error", err)
+		w.log.Debug("cannot look at a stream; its feeds read their checkpoints", "stream", stream.name, "error", err)
 		return
 	}
 	now.created, now.lastTime = info.Created, info.State.LastTime
 	now.first, now.last, now.entries = info.State.FirstSeq, info.State.LastSeq, info.State.Msgs
-	w.sinks.recordLook(stream, now)
+	stream.recordLook(now)
 }
 
 // watchedTopic is what a sink knows of its stream since its last Resume or Commit. It is not changed.
@@ -152,23 +125,23 @@ type watchedTopic struct {
 	until time.Time
 }
 
-// recordWatched records the newest checkpoint that the sink has read or stored.
-func (s *Sink) recordWatched(t watchedTopic, checkpoint uint64) {
+// after returns what the sink knows when it has read or stored the newest checkpoint at a sequence.
+func (t watchedTopic) after(checkpoint uint64) *watchedTopic {
 	t.checkpoint, t.last = checkpoint, max(t.last, checkpoint)
 	t.until = time.Now().Add(minHinted + rand.N(maxHinted-minHinted))
-	s.watched.Store(&t)
+	return &t
 }
 
-// Unchanged returns when a look at the stream last showed that the checkpoint that the last Resume or
-// Commit left is still the newest one; the zero time if none did. It is safe for concurrent use.
-func (s *Sink) Unchanged() time.Time {
-	t, l := s.watched.Load(), s.watch.sinks.lastLook(s.topic.Stream.Name)
+// confirmedBy returns the time of a look if it shows that the checkpoint is still the newest one, and
+// otherwise the zero time. subscribed reports whether all commits are reported. t is nil before the
+// first Resume.
+func (t *watchedTopic) confirmedBy(l look, subscribed bool) time.Time {
 	switch {
 	case t == nil || l.session != t.session || l.losses != t.losses || !l.created.Equal(t.created) || t.checkpoint > 0 && t.checkpoint < l.first:
 		return time.Time{}
 	case l.last == t.last:
 		return l.at
-	case l.last < t.last || t.own || !s.watch.subscribed.Load() || time.Now().After(t.until):
+	case l.last < t.last || t.own || !subscribed || time.Now().After(t.until):
 		return time.Time{}
 	}
 	return l.at

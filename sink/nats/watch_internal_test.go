@@ -24,17 +24,13 @@ func TestALookIsComparedWithWhatIsKnown(t *testing.T) {
 		"it went back and has grown again since":            {seen(1, 30), seen(1, 20), created, false},
 		"it went back to what was there at the look before": {seen(1, 8), seen(1, 9), created, false},
 	} {
-		w := &watch{sinks: newSinkCounts()}
-		w.sinks.increment("")
-		w.subscribed.Store(true)
-		s := &Sink{watch: w, topic: &Topic{}}
-		s.watched.Store(&known)
+		stream := &openStream{}
 		test.now.created = test.created
 		if test.before.at != (time.Time{}) {
-			w.sinks.recordLook("", test.before)
+			stream.recordLook(test.before)
 		}
-		w.sinks.recordLook("", test.now)
-		if got := s.Unchanged().Equal(at); got != test.want {
+		stream.recordLook(test.now)
+		if got := known.confirmedBy(stream.lastLook(), true).Equal(at); got != test.want {
 			t.Errorf("%s: a look confirms the checkpoint: %v, want %v", name, got, test.want)
 		}
 	}

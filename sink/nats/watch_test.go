@@ -305,7 +305,7 @@ func TestManyStreamsAreLookedAtInTime(t *testing.T) {
 				var mu sync.Mutex
 				looks := map[string]int{}
 				waiting, most, inASecond := 0, 0, map[int64]int{}
-				go nats.VisitAll(ctx, func() []string { return names }, func(_ context.Context, stream string) {
+				go nats.VisitAll(ctx, names, func(stream string) {
 					mu.Lock()
 					looks[stream]++
 					waiting++
