@@ -44,7 +44,9 @@ func TestCommitBeforeTheClientHasNotedWhatItWrote(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- (&transactions{producer: p}).commit(ctx, kadm.OffsetsFromRecords(r)) }()
+	go func() {
+		ended <- (&transactions{idleProducer: idleProducer{producer: p}}).commit(ctx, kadm.OffsetsFromRecords(r))
+	}()
 	select {
 	case err := <-ended:
 		close(goOn)
@@ -92,7 +94,7 @@ func TestCommitOfWhatIsNeverNoted(t *testing.T) {
 	t.Cleanup(p.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := (&transactions{producer: p}).commit(ctx, kadm.OffsetsFromRecords(kgo.Record{Topic: "shop.orders"})); !errors.Is(err, errNotConfirmed) {
+	if err := (&transactions{idleProducer: idleProducer{producer: p}}).commit(ctx, kadm.OffsetsFromRecords(kgo.Record{Topic: "shop.orders"})); !errors.Is(err, errNotConfirmed) {
 		t.Errorf("got %v, want %v", err, errNotConfirmed)
 	}
 }

@@ -62,3 +62,15 @@ func (c *Conn) Sink(t Topic) *Sink {
 
 // Log returns a partition of a topic, to read it back.
 func (c *Conn) Log(topic string, partition int32) *Log { return newLog(c.client, topic, partition) }
+
+// WatchCheckpoints reads the checkpoint topic from its present end on, with one consumer for all
+// topics, which has no group. committed is called with the topic of each commit and the writer of
+// its checkpoint, which is empty if the checkpoint was deleted or cannot be read. It is called from
+// one goroutine at a time, and must not block. Meanwhile it looks at the topics of all sinks; see
+// [Sink.Unchanged].
+//
+// An outage of a broker delays calls, and loses none. The watch begins when there is a checkpoint
+// topic. It ends with ctx, or when the [Conn] is closed. It is called once.
+func (c *Conn) WatchCheckpoints(ctx context.Context, committed func(topic, writer string)) {
+	go c.watch.keepRunning(ctx, committed)
+}

@@ -140,6 +140,8 @@ func (d *diagnosis) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ ti
 	}
 }
 
+var errNotConfirmed = errors.New("the cluster has not confirmed in time that the transaction is committed")
+
 // silence reports that no answer came in time.
 type silence struct {
 	brokers string

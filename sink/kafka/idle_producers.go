@@ -30,12 +30,21 @@ type idleProducers struct {
 	closeProducer func(*kgo.Client)
 
 	mu    sync.Mutex
-	queue list.List   // of *transactions; the one that is idle for longest first
+	queue list.List   // of *idleProducer; the one that is idle for longest first
 	timer *time.Timer // nil before the first park
 }
 
+// idleProducer is the producer of a sink. Between two commits it belongs to idleProducers: claim it
+// before you use it.
+type idleProducer struct {
+	producer *kgo.Client // nil if there is none
+	// Owned by idleProducers.
+	queued    *list.Element // nil while the sink uses the producer
+	idleSince time.Time
+}
+
 // park puts the producer of t into the queue.
-func (p *idleProducers) park(t *transactions) {
+func (p *idleProducers) park(t *idleProducer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t.idleSince, t.queued = time.Now(), p.queue.PushBack(t)
@@ -44,7 +53,7 @@ func (p *idleProducers) park(t *transactions) {
 
 // claim takes the producer of t out of the queue. From then on t.producer belongs to the caller. It
 // is nil if it was closed.
-func (p *idleProducers) claim(t *transactions) {
+func (p *idleProducers) claim(t *idleProducer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if t.queued != nil {
@@ -54,7 +63,7 @@ func (p *idleProducers) claim(t *transactions) {
 }
 
 // isOpen reports whether t has a producer, claimed or not.
-func (p *idleProducers) isOpen(t *transactions) bool {
+func (p *idleProducers) isOpen(t *idleProducer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return t.producer != nil
@@ -75,7 +84,7 @@ func (p *idleProducers) resetTimer() {
 	if first == nil {
 		return
 	}
-	wait := time.Until(first.Value.(*transactions).idleSince.Add(p.limit()))
+	wait := time.Until(first.Value.(*idleProducer).idleSince.Add(p.limit()))
 	if p.timer == nil {
 		p.timer = time.AfterFunc(wait, p.closeExpired)
 		return
@@ -103,7 +112,7 @@ func (p *idleProducers) takeExpired() (expired []*kgo.Client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for first := p.queue.Front(); first != nil; first = p.queue.Front() {
-		t := first.Value.(*transactions)
+		t := first.Value.(*idleProducer)
 		if time.Since(t.idleSince) < p.limit() {
 			break
 		}

@@ -15,7 +15,7 @@ func TestProducerOfABusyFeedStaysOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closed atomic.Int64
 		p := &idleProducers{closeProducer: func(*kgo.Client) { closed.Add(1) }}
-		busy := &transactions{producer: new(kgo.Client)}
+		busy := &idleProducer{producer: new(kgo.Client)}
 		for range 10 {
 			p.park(busy)
 			time.Sleep(producerIdle - time.Second)
@@ -48,7 +48,7 @@ func TestManyIdleProducersAreClosedSooner(t *testing.T) {
 		const sinks, perSecond = 10_000, 100
 		for range sinks {
 			open.Add(1)
-			p.park(&transactions{producer: new(kgo.Client)})
+			p.park(&idleProducer{producer: new(kgo.Client)})
 			most = max(most, open.Load())
 			time.Sleep(time.Second / perSecond)
 			synctest.Wait()
@@ -76,7 +76,7 @@ func TestIdleProducersOfAClosedConnection(t *testing.T) {
 		var closed atomic.Int64
 		p := &idleProducers{closeProducer: func(*kgo.Client) { closed.Add(1) }}
 		p.stop() // before the first commit
-		p.park(&transactions{producer: new(kgo.Client)})
+		p.park(&idleProducer{producer: new(kgo.Client)})
 		p.stop()
 		time.Sleep(2 * producerIdle)
 		synctest.Wait()

@@ -30,7 +30,7 @@ func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 		case err != nil:
 			return err
 		}
-		if err := s.check.sameTopic(d, last); err != nil {
+		if err := s.check.sameTopic(d, last.topic); err != nil {
 			return err
 		}
 		deadTopic, err := s.dead.describeTopic(ctx)

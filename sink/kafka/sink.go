@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -120,7 +121,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		return checkpoint.Checkpoint{}, fmt.Errorf("resume: %w", err)
 	}
 	s.hung.dropCure()
-	if !s.client.idle.isOpen(&s.transactions) {
+	if !s.client.idle.isOpen(&s.transactions.idleProducer) {
 		// The next commit initializes the id, and this Resume has waited until every transaction
 		// has ended.
 		s.hung.last = nil
@@ -151,7 +152,7 @@ func (s *Sink) resumeOnce(ctx context.Context) (cp checkpoint.Checkpoint, again 
 			return cp, false, err
 		}
 	}
-	d, limit, err := s.check.ensureTopic(ctx, store.newest, cp.Count == 0 && (found || !seen.known))
+	d, limit, err := s.check.ensureTopic(ctx, store.newest.topic, cp.Count == 0 && (found || !seen.known))
 	if err != nil {
 		return cp, false, err
 	}
@@ -194,6 +195,18 @@ func (s *Sink) resumeOnce(ctx context.Context) (cp checkpoint.Checkpoint, again 
 		return cp, false, s.errMissing()
 	}
 	return cp, !now.equals(store.newest), nil
+}
+
+// recordWatched records the newest checkpoint that the sink has read or stored.
+func (s *Sink) recordWatched(consumers int64) {
+	s.watched.Store(&watchedTopic{consumers, s.checkpoints.location.id, s.dedupe.seen.topic})
+}
+
+// Unchanged returns when a look last showed that the topic has all that it had after the last Resume or
+// Commit, and all commits since then would have been seen; the zero time if none did. It is safe for
+// concurrent use.
+func (s *Sink) Unchanged() time.Time {
+	return s.watched.Load().confirmedBy(s.watch.last.Load(), s.topic.Name, s.client.cfg.Checkpoints)
 }
 
 // watchTransaction returns the function to call while Resume waits for a partition.

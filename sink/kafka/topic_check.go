@@ -27,7 +27,7 @@ type topicCheck struct {
 
 // ensureTopic returns the topic, and its largest batch in bytes. It creates a topic that is
 // missing, if the configuration allows it and mayBeNew is set.
-func (t topicCheck) ensureTopic(ctx context.Context, last storedCheckpoint, mayBeNew bool) (d kadm.TopicDetail, limit int64, err error) {
+func (t topicCheck) ensureTopic(ctx context.Context, last topicEnds, mayBeNew bool) (d kadm.TopicDetail, limit int64, err error) {
 	if t.topic.Name == t.client.cfg.Checkpoints {
 		return d, 0, feed.Permanent(errors.New("this is the topic for checkpoints; give the feed another one"))
 	}
@@ -62,8 +62,8 @@ func (t topicCheck) errGone() error {
 
 // sameTopic returns an error unless the topic is the one that its checkpoint was
 // made for, as far as is known.
-func (t topicCheck) sameTopic(d kadm.TopicDetail, last storedCheckpoint) error {
-	if last.topic.isOf(d.ID) {
+func (t topicCheck) sameTopic(d kadm.TopicDetail, last topicEnds) error {
+	if last.isOf(d.ID) {
 		return nil
 	}
 	return feed.Permanent(fmt.Errorf("the topic was deleted and created again since its checkpoint was made, or is another cluster's: %w; "+
@@ -211,13 +211,4 @@ func (t topicCheck) errLost(topic string, partition int, end, want int64) error 
 	return feed.Permanent(fmt.Errorf("%w: partition %d of %s ends at offset %d, and its checkpoint says at least %d; restore them, "+
 		"or read the feed again from the first missing one with 'feedbridge checkpoint set %s', or start the feed over with 'feedbridge checkpoint reset %[6]s'",
 		checkpoint.ErrLost, partition, topic, end, want, t.topic.Feed))
-}
-
-// idText returns a topic's id as Kafka's tools show it; empty if the cluster gives
-// none.
-func idText(id kadm.TopicID) string {
-	if id == (kadm.TopicID{}) {
-		return ""
-	}
-	return id.String()
 }

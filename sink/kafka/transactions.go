@@ -2,9 +2,7 @@ package kafka
 
 import (
 	"cmp"
-	"container/list"
 	"context"
-	"errors"
 	"math"
 	"net"
 	"sync"
@@ -23,16 +21,11 @@ import (
 type transactions struct {
 	client *client
 	id     transactionalID
-	// producer has initialized the transactional id; nil before the first transaction, after any
+	// Its producer has initialized the transactional id; nil before the first transaction, after any
 	// error, and after it was idle for long. Another copy may have initialized the id since.
-	// Between two commits it belongs to client.idle: claim it before you use it.
-	producer    *kgo.Client
+	idleProducer
 	batch       int32 // the largest batch of the producer
 	connections *connections
-
-	// Owned by client.idle.
-	queued    *list.Element // nil while the sink uses the producer
-	idleSince time.Time
 }
 
 // connections counts how often a producer has got or lost a connection to a broker. A broker
@@ -140,11 +133,9 @@ func waitForMetadata(ctx context.Context, p *kgo.Client, written kadm.Offsets) e
 	return nil
 }
 
-var errNotConfirmed = errors.New("the cluster has not confirmed in time that the transaction is committed")
-
 // closeProducer closes the producer. The next commit initializes the id again.
 func (t *transactions) closeProducer() {
-	t.client.idle.claim(t)
+	t.client.idle.claim(&t.idleProducer)
 	if t.producer != nil {
 		t.client.closeProducer(t.producer)
 		t.producer = nil

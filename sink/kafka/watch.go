@@ -82,56 +82,42 @@ type watchedTopic struct {
 	topic       topicEnds
 }
 
-// recordWatched records the newest checkpoint that the sink has read or stored.
-func (s *Sink) recordWatched(consumers int64) {
-	s.watched.Store(&watchedTopic{consumers, s.checkpoints.location.id, s.dedupe.seen.topic})
-}
-
-// Unchanged returns when a look last showed that the topic has all that it had after the last Resume or
-// Commit, and all commits since then would have been seen; the zero time if none did. It is safe for
-// concurrent use.
-func (s *Sink) Unchanged() (at time.Time) {
-	t, l := s.watched.Load(), s.watch.last.Load()
+// confirmedBy returns the time of a look if it shows that a topic has all that the sink knows, and that
+// all commits since then would have been seen; otherwise the zero time. The receiver is nil before the
+// first Resume, and l before the first look.
+func (t *watchedTopic) confirmedBy(l *look, name, checkpointTopic string) (at time.Time) {
 	if t == nil || l == nil || l.consumers != t.consumers {
 		return at
 	}
-	topic, checkpoints := l.topics[s.topic.Name], l.topics[s.client.cfg.Checkpoints]
+	topic, checkpoints := l.topics[name], l.topics[checkpointTopic]
 	if errors.Join(topic.Err, checkpoints.Err) != nil || !t.topic.isOf(topic.ID) || checkpoints.ID != t.checkpoints {
 		return at
 	}
 	for p, end := range t.topic.ends {
-		if now, ok := l.ends.Lookup(s.topic.Name, int32(p)); !ok || now.Err != nil || now.Offset < end {
+		if now, ok := l.ends.Lookup(name, int32(p)); !ok || now.Err != nil || now.Offset < end {
 			return at
 		}
 	}
 	return l.at
 }
 
-// WatchCheckpoints reads the checkpoint topic from its present end on, with one consumer for all
-// topics, which has no group. committed is called with the topic of each commit and the writer of
-// its checkpoint, which is empty if the checkpoint was deleted or cannot be read. It is called from
-// one goroutine at a time, and must not block. Meanwhile it looks at the topics of all sinks; see
-// [Sink.Unchanged].
-//
-// An outage of a broker delays calls, and loses none. The watch begins when there is a checkpoint
-// topic. It ends with ctx, or when the [Conn] is closed. It is called once.
-func (c *Conn) WatchCheckpoints(ctx context.Context, committed func(topic, writer string)) {
+// keepRunning looks at the topics, and runs the watch again when it has ended by an error, until ctx
+// ends or the client is closed.
+func (w *watch) keepRunning(ctx context.Context, committed func(topic, writer string)) {
 	go func() {
-		for retry.Sleep(ctx, c.watch.lookEvery) == nil && !c.client.closed.Load() {
-			c.watch.lookAtTopics(ctx)
+		for retry.Sleep(ctx, w.lookEvery) == nil && !w.client.closed.Load() {
+			w.lookAtTopics(ctx)
 		}
 	}()
-	go func() {
-		backoff := retry.Backoff{Min: time.Second, Max: watchRetry}
-		for again := false; ctx.Err() == nil && !c.client.closed.Load(); again = true {
-			if again && backoff.Wait(ctx) != nil {
-				return
-			}
-			err := c.watch.run(ctx, committed, func() { backoff = retry.Backoff{Min: time.Second, Max: watchRetry} })
-			c.watch.working.Store(false)
-			c.client.log.Debug("the watch of the checkpoints has ended; until it begins again, each feed reads its own", "error", err)
+	backoff := retry.Backoff{Min: time.Second, Max: watchRetry}
+	for again := false; ctx.Err() == nil && !w.client.closed.Load(); again = true {
+		if again && backoff.Wait(ctx) != nil {
+			return
 		}
-	}()
+		err := w.run(ctx, committed, func() { backoff = retry.Backoff{Min: time.Second, Max: watchRetry} })
+		w.working.Store(false)
+		w.client.log.Debug("the watch of the checkpoints has ended; until it begins again, each feed reads its own", "error", err)
+	}
 }
 
 // watchPause is the time between two fetches. Without it a copy would fetch after each commit of
