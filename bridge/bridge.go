@@ -223,6 +223,9 @@ func (b *Bridge) Hint(writer string) {
 // on polls are Every apart. It may be called from any goroutine.
 func (b *Bridge) NextPoll(polled time.Time) time.Time { return b.schedule().nextPoll(polled) }
 
+// Work returns what the bridge waits for. It may be called from any goroutine.
+func (b *Bridge) Work() Work { return b.work.current() }
+
 func (b *Bridge) schedule() pollSchedule {
 	return pollSchedule{feed: b.Feed, writer: b.Writer, every: b.Every}
 }

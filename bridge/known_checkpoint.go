@@ -10,6 +10,10 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
+// recheck is the age of a confirmation of the checkpoint from which it is read before a poll. In a wait it
+// is read up to half of that later, so a copy that waits has it confirmed within a minute.
+const recheck = 30 * time.Second
+
 // storeEquivalent is the interval at which a cursor is stored that differs from the stored one
 // only in data that saves work. Each commit takes a write on every replica, and a position of the
 // topic.

@@ -15,9 +15,6 @@ const (
 	// within these bounds.
 	minStandby = time.Second
 	maxStandby = 30 * time.Second
-	// The age of a confirmation of the checkpoint from which it is read before a poll. In a wait it is
-	// read up to half of that later, so a copy that waits has it confirmed within a minute.
-	recheck = 30 * time.Second
 	// The time from a hint to the read of the checkpoint. A hint may come before the commit is
 	// stored, and several commits in this time need one read.
 	hintDelay = time.Second

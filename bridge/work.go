@@ -44,9 +44,6 @@ func (w Work) doesNotYield() bool {
 	return w.Kind == ReadingFeed && time.Since(w.Since) >= YieldTime
 }
 
-// Work returns what the bridge waits for. It may be called from any goroutine.
-func (b *Bridge) Work() Work { return b.work.current() }
-
 // work holds the [Work] of a bridge. The zero value is ready. The steps set it, and any goroutine
 // reads it.
 type work struct{ now atomic.Pointer[Work] }
