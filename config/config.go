@@ -75,11 +75,16 @@ type Config struct {
 	ListOf map[string]string `yaml:"-"`
 	// loaded has the values that the configuration was built of. It is nil without lists.
 	loaded *loader
+	// file is the absolute path of the file that was read; empty without one.
+	file string
 	// set has the keys that are configured.
 	set locations
 	// titles has the titles of feeds in lists, by name.
 	titles map[string]string
 }
+
+// File returns the absolute path of the file that was read; empty without one.
+func (c *Config) File() string { return c.file }
 
 // IsSet reports whether a key such as admin.listen is configured, and not a default.
 func (c *Config) IsSet(key string) bool { return c.set.isSet(key) }

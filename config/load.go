@@ -3,6 +3,7 @@ package config
 import (
 	"maps"
 	"net/url"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -127,6 +128,9 @@ func (l *loader) loadConfig(opts Options) (*Config, error) {
 		return nil, l.errs
 	}
 	cfg.set = l.locations
+	if l.file != "" {
+		cfg.file, _ = filepath.Abs(l.file) // fails only without a working directory
+	}
 	if len(cfg.FeedsFrom) > 0 {
 		cfg.loaded = l
 	}

@@ -172,7 +172,7 @@ func (d *daemon) openFeeds(writer string, redact *safetext.Redactor, listeners a
 	hosts := &source.Hosts{PageBudget: readahead.NewBudget(pagesAhead)}
 	d.membership = newMembership(d.cfg, writer, d.lists, d.log)
 	d.adm = admin.New(admin.Options{
-		Version: d.opts.Version, Started: time.Now(), Writer: writer,
+		Version: d.opts.Version, Started: time.Now(), Writer: writer, Config: d.cfg.File(),
 		Buses: slices.Collect(maps.Values(d.buses.Load().readinessChecks(d.cfg))), Log: d.log, Connections: connections, Redact: redact,
 		Token: tokenReader(d.cfg.Admin), Hosts: d.cfg.Admin.Hosts,
 		PerFeed: admin.PerFeed(d.cfg.Metrics.PerFeed), Fleet: d.membership.adminFleet(), Lists: d.lists.status, SlowHosts: func() []status.SlowHost { return slowHosts(hosts) },

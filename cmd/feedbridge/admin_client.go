@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/credential"
 )
 
@@ -50,12 +52,13 @@ type adminClient struct {
 // largestAnswer is the most bytes that are read of an answer. A status of 10,000 feeds has 20 MB.
 const largestAnswer = 256 << 20
 
-// openAdmin returns a client for the daemon that the flags or the configuration name. It makes
-// no request.
+// openAdmin returns a client for the daemon that the flags or the configuration name.
 //
 // If there is a socket beside an address, it uses the socket, which needs no token. One that is not
-// configured has to answer.
+// configured has to answer. At an address or a socket that another daemon on this machine may have by
+// default, it asks for the configuration file, and returns an error if that is another one.
 func (a *app) openAdmin() (*adminClient, error) {
+	a.fileless = a.file == "" && a.admin.url == ""
 	cfg, err := config.LoadAdmin(config.Options{File: a.file, Environ: a.environ, Set: a.set})
 	if err != nil && a.admin.url == "" {
 		return nil, err
@@ -68,6 +71,8 @@ func (a *app) openAdmin() (*adminClient, error) {
 		return nil, err
 	}
 	at, hint := a.admin.url, ""
+	host, _, _ := net.SplitHostPort(cfg.Listen)
+	shared := at == "" && cfg.Socket == "" && (host == "localhost" || net.ParseIP(host).IsLoopback())
 	if at == "" && cfg.Socket == "" {
 		cfg.Socket, hint = answeringSocket(cfg)
 	}
@@ -79,8 +84,39 @@ func (a *app) openAdmin() (*adminClient, error) {
 	client, err := newAdminClient(at, token)
 	if err == nil {
 		client.hint = hint
+		if shared && a.file != "" {
+			err = client.checkConfig(a.file)
+		}
 	}
 	return client, err
+}
+
+// checkConfig returns an error if a daemon with another configuration than file answers.
+func (c *adminClient) checkConfig(file string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, c.base+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil //nolint:nilerr // the command's own request reports it
+	}
+	_ = resp.Body.Close()
+	theirs := resp.Header.Values(status.ConfigHeader)
+	if len(theirs) == 0 {
+		return nil // no feedbridge, which the command's own request reports
+	}
+	own, err := os.Stat(file)
+	if info, otherErr := os.Stat(theirs[0]); err == nil && otherErr == nil && os.SameFile(own, info) {
+		return nil
+	}
+	other := "without a file"
+	if theirs[0] != "" {
+		other = "with " + theirs[0]
+	}
+	return fmt.Errorf("the daemon of %s does not run; at %s another one answers, %s; --admin %[2]s asks that one", file, c.at, other)
 }
 
 // answeringSocket returns the first default socket that answers, or one if there is no other address. If only

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,8 @@ type app struct {
 	file    string   // -c
 	set     []string // --set
 	admin   adminFlags
+	// fileless is set when a configuration is read and no file is named.
+	fileless bool
 	// redact hides the secrets of URLs in output. Until a configuration is loaded it is
 	// nil, and hides parameters with the usual names only.
 	redact *safetext.Redactor
@@ -77,6 +80,7 @@ func (a *app) reportError(cmd *cobra.Command, err error) int {
 	if errs, ok := errors.AsType[config.Errors](err); ok {
 		// One line each that begins with the file and the line number, which editors parse.
 		fmt.Fprintln(w, errs)
+		a.hintFile()
 		return exitUsage
 	}
 	if log := a.log.Load(); log != nil {
@@ -89,11 +93,19 @@ func (a *app) reportError(cmd *cobra.Command, err error) int {
 		fmt.Fprintln(w, prefix+line[:len(line)-len(text)]+a.redact.Clip(text, longestError))
 		prefix = ""
 	}
+	a.hintFile()
 	if _, ok := errors.AsType[*usageError](err); ok {
 		fmt.Fprintf(w, "Try: %s --help\n", cmd.CommandPath())
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// hintFile names the configuration file in this directory to someone who might have meant it.
+func (a *app) hintFile() {
+	if _, err := os.Stat(defaultFile); err == nil && a.fileless {
+		fmt.Fprintf(a.err, "No configuration file was named, but there is one here: add -c %s\n", defaultFile)
+	}
 }
 
 // reportKilled reports that the process ends before its command has.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,7 +36,8 @@ func (a *app) getenv(name string) string {
 }
 
 // defaultFile is the usual name of a configuration file. It is not read unless the command
-// line names it: a daemon must not depend on the directory it was started in.
+// line names it: a daemon must not depend on the directory it was started in. Errors of all commands
+// that were given no file name it; see [app.reportError].
 const defaultFile = "feedbridge.yaml"
 
 // configOptions returns the sources of the configuration: those of the start and of each reload.
@@ -48,6 +48,7 @@ func (a *app) configOptions(url, topic string) config.Options {
 // loadConfig reads the configuration that the command line and the environment name, and with
 // a URL adds its feed, which goes to topic, or to the default topic if that is empty.
 func (a *app) loadConfig(url, topic string) (*config.Config, error) {
+	a.fileless = a.file == "" && url == ""
 	cfg, err := config.Load(a.configOptions(url, topic))
 	if err == nil {
 		a.redact = safetext.NewRedactor(cfg.SecretParameters...)
@@ -60,11 +61,7 @@ func (a *app) loadConfig(url, topic string) (*config.Config, error) {
 		// The command line has only a URL; do not name keys.
 		return nil, &usageError{fmt.Errorf("invalid URL: %s", errs[0].Text)}
 	case len(errs) == 1 && errs[0].Key == "feeds" && errs[0].Source == "":
-		text := "no feed is configured: name a file with -c, or set FEEDBRIDGE_FEEDS_<NAME>_URL ('feedbridge run URL' needs neither)"
-		if _, err := os.Stat(defaultFile); err == nil {
-			text += fmt.Sprintf("; there is a %s here, which -c %[1]s would use", defaultFile)
-		}
-		return nil, &usageError{errors.New(text)}
+		return nil, &usageError{errors.New("no feed is configured: name a file with -c, or set FEEDBRIDGE_FEEDS_<NAME>_URL ('feedbridge run URL' needs neither)")}
 	}
 	return nil, err
 }
@@ -139,6 +136,7 @@ func (a *app) completeFeeds(_ *cobra.Command, args []string, _ string) ([]cobra.
 
 // loadBuses reads the configuration for its buses and served feeds. It need not have a feed.
 func (a *app) loadBuses() (*config.Config, error) {
+	a.fileless = a.file == ""
 	cfg, err := config.Load(config.Options{File: a.file, Environ: a.environ, Set: a.set, Feedless: true})
 	if err == nil {
 		a.redact = safetext.NewRedactor(cfg.SecretParameters...)

@@ -17,6 +17,8 @@ type Options struct {
 	Started time.Time
 	// Writer names this copy, as its checkpoints do.
 	Writer string
+	// Config is the path of the configuration file, which clients compare with theirs; empty without one.
+	Config string
 	// Buses are asked whether they answer by /readyz and /status; see [Server.AddBus].
 	Buses []Bus
 	// Log gets the errors of the server itself.

@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// ConfigHeader is the header of all answers that has the path of the configuration file. It is empty without one.
+const ConfigHeader = "Feedbridge-Config"
+
 // Process is the answer of /status.
 type Process struct {
 	Summary Summary    `json:"summary"`
