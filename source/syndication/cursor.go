@@ -96,10 +96,10 @@ type olderDocuments struct {
 // unfinished is the progress of a poll whose subscription document is not published yet, or whose deletes
 // are held back.
 type unfinished struct {
-	// Walk counts the older documents that were published, until the subscription document is. It is
-	// stored because a batch that does not move the cursor ends the reading: documents without
-	// anything to publish may change nothing else.
-	Walk int `json:"walk,omitempty"`
+	// Parts counts the parts of documents and the older documents that were published, until the
+	// subscription document is. It is stored because a batch that does not move the cursor ends the
+	// reading, and they may change nothing else.
+	Parts int `json:"parts,omitempty"`
 	// Rewalk reports that the walk reads documents that were published before, as after
 	// a reset, until the subscription document is published.
 	Rewalk bool `json:"rewalk,omitempty"`
@@ -116,19 +116,16 @@ type progress struct {
 	Hash  string        `json:"hash"` // of the body
 	Order feedxml.Order `json:"order"`
 	Key   publishOrder  `json:"key"`
-	Part  int           `json:"part"` // counts the batches, so that each has another cursor
-	// Live is the number of entries that the topic had before the document, and
-	// Approved reports that the missing ones may be deleted.
-	Live     int  `json:"live,omitempty"`
-	Approved bool `json:"approved,omitempty"`
+	// Live is the number of entries that the topic had before the document; 0 once the missing
+	// ones may be deleted.
+	Live int `json:"live,omitempty"`
 }
 
 // moved is a permanent redirect that was seen.
 type moved struct {
 	To    string `json:"to"`
 	Since int64  `json:"since"` // Unix seconds
-	Last  int64  `json:"last"`
-	Times int    `json:"times"`
+	Times int    `json:"times"` // at most movedTimes
 }
 
 const (
@@ -243,7 +240,6 @@ func (o *olderDocuments) addArchive(url string) {
 	k := hashKey(url)
 	all := append(slices.Clone(o.Archives), k[:archiveBytes]...)
 	o.Archives = all[max(0, len(all)-maxArchives*archiveBytes):]
-	o.Newest = shortURL(url)
 }
 
 // sawEntry reports whether the feed had the entry when reading started.
@@ -310,8 +306,7 @@ func (cur *cursor) resolveStart() error {
 type gap struct {
 	URL   string `json:"url"`
 	Kind  string `json:"kind"`
-	Since int64  `json:"since"` // Unix seconds
-	Retry int64  `json:"retry"` // of the next attempt
+	Retry int64  `json:"retry"` // of the next attempt, in Unix seconds
 	Times int    `json:"times"`
 }
 

@@ -37,18 +37,18 @@ func fullCursor() cursor {
 		Version: 1, startPosition: startPosition{Start: "now", Since: 7}, detected: detected{Archived, feedxml.Atom, feedxml.NewestFirst, "json"},
 		redirect: redirect{
 			URL: "https://feed.example/new", From: hashOf("https://feed.example/feed"),
-			Moved: &moved{To: "https://feed.example/newer", Since: 1, Last: 2, Times: 2},
+			Moved: &moved{To: "https://feed.example/newer", Since: 1, Times: 2},
 		},
 		lastDocument: lastDocument{
 			At: hashOf("https://feed.example/new"), ETag: `W/"x"`, Modified: "Tue, 05 Oct 1999 03:00:00 GMT", Body: "0f", Full: 3,
 			Hints: &hints{Period: 60, Hours: 3, Days: 1},
 		},
 		olderDocuments: olderDocuments{
-			Walked: 4, Gaps: []gap{{URL: "https://feed.example/a1", Kind: kindArchiveGone, Since: 5, Retry: 6, Times: 1}},
+			Newest: "https://feed.example/a2", Walked: 4, Gaps: []gap{{URL: "https://feed.example/a1", Kind: kindArchiveGone, Retry: 6, Times: 1}},
 			Awaited: &awaited{URL: hashOf("https://feed.example/a0"), Since: 9},
 		},
 		unfinished: unfinished{
-			Walk: 8, Rewalk: true, Doc: &progress{URL: "u", Hash: "h", Order: feedxml.Mixed, Key: publishOrder{1, -2}, Part: 3, Live: 4, Approved: true},
+			Parts: 8, Rewalk: true, Doc: &progress{URL: "u", Hash: "h", Order: feedxml.Mixed, Key: publishOrder{1, -2}, Live: 4},
 			Held: &hold{Deletes: "h", Vanished: 9, Of: 10, Since: 11, Until: 12},
 		},
 		Tail: "https://feed.example/tail",

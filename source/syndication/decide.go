@@ -115,13 +115,13 @@ func (s *decider) decideChange(d *document, it *item, m fingerprint) feed.Operat
 			d.seen.addViolation(kindUpdatedRegressed, d.url, "entry %s has changed and is older than before, of %s", feedxml.Excerpt(it.ID), it.Updated.Raw)
 		}
 		return feed.Put
-	case d.dialect == Snapshots && !d.old:
+	case d.dialect == Snapshots && !d.late:
 		return feed.Put // the newer document counts, and they come in order
 	}
 	isOlder := order < 0
 	if order == 0 {
 		// An old document of the walk precedes the published version.
-		isOlder = compareKnown(d.updated, s.trustedTime(m.document, d.now)) < 0 || d.old && m.page != hashKey(d.url).pageNumber()
+		isOlder = compareKnown(d.updated, s.trustedTime(m.document, d.now)) < 0 || d.late && m.page != hashKey(d.url).pageNumber()
 	}
 	if isOlder {
 		d.seen.addViolation(kindStaleDropped, d.url, "entry %s is older than its published version", feedxml.Excerpt(it.ID))

@@ -23,11 +23,11 @@ func (p publisher) takeDeletes(d *document, pos *progress, room int) (ids []stri
 		p.cur.Held = nil
 		return nil, false
 	}
-	if !pos.Approved && tooMany(len(ids), pos.Live, p.s.cfg.MaxDeleteRatio) && p.holdBack(d, ids, pos.Live) {
+	if tooMany(len(ids), pos.Live, p.s.cfg.MaxDeleteRatio) && p.holdBack(d, ids, pos.Live) {
 		return nil, false
 	}
 	if room = max(room, 0); len(ids) > room {
-		pos.Approved = true
+		pos.Live = 0
 		return ids[:room], true
 	}
 	p.cur.Held = nil

@@ -21,11 +21,9 @@ type request struct {
 	etag, modified string
 	// strict has the document read by encoding/xml too.
 	strict bool
-	// archive reports that it is not the subscription document, and old that its
-	// entries may have been replaced by later ones already.
-	archive, old bool
-	// late reports that newer documents were published while this one was missing.
-	late bool
+	// archive reports that it is not the subscription document, and late that newer
+	// documents are published, which may have replaced its entries.
+	archive, late bool
 	// believe is the update time of the subscription document. The date of an archive
 	// that is not older is ignored.
 	believe instant

@@ -89,7 +89,7 @@ func (c *nextCall) recordGap(url, kind string, err error) {
 	if shortURL(url) == "" || c.cur.gapIndex(url) >= 0 {
 		return
 	}
-	all := append(slices.Clone(c.cur.Gaps), gap{URL: url, Kind: kind, Since: now.Unix(), Retry: retryAt(err, 0, now)})
+	all := append(slices.Clone(c.cur.Gaps), gap{URL: url, Kind: kind, Retry: retryAt(err, 0, now)})
 	c.cur.Gaps = all[max(0, len(all)-maxGaps):]
 }
 
@@ -99,7 +99,6 @@ func (c *nextCall) closeGap(url string) {
 		c.s.log.Info("a missing archive is there again, and published", "url", url)
 		c.cur.Gaps = slices.Delete(slices.Clone(c.cur.Gaps), i, i+1)
 	}
-	c.cur.Walk = 0
 }
 
 // postponeGap postpones the next request for a gap that cannot be read at the moment.

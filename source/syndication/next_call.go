@@ -60,9 +60,9 @@ func (c *nextCall) expectedOrder() feedxml.Order {
 }
 
 // olderRequest returns the request for an older document of the pending poll.
-func (c *nextCall) olderRequest(url string, old bool) request {
+func (c *nextCall) olderRequest(url string) request {
 	pending := c.s.pending
-	return request{url: url, archive: true, old: old, late: pending.isLate(), believe: pending.believe, order: c.expectedOrder()}
+	return request{url: url, archive: true, late: pending.isLate(), believe: pending.believe, order: c.expectedOrder()}
 }
 
 // resumeDocument has the published part of a document skipped, if there is one.
@@ -81,6 +81,7 @@ func (c *nextCall) recordMissingLink(d *document) {
 	if !d.unsure || pending.dialect != Paged && c.cur.Dialect != Paged {
 		return
 	}
-	pending.pages.linkMissing, pending.pages.lacking, pending.shared = true, true, true
+	pending.pages.reread, pending.pages.walked = true, 0 // all pages are read again
+	pending.pages.lacking, pending.connected = true, true
 	c.seen.addViolation(kindIncomplete, d.url, "the page is broken, and its link to the older page may be missing")
 }

@@ -59,6 +59,11 @@ type pendingPoll struct {
 
 	// at is the document that is being published.
 	at *document
+
+	// stopped is the call in which the walk stopped at an error, and failed the error that the next
+	// call returns, once the cursor is committed.
+	stopped *nextCall
+	failed  error
 }
 
 // isLate reports that newer documents than those of the walk are published already.
@@ -75,29 +80,29 @@ type subscription struct {
 
 // pageWalk is the walk through the pages of a paged feed.
 type pageWalk struct {
-	// full reports that all pages are read, and walked is the time at which they last were.
-	full   bool
-	walked int64
-	// again reports that the feed has changed during the walk once, and shifted that it has
-	// changed while its pages were published.
-	again, shifted bool
+	// full reports that all pages are read, and again that the walk was repeated because the feed
+	// has changed meanwhile.
+	full, again bool
+	// permanent reports that frontier is an archive, and lacking that a page is missing, so that no
+	// archive may end the next walk.
+	permanent, lacking bool
 	// released reports that the subscription document was released during the walk, which has not
 	// checked whether it changed.
 	released bool
-	// permanent reports that frontier is an archive. lacking reports that a page is missing, so
-	// that no archive may end the next walk, and linkMissing that a page may lack its link to
-	// the next older one.
-	permanent, lacking, linkMissing bool
+	// walked is the time at which all pages were last read, once the walk is published. reread
+	// reports that the subscription document has to be read again then, because it has changed or
+	// may lack a link.
+	walked int64
+	reread bool
 }
 
 // overrunWatch detects that entries may have come and gone between two polls.
 type overrunWatch struct {
-	// watched reports that a poll without a shared entry is to be reported.
-	watched bool
-	// shared reports that a document has an entry that the topic has, or that the walk has
-	// reached a published document or a gap. fresh counts the entries that the topic lacks.
-	shared bool
-	fresh  int
+	// connected reports that nothing has to be reported: there was no poll before, a document has an
+	// entry that the topic has, or the walk has reached a published document or a gap. fresh counts
+	// the entries that the topic lacks.
+	connected bool
+	fresh     int
 }
 
 // search is a walk back with the number of documents that were read, and the time of the
@@ -131,12 +136,9 @@ type step struct {
 	// key is the URL under which the cursor remembers it.
 	key string
 	doc *document
-	old bool
 	// permanent reports that it is an archive of a paged feed.
 	permanent bool
 }
-
-func isOld(st *step) bool { return st.old }
 
 // bufferedBytes returns the estimated memory of the entries of its documents, in bytes.
 func (p *pendingPoll) bufferedBytes() int64 {

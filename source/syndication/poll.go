@@ -169,11 +169,10 @@ func (s *decider) subscriptionURL(cur *cursor) string {
 	return s.cfg.URL
 }
 
-// A permanent redirect is accepted after it was seen movedTimes times, at least
-// movedEvery apart, over at least movedAfter.
+// A permanent redirect is accepted once movedTimes polls or more in a row have seen it, over at
+// least movedAfter.
 const (
 	movedAfter = 24 * time.Hour
-	movedEvery = movedAfter / 2
 	movedTimes = 3
 )
 
@@ -186,17 +185,13 @@ func (p poller) recordRedirect(url string, resp *source.Response) {
 	}
 	to, now := resp.URL.String(), time.Now()
 	if cur.Moved == nil || cur.Moved.To != to {
-		cur.Moved = &moved{To: to, Since: now.Unix(), Last: now.Unix(), Times: 1}
+		cur.Moved = &moved{To: to, Since: now.Unix(), Times: 1}
 		return
 	}
 	m := *cur.Moved
-	if now.Sub(time.Unix(m.Last, 0)) < movedEvery {
-		return
-	}
-	m.Last = now.Unix()
-	m.Times++
+	m.Times = min(m.Times+1, movedTimes)
 	cur.Moved = &m
-	if m.Times >= movedTimes && now.Sub(time.Unix(m.Since, 0)) >= movedAfter {
+	if m.Times == movedTimes && now.Sub(time.Unix(m.Since, 0)) >= movedAfter {
 		s.log.Info("the feed has moved for good; requesting it there from now on", "from", url, "to", to)
 		cur.URL, cur.From, cur.Moved = to, hashOf(s.cfg.URL), nil
 		if cur.At == hashOf(url) {
@@ -255,8 +250,7 @@ func (p poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err 
 	if started, err := p.startReading(d); err != nil || started {
 		return feed.Batch{Fresh: wait()}, started, err
 	}
-	walker(p).startPending(d)
-	s.pending.watched = watched && !d.partial && d.dialect != Complete
+	walker(p).startPending(d, watched && !d.partial && d.dialect != Complete)
 	return feed.Batch{}, false, walker(p).walkUntilStable(ctx)
 }
 
@@ -297,6 +291,7 @@ func (p poller) startReading(d *document) (done bool, err error) {
 	p.seen.addAll(d.seen.takeAll())
 	if older := p.s.profile.olderURL(&d.meta, d.dialect); older != "" && d.dialect != Paged {
 		p.cur.addArchive(older)
+		p.cur.Newest = shortURL(older)
 	}
 	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots {
 		p.cur.addArchive(withoutFragment(this.Href))

@@ -83,7 +83,7 @@ func (p publisher) nextDocument(ctx context.Context) (*document, error) {
 		p.s.ahead.Expect(ctx, p.nextURLs()...)
 		return st.doc, nil
 	}
-	q := p.olderRequest(st.url, st.old)
+	q := p.olderRequest(st.url)
 	q.next = p.nextURLs()
 	p.resumeDocument(&q)
 	d, err := p.s.readDocument(ctx, &p.cur, q)
@@ -136,9 +136,11 @@ func (p publisher) subscriptionDocument(ctx context.Context) (*document, error) 
 	d, err := p.s.readDocument(ctx, &p.cur, q)
 	// After a release, the feed is polled again instead: entries may be on pages that the walk did not read. One
 	// that does not fit into memory, and is another one at each request, would never be published like that.
-	pending.pages.shifted = err == nil && d.hash != pending.hash && pending.dialect == Paged && !pending.pages.released
-	if err != nil || d.unmodified || d.hash != pending.hash && !pending.pages.shifted {
+	if err != nil || d.unmodified || d.hash != pending.hash && (pending.dialect != Paged || pending.pages.released) {
 		return nil, err
+	}
+	if d.hash != pending.hash {
+		pending.pages.reread, pending.pages.walked = true, p.cur.Walked
 	}
 	p.dropReported(d)
 	p.recordMissingLink(d)
@@ -192,7 +194,7 @@ func (p publisher) publishPart(d *document) (entities []feed.Entity, more bool) 
 	}
 	p.seen.addAll(d.seen.takeAll())
 	if p.cur.Doc = nil; more {
-		pos.Part++
+		p.cur.Parts++
 		p.cur.Doc = &pos
 	}
 	return entities, more
@@ -203,18 +205,12 @@ func (p publisher) publishPart(d *document) (entities []feed.Entity, more bool) 
 func (p publisher) finishArchive() {
 	pending := p.s.pending
 	st := pending.steps[len(pending.steps)-1]
-	p.cur.Walk++
-	if pending.dialect != Paged && !st.old {
+	p.cur.Parts++
+	if pending.dialect != Paged || pending.isLate() || st.permanent && !pending.pages.lacking {
 		p.cur.addArchive(st.key)
-		if pending.dialect != Snapshots {
+		if !pending.isLate() {
 			p.cur.Newest = shortURL(st.url)
 		}
-	} else if st.permanent && !pending.pages.lacking {
-		p.cur.addArchive(st.key)
-	} else if pending.isLate() {
-		newest := p.cur.Newest
-		p.cur.addArchive(st.key)
-		p.cur.Newest = newest
 	}
 	pending.steps[len(pending.steps)-1] = nil
 	pending.steps = pending.steps[:len(pending.steps)-1]
@@ -226,7 +222,7 @@ func (p publisher) finishArchive() {
 func (p publisher) finishSubscription(d *document) time.Duration {
 	cur, pending := &p.cur, p.s.pending
 	p.s.pending = nil
-	cur.Doc, cur.Walk, cur.Rewalk = nil, 0, false
+	cur.Doc, cur.Parts, cur.Rewalk = nil, 0, false
 	if pending.dialect != Paged {
 		cur.Awaited = nil // it is a gap, or nothing leads to it any more
 	}
@@ -251,17 +247,9 @@ func (p publisher) finishSubscription(d *document) time.Duration {
 	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots {
 		cur.addArchive(withoutFragment(this.Href))
 	}
-	switch {
-	case pending.pages.shifted:
+	cur.Walked = pending.pages.walked
+	if pending.pages.reread {
 		cur.dropValidators()
-	case pending.pages.linkMissing:
-		// All pages are read again at the next poll.
-		cur.dropValidators()
-		cur.Walked = 0
-	case pending.pages.full:
-		cur.Walked = d.now.Unix()
-	default:
-		cur.Walked = pending.pages.walked
 	}
 	if d.truncated {
 		// They may be the validators of the whole document.

@@ -38,20 +38,9 @@ import (
 type Source struct {
 	feedState
 	// expect is the cursor at which the pending poll continues.
-	expect  feed.Cursor
-	failure failure
+	expect feed.Cursor
 	// bodyReported reports that a change of the body was logged.
 	bodyReported bool
-}
-
-// failure is the error of the last call. It applies as long as its poll is the current
-// one.
-type failure struct {
-	pending *pendingPoll
-	// err is returned by the next call.
-	err error
-	// call is the call in which that poll stopped.
-	call *nextCall
 }
 
 // New returns a Source for the feed of cfg. Before Next is called again, topic must
@@ -110,6 +99,7 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 	if err != nil {
 		return feed.Batch{}, err
 	}
+	before := cur
 	if err := cur.resolveStart(); err != nil {
 		return feed.Batch{}, err
 	}
@@ -120,27 +110,23 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 		}
 	}
 	changed := s.recordBody(&cur)
-	failed := s.failure
-	if s.failure = (failure{}); failed.pending == nil || failed.pending != s.pending {
-		failed = failure{}
-	}
-	if failed.err != nil {
-		return feed.Batch{}, failed.err
-	}
 	r := &nextCall{s: &s.feedState, cur: cur}
-	if failed.call != nil {
-		r = failed.call
+	if p := s.pending; p != nil && p.failed != nil {
+		err, p.failed = p.failed, nil
+		return feed.Batch{}, err
+	} else if p != nil && p.stopped != nil {
+		r, p.stopped = p.stopped, nil
 		r.asked = false
 	}
 	batch, err := s.advance(ctx, r)
 	if err != nil && r.noted {
 		// The start of the wait has to survive a restart, so commit the cursor first.
-		s.failure = failure{pending: s.pending, err: err}
+		s.pending.failed = err
 		batch, err = feed.Batch{More: true}, nil
 	}
 	if err != nil {
 		if s.pending != nil && s.pending.at == nil && !r.cur.isOverdue(time.Now()) {
-			s.failure = failure{pending: s.pending, call: r} // continue there
+			s.pending.stopped = r // continue there
 		} else {
 			s.pending = nil
 		}
@@ -151,7 +137,7 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 		s.reportBody()
 	}
 	batch.Cursor = r.cur.encodeCursor()
-	if before, err := decodeCursor(after, s.cfg.Start); err == nil && len(after) > 0 && len(batch.Entities) == 0 && !batch.More && equivalent(before, r.cur) {
+	if len(after) > 0 && len(batch.Entities) == 0 && !batch.More && equivalent(before, r.cur) {
 		batch.Equivalent = after
 	}
 	batch.Violations = r.seen.takeAll()

@@ -23,17 +23,17 @@ func (w walker) walkBack(ctx context.Context) error {
 			return nil
 		case known, w.cur.gapIndex(url) >= 0 && url != pending.gapURL:
 			pending.frontier = ""
-			pending.shared = true // or a gap, which was reported
+			pending.connected = true // or a gap, which was reported
 			return w.bridgeGap(ctx, !known)
 		default:
 			if err := w.checkLimits(url); err != nil {
-				pending.pages.lacking, pending.shared = true, true
+				pending.pages.lacking, pending.connected = true, true
 				w.recordGap(url, kindWalkLimit, err)
 				pending.frontier = ""
 				return nil
 			}
 		}
-		d, err := s.readDocument(ctx, &w.cur, w.olderRequest(url, pending.isLate()))
+		d, err := s.readDocument(ctx, &w.cur, w.olderRequest(url))
 		if err == nil && d.unmodified {
 			err = fmt.Errorf("%s: the server answers without a document", url)
 		}
@@ -45,10 +45,10 @@ func (w walker) walkBack(ctx context.Context) error {
 			pending.visited[hashKey(final)] = true
 		}
 		w.cur.endWait(url)
-		w.pushStep(d, pending.isLate())
+		w.pushStep(d)
 		s.search.Store(&search{len(pending.steps), d.meta.Updated.Time})
 		pending.steps[len(pending.steps)-1].permanent = pending.pages.permanent
-		if w.setFrontier(d); pending.frontier == "" && pending.dialect != Paged && len(w.cur.Archives) > 0 && !slices.ContainsFunc(pending.steps, isOld) {
+		if w.setFrontier(d); pending.frontier == "" && pending.dialect != Paged && len(w.cur.Archives) > 0 && !pending.isLate() {
 			// None of the archives is known: their URLs have changed.
 			w.cur.Rewalk = true
 		}
@@ -94,7 +94,7 @@ func (w walker) endAtMissing(ctx context.Context, url string, err error) error {
 		w.recordGap(url, kind, err)
 	}
 	pending.frontier = ""
-	pending.shared = true // a gap was reported
+	pending.connected = true // a gap was reported
 	return w.bridgeGap(ctx, true)
 }
 
@@ -111,20 +111,20 @@ func (w walker) setFrontier(d *document) {
 // last poll.
 func (w walker) reportOverrun() {
 	pending := w.s.pending
-	if pending == nil || !pending.watched || pending.frontier != "" || pending.shared || pending.fresh == 0 {
+	if pending.connected || pending.frontier != "" || pending.fresh == 0 {
 		return
 	}
-	pending.watched = false
+	pending.connected = true
 	w.seen.addViolation(kindPossibleOverrun, pending.url, "none of the %d entries was there at the last poll, and no link leads to those that were: entries in between may have been missed; poll more often", pending.fresh)
 }
 
 // pushStep adds a document to those to publish. If there are too many in memory, it drops
 // the entries of those that are published last.
-func (w walker) pushStep(d *document, old bool) {
+func (w walker) pushStep(d *document) {
 	pending := w.s.pending
-	st := &step{url: d.url, key: d.url, doc: d, old: old}
+	st := &step{url: d.url, key: d.url, doc: d}
 	pending.fresh += d.fresh
-	pending.shared = pending.shared || d.known > 0
+	pending.connected = pending.connected || d.known > 0
 	if this, n := d.meta.Link("this"); n > 0 && this.Href != "" && pending.dialect == Snapshots {
 		st.key = withoutFragment(this.Href)
 	}
@@ -150,7 +150,7 @@ func (w walker) bridgeGap(ctx context.Context, gap bool) error {
 	if !gap || pending.isLate() || w.cur.Newest == "" || pending.dialect != Archived {
 		return nil
 	}
-	d, err := s.readDocument(ctx, &w.cur, w.olderRequest(w.cur.Newest, true))
+	d, err := s.readDocument(ctx, &w.cur, w.olderRequest(w.cur.Newest))
 	pending.found = nil
 	defer func() { pending.found = nil }()
 	seen := map[hashedKey]bool{}
@@ -166,7 +166,7 @@ func (w walker) bridgeGap(ctx context.Context, gap bool) error {
 			break
 		}
 		seen[hashKey(url)] = true
-		d, err = s.readDocument(ctx, &w.cur, w.olderRequest(url, false))
+		d, err = s.readDocument(ctx, &w.cur, w.olderRequest(url))
 		if err == nil && !d.unmodified {
 			pending.found = append(pending.found, d)
 			size += d.memorySize()
@@ -178,7 +178,7 @@ func (w walker) bridgeGap(ctx context.Context, gap bool) error {
 	found := pending.found
 	pending.found = nil
 	for _, d := range slices.Backward(found) {
-		w.pushStep(d, false)
+		w.pushStep(d)
 	}
 	if last := len(w.cur.Gaps) - 1; len(found) > 0 && last >= 0 && joined {
 		w.s.log.Info("the missing archive is bridged from its older side", "gap", w.cur.Gaps[last].URL, "from", found[0].url)
@@ -205,21 +205,24 @@ func (w walker) checkShift(ctx context.Context) (changed bool, err error) {
 		w.seen.addViolation(kindLossyShift, q.url, "the feed has changed twice while its pages were read; entries may be missing")
 		return false, nil
 	}
-	w.startPending(d)
+	w.startPending(d, !pending.connected)
 	w.s.pending.pages.again = true
 	return true, nil
 }
 
-// startPending creates the pending poll for a subscription document.
-func (w walker) startPending(d *document) {
+// startPending creates the pending poll for a subscription document. If watched is set, it reports
+// that entries may have come and gone since the last poll.
+func (w walker) startPending(d *document, watched bool) {
 	s := w.s
 	pending := &pendingPoll{
 		subscription: subscription{sub: d, url: d.url, hash: d.hash, believe: d.updated, deletes: d.deletes, withheld: d.withheld},
 		dialect:      d.dialect, pages: pageWalk{walked: w.cur.Walked}, visited: map[hashedKey]bool{hashKey(withoutFragment(d.url)): true},
 	}
 	pending.visited[hashKey(withoutFragment(d.response.URL.String()))] = true
-	pending.pages.full = w.isRecheckDue(d.now) || w.cur.Walked == 0
-	pending.fresh, pending.shared = d.fresh, d.known > 0
+	if w.isRecheckDue(d.now) || w.cur.Walked == 0 {
+		pending.pages.full, pending.pages.walked = true, d.now.Unix()
+	}
+	pending.fresh, pending.connected = d.fresh, !watched || d.known > 0
 	walk := false
 	switch d.dialect {
 	case Complete:
@@ -244,19 +247,17 @@ func (w walker) walkUntilStable(ctx context.Context) error {
 		if err := w.walkBack(ctx); err != nil {
 			return err
 		}
-		watched := w.s.pending.watched
 		if again, err := w.checkShift(ctx); err != nil || !again {
 			w.reportOverrun()
 			return err
 		}
-		w.s.pending.watched = watched
 	}
 }
 
 // retryGap requests a missing archive again. Its entries are published late.
 func (w walker) retryGap(ctx context.Context, g gap) error {
 	s := w.s
-	s.pending = &pendingPoll{gapURL: g.URL, frontier: g.URL, visited: map[hashedKey]bool{}, dialect: w.cur.Dialect}
+	s.pending = &pendingPoll{gapURL: g.URL, frontier: g.URL, visited: map[hashedKey]bool{}, dialect: w.cur.Dialect, overrunWatch: overrunWatch{connected: true}}
 	err := w.walkBack(ctx)
 	if err != nil || len(s.pending.steps) == 0 {
 		s.pending = nil
