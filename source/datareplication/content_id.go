@@ -39,8 +39,7 @@ func jsonSize(text string) int {
 	return n
 }
 
-// isStoredID reports whether stored, of a cursor, is the Content-ID id. Earlier
-// versions stored each ID whole.
+// isStoredID reports whether stored, of a cursor, is the Content-ID id.
 func isStoredID(stored, id string) bool { return stored == id || stored == storedID(id) }
 
 // idHashes are hashes of Content-IDs, in the order of the feed. They take the

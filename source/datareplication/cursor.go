@@ -16,8 +16,7 @@ import (
 
 // cursor is a position in a feed: before entity number Index of Page. It also has the
 // evidence that the position is still the same, and the data to find it again when the
-// page is gone (specification §5.2). It is stored as JSON with a version. The version is 2
-// until a snapshot has been read, because earlier programs would skip the snapshot.
+// page is gone (specification §5.2). It is stored as JSON with a version.
 type cursor struct {
 	Version int    `json:"v"`
 	Page    string `json:"page,omitempty"`
@@ -44,8 +43,6 @@ type cursor struct {
 	Last     string   `json:"last,omitempty"`
 	Modified int64    `json:"modified,omitempty"`
 	Ties     idHashes `json:"tie_hashes,omitempty"`
-	// WholeTies was stored by earlier versions. decodeCursor converts it to Ties.
-	WholeTies []string `json:"ties,omitempty"`
 
 	// Search is the search for the position where reading starts, until it is found.
 	Search *seek `json:"search,omitempty"`
@@ -60,10 +57,7 @@ type cursor struct {
 	Owed *owed `json:"owed,omitempty"`
 }
 
-const (
-	cursorVersion   = 1
-	snapshotVersion = 2
-)
+const cursorVersion = 1
 
 // A cursor is stored in a message of the bus, so its size is bounded: maxCursor bytes, and
 // the URLs in it. It has at most three URLs while the feed is read, and six during a
@@ -93,12 +87,6 @@ func decodeCursor(c feed.Cursor) (cursor, error) {
 	if cur.Owed != nil {
 		cur.Owed.ID = storedID(cur.Owed.ID)
 	}
-	if cur.WholeTies != nil {
-		cur.Ties, cur.WholeTies = hashIDs(cur.WholeTies).lastHashes(maxTies), nil
-	}
-	if sr := cur.Search; sr != nil && sr.WholeSkip != nil {
-		sr.Skip, sr.WholeSkip = hashIDs(sr.WholeSkip).lastHashes(maxTies+1), nil
-	}
 	return cur, cur.validate()
 }
 
@@ -126,10 +114,9 @@ func (d *decodedCursor) decode(c feed.Cursor) (cursor, error) {
 // validate returns an error unless the cursor has a known version and names a position.
 func (cur cursor) validate() error {
 	switch sr, sn := cur.Search, cur.Snapshot; {
-	case cur.Version != cursorVersion && cur.Version != snapshotVersion:
-		return feed.Permanent(fmt.Errorf("the cursor has version %d and this program reads versions up to %d; run the feedbridge that wrote it, or a newer one", cur.Version, snapshotVersion))
-	case (sn != nil) != (cur.Version == snapshotVersion),
-		sn != nil && (sr == nil || sn.Index == "" || sn.ID != "" && sr.From == nil || sn.Page < 0 || sn.Entity < 0 || sn.ID == "" && sn.Page+sn.Entity > 0):
+	case cur.Version != cursorVersion:
+		return feed.Permanent(fmt.Errorf("the cursor has version %d and this program reads version %d; run the feedbridge that wrote it, or a newer one", cur.Version, cursorVersion))
+	case sn != nil && (sr == nil || sn.Index == "" || sn.ID != "" && sr.From == nil || sn.Page < 0 || sn.Entity < 0 || sn.ID == "" && sn.Page+sn.Entity > 0):
 		return feed.Permanent(errors.New("the cursor has no position in a snapshot"))
 	case cur.Page == "" && (sr == nil || cur.Index > 0), cur.Index < 0, cur.Empty < 0, cur.Index > 0 && cur.Last == "":
 		return feed.Permanent(errors.New("the cursor has no position"))
@@ -150,9 +137,6 @@ func startCursor(start source.Start) cursor {
 
 func (cur cursor) encodeCursor() feed.Cursor {
 	cur.Version = cursorVersion
-	if cur.Snapshot != nil {
-		cur.Version = snapshotVersion
-	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // URLs have ampersands

@@ -27,8 +27,6 @@ type seek struct {
 	// Skip are Content-IDs of the time From that are published already. They are left out
 	// until the first entity that is not one of them.
 	Skip idHashes `json:"skip_hashes,omitempty"`
-	// WholeSkip was stored by earlier versions. decodeCursor converts it to Skip.
-	WholeSkip []string `json:"skip,omitempty"`
 	// Gap reports that pages are known to be missing. The way back ends at the oldest page
 	// that is left.
 	Gap bool `json:"gap,omitempty"`

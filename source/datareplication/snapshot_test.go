@@ -248,9 +248,9 @@ func TestSnapshotPositions(t *testing.T) {
 		t.Errorf("got %v, %v", start, err)
 	}
 	for _, bad := range []string{
-		`{"v":2,"search":{}}`, `{"v":1,"search":{},"snapshot":{"index":"x"}}`, `{"v":2,"snapshot":{"index":"x"}}`,
-		`{"v":2,"search":{},"snapshot":{}}`, `{"v":2,"search":{},"snapshot":{"index":"x","id":"s"}}`,
-		`{"v":2,"search":{"from":1},"snapshot":{"index":"x","id":"s","page":-1}}`, `{"v":2,"search":{},"snapshot":{"index":"x","entity":2}}`,
+		`{"v":2,"search":{}}`, `{"v":1,"snapshot":{"index":"x"}}`,
+		`{"v":1,"search":{},"snapshot":{}}`, `{"v":1,"search":{},"snapshot":{"index":"x","id":"s"}}`,
+		`{"v":1,"search":{"from":1},"snapshot":{"index":"x","id":"s","page":-1}}`, `{"v":1,"search":{},"snapshot":{"index":"x","entity":2}}`,
 	} {
 		if _, err := Describe(feed.Cursor(bad)); !errors.Is(err, feed.ErrPermanent) {
 			t.Errorf("%s: error %v", bad, err)

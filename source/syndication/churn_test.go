@@ -1,15 +1,12 @@
 package syndication_test
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
@@ -63,30 +60,6 @@ func TestCountersAreNoChanges(t *testing.T) {
 	r.want("a:x")
 	r.u.set("/feed", strings.Replace(doc, ">1<", ">2<", 1))
 	r.want("a:x")
-}
-
-// Messages of earlier versions have the hash of the whole entry.
-func TestHashesOfEarlierVersions(t *testing.T) {
-	t.Parallel()
-	for _, ignored := range [][]string{nil, {"published"}} {
-		r := newUpstream("/feed", videos(1, "T")).read(t, func(c *syndication.Config) { c.IgnoreChangesIn = ignored })
-		must.Succeed(t, r.poll())
-		for i, e := range r.messages {
-			body := string(e.Body)
-			if start := strings.Index(body, "<published>"); ignored != nil {
-				body = body[:start] + body[strings.Index(body, "</published>")+len("</published>"):]
-			}
-			hash := sha256.Sum256([]byte(body))
-			mark := strings.Split(e.Mark, ";")
-			mark[4] = hex.EncodeToString(hash[:16])
-			r.messages[i].Mark = strings.Join(mark, ";")
-		}
-		r.cursor = nil
-		r.restart()
-		r.want("")
-		r.u.set("/feed", videos(2, "T"))
-		r.want("")
-	}
 }
 
 func TestIgnoredElements(t *testing.T) {

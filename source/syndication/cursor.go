@@ -247,9 +247,9 @@ func (cur *cursor) sawEntry(it *item) bool {
 	if len(cur.Seen) == 0 {
 		return false
 	}
-	k, before := seenKey(it.own, it.shortHash()), seenKey(it.own, it.HashBefore)
+	k := seenKey(it.own, it.shortHash())
 	for i := 0; i < len(cur.Seen); i += seenBytes {
-		if seen := cur.Seen[i : i+seenBytes]; bytes.Equal(seen, k) || bytes.Equal(seen, before) {
+		if bytes.Equal(cur.Seen[i:i+seenBytes], k) {
 			return true
 		}
 	}

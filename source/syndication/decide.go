@@ -45,7 +45,7 @@ func (s *decider) mayWant(cur *cursor, it *item) bool {
 	case it.Deleted:
 		return !m.deleted
 	}
-	return m.deleted || !it.hasHash(m.hash)
+	return m.deleted || m.hash != it.shortHash()
 }
 
 // isSkipped reports whether the start position excludes an entry that the topic does
@@ -82,7 +82,7 @@ func (s *decider) publishDecision(cur *cursor, d *document, it *item) feed.Opera
 		return feed.Put
 	case m.deleted:
 		return s.decideRevival(d, it, m)
-	case it.hasHash(m.hash):
+	case m.hash == it.shortHash():
 		return ""
 	}
 	return s.decideChange(d, it, m)

@@ -164,11 +164,6 @@ type item struct {
 // shortHash returns the part of the hash that is stored.
 func (it *item) shortHash() [16]byte { return [16]byte(it.Hash[:16]) }
 
-// hasHash reports whether a stored hash is that of the item.
-func (it *item) hasHash(hash [16]byte) bool {
-	return hash == it.shortHash() || it.HashBefore != [16]byte{} && hash == it.HashBefore
-}
-
 // memorySize returns the estimated memory of an item, in bytes.
 func (it *item) memorySize() int {
 	return len(it.Body) + len(it.ID) + len(it.Updated.Raw) + len(it.Published.Raw) + 400

@@ -126,7 +126,7 @@ func (s *decider) topicEntry(id string, it *item) topicEntry {
 	raw, inTopic := s.topic.Mark(id)
 	m, ok := parseFingerprint(raw)
 	t := topicEntry{fingerprint: m, key: hashKey(id), inTopic: inTopic, known: inTopic && ok}
-	t.same = t.known && m.deleted == it.Deleted && (it.Deleted || it.hasHash(m.hash))
+	t.same = t.known && m.deleted == it.Deleted && (it.Deleted || m.hash == it.shortHash())
 	return t
 }
 

@@ -47,9 +47,6 @@ type Entry struct {
 	// Hash is the SHA-256 of Body without the elements of [Options.HashWithout] and the counters, or
 	// of the whole entry if Body has only its beginning.
 	Hash [sha256.Size]byte
-	// HashBefore begins the hash that earlier versions have computed, which excluded only children of the
-	// entry, and no counters; zero if it is the same.
-	HashBefore [16]byte
 	// Undefined is the first entity that the entry refers to and that XML does
 	// not define. Strict parsers refuse such a body.
 	Undefined string
@@ -120,12 +117,7 @@ func (r *entryReader) readEntry(b []byte, el *element, inherit *inheritance, s *
 		own.about, _ = r.attribute(s, rdf, "about")
 		r.readChildren(&e, &own, b, el, s)
 	}
-	without, before := r.exclusions.find(b, el, s)
-	e.Hash = contentHash(e.Body, without)
-	if len(without) != len(before) {
-		hash := contentHash(e.Body, before)
-		e.HashBefore = [16]byte(hash[:])
-	}
+	e.Hash = contentHash(e.Body, r.exclusions.find(b, el, s))
 	if !deleted {
 		r.setID(&e, &own)
 		if e.Index < MaxTitleHashes {
@@ -237,12 +229,7 @@ func hashTrait(text string) uint64 {
 
 // contentHash returns the SHA-256 of the content that a reader would show.
 func (p *entryParts) contentHash() string {
-	shown := []string{plainText(p.title), plainText(p.description), plainText(p.published)}
-	// Earlier versions did not include these two. They are left out if both are
-	// missing, so that the hashes of such items stay the same.
-	if p.encoded != nil || p.enclosure != "" {
-		shown = append(shown, plainText(p.encoded), p.enclosure)
-	}
+	shown := []string{plainText(p.title), plainText(p.description), plainText(p.published), plainText(p.encoded), p.enclosure}
 	sum := sha256.Sum256([]byte(strings.Join(shown, "\x00")))
 	return hex.EncodeToString(sum[:])
 }

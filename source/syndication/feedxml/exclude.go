@@ -63,32 +63,27 @@ const (
 	mostNested = 100
 )
 
-// find returns the parts of the entry b that are not part of its hash, and those that earlier
-// versions excluded: children of the entry only, and no counters. outer is the scope of the entry.
-func (x *exclusions) find(b []byte, el *element, outer *scope) (parts, before []span) {
+// find returns the parts of the entry b that are not part of its hash. outer is the scope of the entry.
+func (x *exclusions) find(b []byte, el *element, outer *scope) (parts []span) {
 	covered := 0
 	for _, e := range el.excluded {
 		around := e.around[:min(e.depth, mostAround)]
 		prefix, local := cutPrefix(b[e.start+1 : e.nameEnd])
 		uri := trimSpace(namespaceOf(b, prefix, append(around[:len(around):len(around)], e.start), outer))
-		matches, own := false, false
+		matches := false
 		for i, n := range x.names {
 			if n.Local == string(local) && (n.Space == "*" || trimSpace(n.Space) == uri) {
 				matches = true
 				if i < len(x.matched) {
-					x.matched[i], own = true, true
+					x.matched[i] = true
 				}
 			}
 		}
-		part := span{len(b) - e.start, len(b) - e.end}
 		if matches && e.start >= covered {
-			parts, covered = append(parts, part), e.end
-		}
-		if own && e.depth == 0 {
-			before = append(before, part)
+			parts, covered = append(parts, span{len(b) - e.start, len(b) - e.end}), e.end
 		}
 	}
-	return parts, before
+	return parts
 }
 
 // namespaceOf returns the namespace of a prefix in the innermost of the elements at the given

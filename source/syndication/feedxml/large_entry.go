@@ -186,7 +186,6 @@ func (l *largeEntry) complete(r *Reader, e Entry, outer *container, s *scope, b 
 	r.attrs = attributes(r.attrs[:0], b, t)
 	e.Body, e.Length, e.Offset = outer.inherit.standalone(b, t, r.attrs, s.base), l.length, l.offset
 	l.sum.Sum(e.Hash[:0])
-	e.HashBefore = [16]byte{}
 	if e.IDFrom == FromHash {
 		e.ID = fmt.Sprintf("%x", e.Hash)
 	}
