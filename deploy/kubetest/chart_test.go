@@ -325,6 +325,10 @@ func TestTheAdminServerIsClosed(t *testing.T) {
 	if len(rules.Ingress) > 0 || !slices.Equal(rules.PolicyTypes, []networking.PolicyType{"Ingress"}) {
 		t.Errorf("the policy has %d rules, %v", len(rules.Ingress), rules.PolicyTypes)
 	}
+	fleet := find[*networking.NetworkPolicy](t, decode(t, render(t, "testdata/minimal.yaml", "--set", "fleet.enabled=true"))).Spec
+	if len(fleet.Ingress) != 1 || len(fleet.Ingress[0].From) != 1 || !maps.Equal(fleet.Ingress[0].From[0].PodSelector.MatchLabels, fleet.PodSelector.MatchLabels) || fleet.Ingress[0].Ports[0].Port.StrVal != "admin" {
+		t.Errorf("members of a fleet reach each other by the rules %v", fleet.Ingress)
+	}
 	if got := kinds(decode(t, render(t, "testdata/minimal.yaml", "--set", "networkPolicy.enabled=false"))); slices.Contains(got, "NetworkPolicy") {
 		t.Errorf("without a policy the chart renders %v", got)
 	}

@@ -435,7 +435,7 @@ func TestBrowserAtEachSize(t *testing.T) {
 			}
 		}
 		b := openBrowser(t, s)
-		for _, width := range []int64{1280, 700, 390} {
+		for _, width := range []int64{1280, 700, 390, 320} {
 			b.run(chromedp.EmulateViewport(width, 900))
 			for _, scheme := range []string{"light", "dark"} {
 				b.setScheme(scheme)
