@@ -31,8 +31,9 @@ var starterBuses = map[string]struct{ bus, created string }{
 }
 
 // Starter returns a commented configuration without feeds for a bus of one of the kinds of [StarterAddresses]. The
-// address is a URL of NATS, brokers of Kafka, or the host:port of the embedded bus. The result is not checked by [Load].
-func Starter(kind, address string) []byte {
+// address is a URL of NATS, brokers of Kafka, or the host:port of the embedded bus, and admin that of the admin server.
+// The result is not checked by [Load].
+func Starter(kind, address, admin string) []byte {
 	addresses := []string{address}
 	if kind == "kafka" {
 		addresses = strings.Split(address, ",")
@@ -62,10 +63,10 @@ feed_defaults:
 #    %s
 
 admin:
-  # The status page, http://127.0.0.1:9321/, and metrics.
-  listen: 127.0.0.1:9321
+  # The status page, http://%[3]s/, and metrics.
+  listen: %[3]s
 
 # What is copied, by names of your own.
 feeds:
-`, bus, starterBuses[kind].created))
+`, bus, starterBuses[kind].created, admin))
 }

@@ -11,7 +11,7 @@ func TestStarter(t *testing.T) {
 	t.Parallel()
 	switchedOff := regexp.MustCompile(`(?m)^#( {2,})`)
 	for kind, address := range StarterAddresses {
-		text, err := AddFeeds(Starter(kind, address), map[string]NewFeed{"new": {URL: "https://new.example.com/feed"}})
+		text, err := AddFeeds(Starter(kind, address, "127.0.0.1:9322"), map[string]NewFeed{"new": {URL: "https://new.example.com/feed"}})
 		if err != nil || !strings.HasSuffix(string(text), "feeds:\n  new:\n    url: https://new.example.com/feed\n") {
 			t.Errorf("%s: %v\n%s", kind, err, text)
 		}
@@ -23,12 +23,12 @@ func TestStarter(t *testing.T) {
 			cfg, err := Load(Options{File: "feedbridge.yaml", Data: data})
 			if err != nil {
 				t.Errorf("%s: %v\n%s", kind, err, data)
-			} else if bus := cfg.Buses["main"]; (kind == "nats") != (bus.NATS != nil) || (kind == "kafka") != (bus.Kafka != nil) {
-				t.Errorf("%s: another bus\n%s", kind, data)
+			} else if bus := cfg.Buses["main"]; cfg.Admin.Listen != "127.0.0.1:9322" || (kind == "nats") != (bus.NATS != nil) || (kind == "kafka") != (bus.Kafka != nil) {
+				t.Errorf("%s: another bus or address\n%s", kind, data)
 			}
 		}
 	}
-	cfg, err := Load(Options{File: "feedbridge.yaml", Data: Starter("kafka", "a:9092, [::1]:9092"), Feedless: true})
+	cfg, err := Load(Options{File: "feedbridge.yaml", Data: Starter("kafka", "a:9092, [::1]:9092", "127.0.0.1:9322"), Feedless: true})
 	if err != nil || len(cfg.Buses["main"].Kafka.Brokers) != 2 {
 		t.Errorf("two brokers: %v", err)
 	}

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -39,6 +41,11 @@ given. A file that exists is never replaced.`,
 			if !ok {
 				return &usageError{fmt.Errorf("there is no bus %q; want one of embedded, kafka, nats", bus)}
 			}
+			ports := "" // that are in use, such as by the demo
+			if bus == "embedded" {
+				usual = freeNear(cmd.Context(), usual, &ports)
+			}
+			admin := freeNear(cmd.Context(), "127.0.0.1:9321", &ports)
 			what := map[string]string{"nats": "URL of NATS", "kafka": "Brokers of Kafka", "embedded": "Address of the embedded bus"}
 			err := a.askFor(cmd.Context(), &address, "url", what[bus], usual)
 			if err == nil {
@@ -47,7 +54,7 @@ given. A file that exists is never replaced.`,
 			if err != nil {
 				return err
 			}
-			ad := &addition{app: a, file: &configFile{name: name, path: name}, base: config.Starter(bus, address), all: all}
+			ad := &addition{app: a, file: &configFile{name: name, path: name}, base: config.Starter(bus, address, admin), all: all}
 			err = ad.add(cmd.Context(), feed)
 			if _, ok := errors.AsType[config.Errors](err); ok { // there is no such file yet
 				err = wrongWith(err)
@@ -55,7 +62,7 @@ given. A file that exists is never replaced.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(a.out, "wrote %[2]s\n\nNext:\n  %[1]s check --connect -c %[2]s\n  %[1]s run -c %[2]s\n  %[1]s add -c %[2]s URL    (also while it runs)\n", programName(), name)
+			_, err = fmt.Fprintf(a.out, "wrote %[2]s\n\nNext:\n  %[1]s check --connect -c %[2]s\n  %[1]s run -c %[2]s\n  %[1]s add -c %[2]s URL    (also while it runs)\n%[3]s", programName(), name, ports)
 			return err
 		},
 	}
@@ -64,6 +71,22 @@ given. A file that exists is never replaced.`,
 	cmd.Flags().StringVar(&feed, "feed", "", "the `URL` of a feed, a page that names one, or a list in OPML, or a file with a list")
 	cmd.Flags().BoolVar(&all, "all", false, "take all feeds of a page")
 	return cmd
+}
+
+// freeNear returns an address, or if it is in use one with one of the next ports, of which it adds a line to notes.
+func freeNear(ctx context.Context, addr string, notes *string) string {
+	host, text, _ := net.SplitHostPort(addr)
+	port, _ := strconv.Atoi(text)
+	for n := range 100 {
+		near := net.JoinHostPort(host, strconv.Itoa(port+n))
+		if listener, err := listenTCP(ctx, near); err == nil && listener.Close() == nil {
+			if n > 0 {
+				*notes += fmt.Sprintf("\n%s is in use on this machine, so the file has %s.\n", addr, near)
+			}
+			return near
+		}
+	}
+	return addr
 }
 
 // askFor asks for the value of a flag that is not set, if there is a terminal. Without an answer it is usual.

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+)
+
+// Beside a program that has the usual ports, such as the demo, init writes others and says so.
+func TestInitTakesFreePorts(t *testing.T) {
+	t.Parallel()
+	for _, addr := range []string{"127.0.0.1:4222", "127.0.0.1:9321"} {
+		if listener, err := listenTCP(context.Background(), addr); err == nil { // it may be in use already
+			defer listener.Close()
+		}
+	}
+	feed := sample.New(sample.Options{PageSize: 10, Entity: sample.Sized(100)})
+	feed.SetLen(5)
+	upstream := httptest.NewServer(feed)
+	defer upstream.Close()
+	file := filepath.Join(t.TempDir(), "feedbridge.yaml")
+	var out, errs bytes.Buffer
+	if code := runProgram([]string{"init", "--bus", "embedded", "--feed", upstream.URL + "/feed/latest", file}, nil, nil, &out, &errs); code != 0 {
+		t.Fatalf("exit code %d: %s", code, errs.String())
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, port := range []string{"4222", "9321"} {
+		if strings.Contains(string(text), port) || !strings.Contains(out.String(), "\n127.0.0.1:"+port+" is in use on this machine, so the file has 127.0.0.1:") {
+			t.Errorf("port %s: init says\n%s\nand writes\n%s", port, out.String(), text)
+		}
+	}
+}
