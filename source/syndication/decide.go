@@ -245,11 +245,11 @@ func (s *decider) isSuperseded(cur *cursor, d *document, it *item) bool {
 }
 
 // missingIDs returns the sorted IDs of the entries that the topic has and the document
-// lacks.
+// lacks, but for those that its tombstones delete.
 func (s *decider) missingIDs(d *document) []string {
 	var ids []string
 	for id, raw := range s.topic.Marks() {
-		if m, ok := parseFingerprint(raw); ok && !m.deleted && !d.versions.hasEntry(id) {
+		if m, ok := parseFingerprint(raw); ok && !m.deleted && !d.versions.hasEntry(id) && !d.versions.deletes(id, s.trustedTime(m.updated, d.now)) {
 			ids = append(ids, id)
 		}
 	}

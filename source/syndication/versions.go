@@ -192,6 +192,12 @@ func (v *versions) hasEntry(id string) bool {
 	return ok && had.entry >= 0 && !had.deleted()
 }
 
+// deletes reports whether the document has a tombstone of that ID which deletes a version that was updated then.
+func (v *versions) deletes(id string, updated instant) bool {
+	had, ok := v.ids[hashKey(id)]
+	return ok && had.deleted() && had.when >= updated
+}
+
 // hashedKey is a short hash of an ID or a URL.
 type hashedKey [16]byte
 
