@@ -58,19 +58,21 @@ func TestUpgrade(t *testing.T) {
 				u.run(upgradeLength, previous)
 				before := u.bus.read(t)
 				u.run(upgradeLength+1, "")
-				u.checkGrown(before, 1)
+				u.checkGrown(before, upgradeLength+1)
 				u.run(upgradeLength+2, previous)
-				u.checkGrown(before, 2)
+				u.checkGrown(before, upgradeLength+2)
 				// A fleet of both builds, as during a rolling upgrade.
 				t.Setenv("FEEDBRIDGE_FLEET_NAME", "shop")
 				u.run(upgradeLength+3, previous, "")
-				u.checkGrown(before, 3)
+				u.checkGrown(before, upgradeLength+3)
 			})
 			continue
 		}
 		t.Run(kind+" as this build leaves it", func(t *testing.T) {
 			dir := t.TempDir()
 			u := newUpgradeRun(t, start(t, dir))
+			u.run(upgradeLength-3, "")
+			t.Setenv("FEEDBRIDGE_FLEET_NAME", "shop")
 			u.run(upgradeLength, "")
 			forms := describeForms(t, u.bus.read(t))
 			u.bus.stop()
@@ -101,8 +103,9 @@ func TestUpgrade(t *testing.T) {
 				unpack(t, file, dir)
 				u := newUpgradeRun(t, start(t, dir))
 				before := u.bus.read(t)
+				t.Setenv("FEEDBRIDGE_FLEET_NAME", "shop")
 				u.run(upgradeLength+1, "")
-				u.checkGrown(before, 1)
+				u.checkGrown(before, upgradeLength+1)
 			})
 		}
 	}
@@ -168,12 +171,30 @@ func tagged(version string) bool {
 	return exec.Command("git", "rev-parse", "--verify", "--quiet", "refs/tags/"+version).Run() == nil
 }
 
-// upgradeLength is the number of entities of each feed in the stored states.
+// upgradeLength is the number of entities of each feed in the stored states. They have a delete of news, a dead
+// letter of blog, the archives of walk but for the last one, and a member of a fleet.
 const upgradeLength = 7
 
-// upgradeFeeds are the feeds with their paths: each format, and each way of going back to older entries.
+// upgradeFeeds are the feeds with their URLs: each format, and each way of going back to older entries.
 var upgradeFeeds = map[string]string{
-	"orders": "/feed/latest", "archived": "/archived", "news": "/news", "blog": "/blog", "posts": "/posts", "events": "/events",
+	"orders": "shop.example.com/feed/latest", "archived": "shop.example.com/archived", "news": "shop.example.com/news", "blog": "shop.example.com/blog",
+	"posts": "shop.example.com/posts", "events": "shop.example.com/events", "walk": "walk.example.com/archived",
+}
+
+// upgradeFleet is the stream with the members of the fleet on NATS. Kafka does not store them.
+const upgradeFleet = "KV_feedbridge-fleet-shop"
+
+// upgradeEntities returns the number of messages that the topic of a feed of that length has.
+func upgradeEntities(name string, length int) int {
+	switch {
+	case name == "news":
+		return length + max(0, length-upgradeLength+1) // deletes
+	case name == "blog" && length >= upgradeLength:
+		return length - 1 // the other one is a dead letter
+	case name == "walk" && length <= upgradeLength:
+		return 0
+	}
+	return length
 }
 
 // upgradeUpstream has the feeds. Their URLs are part of what is stored, so the program reads them from a host name,
@@ -193,20 +214,27 @@ func (u *upgradeUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return items
 	}
 	switch path := r.URL.Path; {
+	case r.Host == "walk.example.com" && path == "/archive/0" && n <= upgradeLength:
+		http.Error(w, "later", http.StatusServiceUnavailable)
 	case path == "/archived", strings.HasPrefix(path, "/archive/"):
 		r.Header.Del("If-None-Match") // the ETag of the newest document does not change while it grows
 		archives{size: 3, entries: n}.ServeHTTP(w, r)
-	case path == "/news": // complete: the oldest entry vanishes, and the topic gets its delete
+	case path == "/news": // complete: the oldest entry vanishes, with a tombstone, and the topic gets its delete
+		gone := max(0, n-upgradeLength+1)
 		w.Header().Set("Content-Type", "application/atom+xml")
-		fmt.Fprintf(w, `<feed xmlns="http://www.w3.org/2005/Atom" xmlns:fh="http://purl.org/syndication/history/1.0"><title>News</title><id>urn:news</id><fh:complete/><updated>%s</updated>%s</feed>`,
-			at(n), list(max(0, n-upgradeLength), func(i int) string {
+		fmt.Fprintf(w, `<feed xmlns="http://www.w3.org/2005/Atom" xmlns:fh="http://purl.org/syndication/history/1.0" xmlns:at="http://purl.org/atompub/tombstones/1.0"><title>News</title><id>urn:news</id><fh:complete/><updated>%s</updated><at:deleted-entry ref="urn:news:%d" when="%s"/>%s</feed>`,
+			at(n), gone-1, at(n), list(gone, func(i int) string {
 				return fmt.Sprintf(`<entry><id>urn:news:%d</id><title>%d</title><updated>%s</updated></entry>`, i, i, at(i))
 			}))
 	case path == "/blog":
 		w.Header().Set("Content-Type", "application/rss+xml")
 		fmt.Fprintf(w, `<rss version="2.0"><channel><title>Blog</title><link>http://%s/</link><description>d</description>%s</channel></rss>`, r.Host,
 			list(0, func(i int) string {
-				return fmt.Sprintf(`<item><guid isPermaLink="false">blog-%d</guid><title>%d</title><description>x</description></item>`, i, i)
+				size := 1
+				if i == upgradeLength-1 {
+					size = 5000 // more than limits.entity
+				}
+				return fmt.Sprintf(`<item><guid isPermaLink="false">blog-%d</guid><title>%d</title><description>%s</description></item>`, i, i, strings.Repeat("x", size))
 			}))
 	case path == "/posts":
 		w.Header().Set("Content-Type", "application/feed+json")
@@ -244,7 +272,7 @@ func newUpgradeRun(t *testing.T, bus upgradeBus) *upgradeRun {
 	t.Setenv("http_proxy", proxy.URL)
 	var feeds strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(upgradeFeeds)) {
-		fmt.Fprintf(&feeds, "  %s: {url: 'http://shop.example.com%s', every: 200ms, limits: {rate: 1000}}\n", name, upgradeFeeds[name])
+		fmt.Fprintf(&feeds, "  %s: {url: 'http://%s', every: 200ms, limits: {rate: 1000, entity: 4000}}\n", name, upgradeFeeds[name])
 	}
 	u.config = filepath.Join(t.TempDir(), "feedbridge.yaml")
 	must.Succeed(t, os.WriteFile(u.config, []byte("feed_defaults: {oversize: dead-letter}\nbuses:\n  main: {"+bus.config()+"}\nfeeds:\n"+feeds.String()), 0o600))
@@ -283,11 +311,8 @@ func (u *upgradeRun) run(length int, builds ...string) {
 				continue
 			}
 			run++
-			want := uint64(length)
-			if f.Feed == "news" {
-				want += uint64(max(0, length-upgradeLength)) // deletes
-			}
-			if f.State == "idle" && f.Entities == want {
+			want := uint64(upgradeEntities(f.Feed, length))
+			if f.Entities == want && (f.State == "idle" || f.State == "retrying" && want == 0) {
 				done++
 			}
 		}
@@ -298,24 +323,21 @@ func (u *upgradeRun) run(length int, builds ...string) {
 	for _, f := range feeds {
 		u.t.Logf("%s: %s, %d entities: %s", f.Feed, f.State, f.Entities, f.Explanation)
 	}
-	u.t.Fatalf("the topics have not all %d entities", length)
+	u.t.Fatalf("the topics have not all entities of feeds with %d", length)
 }
 
-// checkGrown checks that each topic has what it had before, and then that many new entities, each once.
-func (u *upgradeRun) checkGrown(before map[string][]storedMessage, by int) {
+// checkGrown checks that each topic has what it had before, and then the entities up to that length, each once.
+func (u *upgradeRun) checkGrown(before map[string][]storedMessage, length int) {
 	u.t.Helper()
 	after := u.bus.read(u.t)
 	for name := range upgradeFeeds {
 		was, now := entitiesOf(before[name]), entitiesOf(after[name])
-		grown := by
-		if name == "news" {
-			grown *= 2 // with the delete
-		}
-		if len(now) != len(was)+grown {
-			u.t.Errorf("%s: %d entities after %d", name, len(now), len(was))
+		if want := upgradeEntities(name, length); len(now) != want {
+			u.t.Errorf("%s: %d entities after %d, want %d", name, len(now), len(was), want)
 			continue
 		}
-		must.Match(u.t, name, was, now[:len(was)])
+		must.Match(u.t, name, was, append([]storedMessage(nil), now[:len(was)]...))
+		must.Match(u.t, "dead letters of "+name, deadLettersOf(before[name]), deadLettersOf(after[name]))
 		ids := map[string]bool{}
 		for _, m := range now {
 			key := m.Header["Content-ID"] + " " + m.Header["Feedbridge-Operation"]
@@ -359,6 +381,11 @@ func entitiesOf(all []storedMessage) (entities []storedMessage) {
 	return entities
 }
 
+// deadLettersOf returns the dead letters among messages.
+func deadLettersOf(all []storedMessage) []storedMessage {
+	return slices.DeleteFunc(slices.Clone(all), func(m storedMessage) bool { return !strings.HasSuffix(m.Topic, ".dead") })
+}
+
 // describeForms returns the names of headers, of the fields of checkpoints and cursors, and the versions of marks: what
 // does not depend on times and places, nor on how many commits were made.
 func describeForms(t *testing.T, stored map[string][]storedMessage) string {
@@ -366,9 +393,13 @@ func describeForms(t *testing.T, stored map[string][]storedMessage) string {
 	lines := map[string]bool{}
 	for name, messages := range stored {
 		for i, m := range messages {
-			kind := "entity"
-			if _, ok := upgradeFeeds[m.Topic]; !ok {
-				kind = "checkpoint"
+			kind := "checkpoint"
+			if name == upgradeFleet {
+				kind = "member"
+			} else if _, ok := upgradeFeeds[m.Topic]; ok {
+				kind = "entity"
+			} else if strings.HasSuffix(m.Topic, ".dead") {
+				kind = "dead letter"
 			}
 			for header := range m.Header {
 				lines[kind+" header "+header] = true
@@ -377,7 +408,12 @@ func describeForms(t *testing.T, stored map[string][]storedMessage) string {
 				version, _, _ := strings.Cut(mark, ";")
 				lines["mark "+version] = true
 			}
-			if kind == "entity" || slices.ContainsFunc(messages[i+1:], func(later storedMessage) bool { return later.Topic == m.Topic }) {
+			if kind == "member" {
+				var member map[string]any
+				must.Succeed(t, json.Unmarshal([]byte(m.Value), &member))
+				lines["member: "+strings.Join(slices.Sorted(maps.Keys(member)), " ")] = true
+			}
+			if kind != "checkpoint" || slices.ContainsFunc(messages[i+1:], func(later storedMessage) bool { return later.Topic == m.Topic }) {
 				continue // not the newest checkpoint
 			}
 			var cp, cursor map[string]any
@@ -420,8 +456,11 @@ func (n *upgradeNATS) stop() { _ = n.cmd.Process.Kill(); _ = n.cmd.Wait() }
 
 func (n *upgradeNATS) read(t testing.TB) map[string][]storedMessage {
 	all := map[string][]storedMessage{}
-	for name := range upgradeFeeds {
+	for _, name := range append(slices.Collect(maps.Keys(upgradeFeeds)), upgradeFleet) {
 		stream, err := n.js.Stream(t.Context(), name)
+		if name == upgradeFleet && errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
 		must.Succeed(t, err)
 		for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
 			m, err := stream.GetMsg(t.Context(), seq)
@@ -485,7 +524,7 @@ func (k *upgradeKafka) read(t testing.TB) map[string][]storedMessage {
 			if r.Attrs.IsControl() {
 				return
 			}
-			name := r.Topic
+			name := strings.TrimSuffix(r.Topic, ".dead")
 			if _, ok := upgradeFeeds[name]; !ok {
 				_, name, _ = strings.Cut(string(r.Key), "/")
 			}
