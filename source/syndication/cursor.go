@@ -75,8 +75,8 @@ type lastDocument struct {
 	Body     string `json:"body,omitempty"`
 	Full     int64  `json:"full,omitempty"`
 	// TitleHashes are those of its first entries, and Hints its polling hints.
-	TitleHashes titleHashes `json:"looks,omitempty"`
-	Hints       *hints      `json:"hints,omitempty"`
+	TitleHashes titleHashes   `json:"looks,omitempty"`
+	Hints       feedxml.Hints `json:"hints,omitzero"`
 }
 
 // olderDocuments are the archives, or the pages of a paged feed.
@@ -232,9 +232,9 @@ func (o *olderDocuments) hasArchive(url string) bool {
 	return false
 }
 
-// addArchive records that an archive is published.
+// addArchive records that an archive is published, unless its URL is "".
 func (o *olderDocuments) addArchive(url string) {
-	if o.hasArchive(url) {
+	if url == "" || o.hasArchive(url) {
 		return
 	}
 	k := hashKey(url)
@@ -274,7 +274,7 @@ func shortURL(url string) string {
 // both at the same entry.
 func equivalent(a, b cursor) bool {
 	for _, cur := range []*cursor{&a, &b} {
-		cur.ETag, cur.Modified, cur.Full, cur.Hints = "", "", 0, nil
+		cur.ETag, cur.Modified, cur.Full, cur.Hints = "", "", 0, feedxml.Hints{}
 	}
 	return bytes.Equal(a.encodeCursor(), b.encodeCursor())
 }
@@ -374,17 +374,6 @@ func tooMany(vanished, of int, ratio float64) bool {
 // fewEntries is the least number of entries of a complete feed whose deletes can be
 // held back.
 const fewEntries = 20
-
-// hints are the polling hints of a document, as the cursor keeps them.
-type hints struct {
-	// Period is the interval between polls in seconds: the ttl of RSS, or else the one
-	// of the elements sy:updatePeriod and sy:updateFrequency.
-	Period int64 `json:"period,omitempty"`
-	// Hours and Days are the bit sets of the hours and days in which the feed does not
-	// change.
-	Hours uint32 `json:"skip_hours,omitempty"`
-	Days  uint32 `json:"skip_days,omitempty"`
-}
 
 // dropValidators clears the validators, so that the next poll reads the whole document.
 func (l *lastDocument) dropValidators() {

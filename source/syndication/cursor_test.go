@@ -41,7 +41,7 @@ func fullCursor() cursor {
 		},
 		lastDocument: lastDocument{
 			At: hashOf("https://feed.example/new"), ETag: `W/"x"`, Modified: "Tue, 05 Oct 1999 03:00:00 GMT", Body: "0f", Full: 3,
-			Hints: &hints{Period: 60, Hours: 3, Days: 1},
+			Hints: feedxml.Hints{Period: 60, SkipHours: 3, SkipDays: 1},
 		},
 		olderDocuments: olderDocuments{
 			Newest: "https://feed.example/a2", Walked: 4, Gaps: []gap{{URL: "https://feed.example/a1", Kind: kindArchiveGone, Retry: 6, Times: 1}},
@@ -262,7 +262,7 @@ func TestEquivalentCursors(t *testing.T) {
 	}{
 		"nothing":                        {func(*cursor) {}, true},
 		"validators":                     {func(c *cursor) { c.ETag, c.Modified, c.Full = `"2"`, "Thu, 01 Jan 2026 00:00:00 GMT", 7 }, true},
-		"hints":                          {func(c *cursor) { c.Hints = &hints{} }, true},
+		"hints":                          {func(c *cursor) { c.Hints = feedxml.Hints{Period: 1} }, true},
 		"another document":               {func(c *cursor) { c.Body = "y" }, false},
 		"an archive":                     {func(c *cursor) { c.Archives = []byte("1234567812345678") }, false},
 		"the end of the start":           {func(c *cursor) { c.Start = "now" }, false},

@@ -42,7 +42,7 @@ func (p publisher) holdBack(d *document, ids []string, of int) bool {
 		return d.now.Unix() < h.Until
 	}
 	// A second copy from a cache proves nothing, so wait until it has expired.
-	wait := max(leastHold, p.s.cfg.Every, min(askedToWait(p.s.cfg.Hints, d.response, hintsOf(&d.meta), d.now), mostFresh))
+	wait := max(leastHold, p.s.cfg.Every, min(askedToWait(p.s.cfg.Hints, d.response, d.meta.Hints, d.now), mostFresh))
 	until := d.now.Add(wait)
 	d.seen.addViolation(kindDeletesHeld, d.url, "%d of %d entries have vanished from the feed at once (max_delete_ratio %v); they are deleted if the same are missing at %s",
 		len(ids), of, p.s.cfg.MaxDeleteRatio, until.UTC().Format(time.RFC3339))

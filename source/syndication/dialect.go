@@ -117,14 +117,8 @@ func mayDelete(m *feedxml.Meta, has func(...string) string, tell func(kind, form
 	return true
 }
 
-// olderURL returns the URL of the next older document; "" if there is none.
-func (p *profile) olderURL(m *feedxml.Meta, dialect Dialect) string {
-	url, _ := p.olderLink(m, dialect)
-	return url
-}
-
-// olderLink returns the URL of the next older document, and the relation that leads
-// there.
+// olderLink returns the URL of the next older document, "" if there is none, and the relation that
+// leads there.
 func (p *profile) olderLink(m *feedxml.Meta, dialect Dialect) (url, rel string) {
 	rels := p.older
 	if rels == nil {

@@ -83,6 +83,15 @@ type document struct {
 	seen        violationSet
 }
 
+// permanentURL returns the URL that a document has for ever, in a feed of that dialect; "" if it has none.
+func (d *document) permanentURL(dialect Dialect) string {
+	if dialect != Snapshots {
+		return ""
+	}
+	this, _ := d.meta.Link("this")
+	return withoutFragment(this.Href)
+}
+
 // isWhole reports whether the document is the state of the feed.
 func (d *document) isWhole() bool { return d.dialect == Complete && !d.archive && !d.partial }
 

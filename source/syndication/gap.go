@@ -100,13 +100,3 @@ func (c *nextCall) closeGap(url string) {
 		c.cur.Gaps = slices.Delete(slices.Clone(c.cur.Gaps), i, i+1)
 	}
 }
-
-// postponeGap postpones the next request for a gap that cannot be read at the moment.
-func (c *nextCall) postponeGap(url string, err error) {
-	if i := c.cur.gapIndex(url); i >= 0 {
-		c.cur.Gaps = slices.Clone(c.cur.Gaps)
-		g := &c.cur.Gaps[i]
-		g.Times++
-		g.Retry = retryAt(err, g.Times, time.Now())
-	}
-}

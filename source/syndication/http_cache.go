@@ -10,43 +10,18 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// hintsOf returns the polling hints of a document; nil if it has none.
-func hintsOf(m *feedxml.Meta) *hints {
-	h := hints{Period: int64(m.Hints.TTL / time.Second)}
-	if h.Period == 0 {
-		h.Period = int64(m.Hints.Period / time.Second)
-	}
-	for i, skip := range m.Hints.SkipHours {
-		if skip {
-			h.Hours |= 1 << i
-		}
-	}
-	for i, skip := range m.Hints.SkipDays {
-		if skip {
-			h.Days |= 1 << i
-		}
-	}
-	if h == (hints{}) {
-		return nil
-	}
-	return &h
-}
-
 // askedToWait returns the time that upstream asks to wait before the next request: from
 // the header of the answer, or else from the document; 0 if neither asks, or if the
 // policy is to ignore it.
-func askedToWait(policy HintPolicy, resp *source.Response, h *hints, now time.Time) time.Duration {
+func askedToWait(policy HintPolicy, resp *source.Response, h feedxml.Hints, now time.Time) time.Duration {
 	if policy == "ignore" {
 		return 0
 	}
 	wait := cacheLifetime(resp)
-	if h == nil {
-		return wait
-	}
 	if wait == 0 {
 		wait = time.Duration(h.Period) * time.Second
 	}
-	return max(wait, h.skipFor(now))
+	return max(wait, skipFor(h, now))
 }
 
 // cacheLifetime returns the freshness lifetime of an answer (RFC 9111, section 4.2).
@@ -77,10 +52,10 @@ func cacheLifetime(resp *source.Response) time.Duration {
 
 // skipFor returns the time until the end of the hours and days in which the feed does
 // not change; 0 outside of them.
-func (h *hints) skipFor(now time.Time) time.Duration {
+func skipFor(h feedxml.Hints, now time.Time) time.Duration {
 	at := now.UTC()
 	for range 24 * 7 {
-		if h.Hours&(1<<at.Hour()) == 0 && h.Days&(1<<int(at.Weekday())) == 0 {
+		if h.SkipHours&(1<<at.Hour()) == 0 && h.SkipDays&(1<<at.Weekday()) == 0 {
 			return max(0, at.Sub(now))
 		}
 		at = at.Truncate(time.Hour).Add(time.Hour)

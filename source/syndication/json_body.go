@@ -37,8 +37,13 @@ func (s *decider) encodeBody(d *document, e *feed.Entity) {
 	if e.Op == feed.Put {
 		a.Feed = s.feedOf(d)
 	}
-	if e.Op == feed.Put && ok {
-		s.inheritAuthors(d, a)
+	if e.Op == feed.Put && ok && a.Authors == nil {
+		if a.Source != nil {
+			a.Authors = a.Source.Authors
+		}
+		if a.Authors == nil {
+			a.Authors = authorsOf(d)
+		}
 	}
 	e.Body = a.Encode(e.ID)
 	if i := slices.IndexFunc(e.Header, func(f feed.Field) bool { return f.Name == message.ContentType }); i >= 0 {
@@ -57,9 +62,7 @@ func (s *decider) encodeItem(d *document, e *feed.Entity) {
 	a.ID = e.ID
 	a.Feed = s.feedOf(d)
 	if a.Authors == nil {
-		for _, author := range d.meta.Authors {
-			a.Authors = append(a.Authors, entry.ReadPerson(author))
-		}
+		a.Authors = authorsOf(d)
 	}
 	e.Body = a.Marshal()
 }
@@ -68,7 +71,7 @@ func (s *decider) encodeItem(d *document, e *feed.Entity) {
 func (s *Source) recordBody(cur *cursor) (changed bool) {
 	now := s.cfg.Body
 	if now.isOwn() {
-		now = "" // that of the feed, as in the cursors of earlier versions
+		now = "" // xml and source are the same
 	}
 	changed = cur.MessageBody != now && cur.Dialect != ""
 	cur.MessageBody = now
@@ -83,16 +86,12 @@ func (s *Source) reportBody() {
 	}
 }
 
-// inheritAuthors sets the authors of an entry that has none to those of its source or of its feed.
-func (s *decider) inheritAuthors(d *document, a *entry.Entry) {
-	if a.Authors == nil && a.Source != nil {
-		a.Authors = a.Source.Authors
+// authorsOf returns the authors of the feed, which entries without authors inherit.
+func authorsOf(d *document) (authors []entry.Person) {
+	for _, author := range d.meta.Authors {
+		authors = append(authors, entry.ReadPerson(author))
 	}
-	if a.Authors == nil {
-		for _, author := range d.meta.Authors {
-			a.Authors = append(a.Authors, entry.ReadPerson(author))
-		}
-	}
+	return authors
 }
 
 // feedOf returns the properties of the feed that are in the body of each entry.

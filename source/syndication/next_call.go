@@ -1,6 +1,8 @@
 package syndication
 
 import (
+	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -63,6 +65,15 @@ func (c *nextCall) expectedOrder() feedxml.Order {
 func (c *nextCall) olderRequest(url string) request {
 	pending := c.s.pending
 	return request{url: url, archive: true, late: pending.isLate(), believe: pending.believe, order: c.expectedOrder()}
+}
+
+// readOlder requests and reads an older document.
+func (c *nextCall) readOlder(ctx context.Context, q request) (*document, error) {
+	d, err := c.s.readDocument(ctx, &c.cur, q)
+	if err == nil && d.unmodified {
+		err = fmt.Errorf("%s: the server answers without a document", q.url)
+	}
+	return d, err
 }
 
 // resumeDocument has the published part of a document skipped, if there is one.

@@ -151,8 +151,8 @@ func (p poller) recordDialect(d *document) {
 	if d.partial {
 		p.seen.addViolation(kindPartial, d.url, "the answer has a part of the document (226), which was not asked for; nothing is taken for deleted")
 	}
-	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots && cur.Doc == nil && cur.hasArchive(withoutFragment(this.Href)) {
-		p.seen.addViolation(kindNotPermanent, d.url, "the document has the permanent URL %s, which another document had before", this.Href)
+	if this := d.permanentURL(d.dialect); cur.Doc == nil && cur.hasArchive(this) {
+		p.seen.addViolation(kindNotPermanent, d.url, "the document has the permanent URL %s, which another document had before", this)
 	}
 	cur.Format = d.meta.Format
 	cur.Dialect = d.dialect
@@ -211,7 +211,7 @@ func (p poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err 
 	if g, due := p.cur.dueGap(now); due && p.cur.Doc == nil {
 		if err := walker(p).retryGap(ctx, g); err != nil {
 			s.log.Warn("a missing archive is still missing", "url", g.URL, "error", err)
-			p.postponeGap(g.URL, err)
+			p.recordGap(g.URL, g.Kind, err)
 		} else if s.pending != nil {
 			return feed.Batch{}, false, nil
 		}
@@ -289,16 +289,14 @@ func (p poller) startReading(d *document) (done bool, err error) {
 		return false, err
 	}
 	p.seen.addAll(d.seen.takeAll())
-	if older := p.s.profile.olderURL(&d.meta, d.dialect); older != "" && d.dialect != Paged {
+	if older, _ := p.s.profile.olderLink(&d.meta, d.dialect); older != "" && d.dialect != Paged {
 		p.cur.addArchive(older)
 		p.cur.Newest = shortURL(older)
 	}
-	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots {
-		p.cur.addArchive(withoutFragment(this.Href))
-	}
+	p.cur.addArchive(d.permanentURL(d.dialect))
 	p.cur.recordValidators(d)
 	p.cur.Body, p.cur.Full, p.cur.Walked = d.hash, d.now.Unix(), d.now.Unix()
-	p.cur.Hints = hintsOf(&d.meta)
+	p.cur.Hints = d.meta.Hints
 	p.cur.TitleHashes = d.titleHashes
 	return true, nil
 }

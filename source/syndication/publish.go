@@ -244,9 +244,7 @@ func (p publisher) finishSubscription(d *document) time.Duration {
 	if !d.deletes && !d.withheld && !d.partial {
 		cur.Held = nil // the feed is no longer complete
 	}
-	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots {
-		cur.addArchive(withoutFragment(this.Href))
-	}
+	cur.addArchive(d.permanentURL(d.dialect))
 	cur.Walked = pending.pages.walked
 	if pending.pages.reread {
 		cur.dropValidators()
@@ -255,6 +253,6 @@ func (p publisher) finishSubscription(d *document) time.Duration {
 		// They may be the validators of the whole document.
 		cur.ETag, cur.Modified = "", ""
 	}
-	cur.Hints = hintsOf(&d.meta)
+	cur.Hints = d.meta.Hints
 	return askedToWait(p.s.cfg.Hints, d.response, cur.Hints, d.now)
 }

@@ -56,14 +56,14 @@ func (t tailer) publishPage(ctx context.Context) (feed.Batch, error) {
 	s.pending = nil
 	if next := t.newerPage(d); next != "" {
 		more, err := t.followNewer(ctx, d, next)
-		return feed.Batch{Entities: entities, More: more, Fresh: askedToWait(s.cfg.Hints, d.response, hintsOf(&d.meta), d.now)}, err
+		return feed.Batch{Entities: entities, More: more, Fresh: askedToWait(s.cfg.Hints, d.response, d.meta.Hints, d.now)}, err
 	}
 	if cur.At != hashOf(d.url) || cur.Body != d.hash || d.now.Sub(time.Unix(cur.Full, 0)) >= s.cfg.FullEvery {
 		cur.Full = d.now.Unix()
 	}
 	cur.recordValidators(d)
 	cur.Body = d.hash
-	cur.Hints = hintsOf(&d.meta)
+	cur.Hints = d.meta.Hints
 	return feed.Batch{Entities: entities, Fresh: askedToWait(s.cfg.Hints, d.response, cur.Hints, d.now)}, nil
 }
 
@@ -192,16 +192,13 @@ func (t tailer) findFirstPage(ctx context.Context) (feed.Batch, error) {
 	}
 	visited := map[hashedKey]bool{hashKey(page): true}
 	for range s.cfg.Bounds.Documents {
-		older := s.profile.olderURL(&d.meta, d.dialect)
+		older, _ := s.profile.olderLink(&d.meta, d.dialect)
 		if older == "" || visited[hashKey(older)] {
 			return t.startAt(page)
 		}
 		visited[hashKey(older)] = true
-		if d, err = s.readDocument(ctx, cur, request{url: older, archive: true, order: t.expectedOrder()}); err != nil {
+		if d, err = t.readOlder(ctx, request{url: older, archive: true, order: t.expectedOrder()}); err != nil {
 			return feed.Batch{}, err
-		}
-		if d.unmodified {
-			return feed.Batch{}, fmt.Errorf("%s: the server answers without a document", older)
 		}
 		page = older
 	}

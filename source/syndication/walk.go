@@ -1,6 +1,7 @@
 package syndication
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -33,10 +34,7 @@ func (w walker) walkBack(ctx context.Context) error {
 				return nil
 			}
 		}
-		d, err := s.readDocument(ctx, &w.cur, w.olderRequest(url))
-		if err == nil && d.unmodified {
-			err = fmt.Errorf("%s: the server answers without a document", url)
-		}
+		d, err := w.readOlder(ctx, w.olderRequest(url))
 		if err != nil {
 			return w.endAtMissing(ctx, url, err)
 		}
@@ -122,12 +120,9 @@ func (w walker) reportOverrun() {
 // the entries of those that are published last.
 func (w walker) pushStep(d *document) {
 	pending := w.s.pending
-	st := &step{url: d.url, key: d.url, doc: d}
+	st := &step{url: d.url, key: cmp.Or(d.permanentURL(pending.dialect), d.url), doc: d}
 	pending.fresh += d.fresh
 	pending.connected = pending.connected || d.known > 0
-	if this, n := d.meta.Link("this"); n > 0 && this.Href != "" && pending.dialect == Snapshots {
-		st.key = withoutFragment(this.Href)
-	}
 	pending.steps = append(pending.steps, st)
 	pending.estimatedBytes += int64(len(st.url) + len(st.key) + stepBytes)
 	d.depth = len(pending.steps)
@@ -150,24 +145,21 @@ func (w walker) bridgeGap(ctx context.Context, gap bool) error {
 	if !gap || pending.isLate() || w.cur.Newest == "" || pending.dialect != Archived {
 		return nil
 	}
-	d, err := s.readDocument(ctx, &w.cur, w.olderRequest(w.cur.Newest))
-	pending.found = nil
+	d, err := w.readOlder(ctx, w.olderRequest(w.cur.Newest))
 	defer func() { pending.found = nil }()
-	seen := map[hashedKey]bool{}
 	size, joined := 0, true
-	for err == nil && !d.unmodified {
+	for err == nil {
 		next, _ := d.meta.Link(rel)
 		url := withoutFragment(next.Href)
 		if int64(size) > max(s.cfg.Bounds.Memory, leastWalk) {
 			joined = false
 			break
 		}
-		if url == "" || seen[hashKey(url)] || pending.visited[hashKey(url)] || w.cur.hasArchive(url) || len(pending.steps)+len(pending.found) >= s.cfg.Bounds.Documents {
+		if url == "" || pending.visited[hashKey(url)] || w.cur.hasArchive(url) || len(pending.steps)+len(pending.found) >= s.cfg.Bounds.Documents {
 			break
 		}
-		seen[hashKey(url)] = true
-		d, err = s.readDocument(ctx, &w.cur, w.olderRequest(url))
-		if err == nil && !d.unmodified {
+		pending.visited[hashKey(url)] = true
+		if d, err = w.readOlder(ctx, w.olderRequest(url)); err == nil {
 			pending.found = append(pending.found, d)
 			size += d.memorySize()
 		}

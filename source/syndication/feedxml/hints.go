@@ -15,21 +15,21 @@ func (r *metaReader) readHint(b []byte, el *element, local string, content []byt
 	h := &r.meta.Hints
 	switch local {
 	case "ttl":
-		if minutes, ok := r.hintNumber(local, plainText(content)); ok && h.TTL == 0 {
-			h.TTL = min(time.Duration(minutes)*time.Minute, longestHint)
+		if minutes, ok := r.hintNumber(local, plainText(content)); ok && minutes > 0 && !r.hasTTL {
+			h.Period, r.hasTTL = int64(min(time.Duration(minutes)*time.Minute, longestHint)/time.Second), true
 		}
 	case "skipHours":
 		eachChild(b, el, "hour", func(raw string) {
 			// Some versions count from 1 to 24, where others do from 0 to 23.
 			if hour, ok := r.hintNumber("hour", raw); ok && hour <= 24 {
-				h.SkipHours[hour%24] = true
+				h.SkipHours |= 1 << (hour % 24)
 			}
 		})
 	case "skipDays":
 		eachChild(b, el, "day", func(raw string) {
 			for day := time.Sunday; day <= time.Saturday; day++ {
 				if strings.EqualFold(raw, day.String()) {
-					h.SkipDays[day] = true
+					h.SkipDays |= 1 << day
 					return
 				}
 			}
@@ -61,7 +61,6 @@ func (r *metaReader) hintNumber(local, raw string) (int, bool) {
 // readSyndication reads an element of the syndication module of RSS. The module
 // has defaults: an update once a day.
 func (r *metaReader) readSyndication(local string, content []byte) {
-	h := &r.meta.Hints
 	raw := plainText(content)
 	switch local {
 	case "updatePeriod":
@@ -86,5 +85,7 @@ func (r *metaReader) readSyndication(local string, content []byte) {
 	if period == 0 {
 		period = 24 * time.Hour
 	}
-	h.Period = period / time.Duration(max(r.syFrequency, 1))
+	if !r.hasTTL {
+		r.meta.Hints.Period = int64(period / time.Duration(max(r.syFrequency, 1)) / time.Second)
+	}
 }

@@ -54,18 +54,20 @@ func (r *Reader) openJSON() {
 func (r *jsonReader) detect() error {
 	for {
 		_, err := r.pages.Next()
-		if v, ok := r.pages.Head()["version"]; ok {
-			return r.checkVersion(v)
-		}
-		if errors.Is(err, io.EOF) && !errors.Is(err, jsonpage.ErrTruncated) {
-			return r.fail(ErrNotFeed, "it is JSON without a version, and no JSON Feed")
+		if r.pages.Head()["version"] != nil || errors.Is(err, io.EOF) && !errors.Is(err, jsonpage.ErrTruncated) {
+			return r.checkVersion()
 		} else if err != nil {
 			return r.explain(err)
 		}
 	}
 }
 
-func (r *jsonReader) checkVersion(raw json.RawMessage) error {
+// checkVersion returns an error unless the document has the version of a JSON Feed.
+func (r *jsonReader) checkVersion() error {
+	raw, ok := r.pages.Head()["version"]
+	if !ok {
+		return r.fail(ErrNotFeed, "it is JSON without a version, and no JSON Feed")
+	}
 	if v := jsonText(raw); !strings.Contains(v, jsonVersion) {
 		return r.fail(ErrNotFeed, "it is JSON of the version %s, and no JSON Feed of version 1 or 1.1", Excerpt(v))
 	}
@@ -239,10 +241,7 @@ func (r *jsonReader) removeIgnored(value any) (removed bool) {
 // describe completes the description of the document, all of whose members were read.
 func (r *jsonReader) describe() error {
 	head, meta := r.pages.Head(), &r.about.meta
-	if _, ok := head["version"]; !ok {
-		return r.fail(ErrNotFeed, "it is JSON without a version, and no JSON Feed")
-	}
-	if err := r.checkVersion(head["version"]); err != nil {
+	if err := r.checkVersion(); err != nil {
 		return err
 	}
 	for _, name := range r.pages.Repeated() {
@@ -260,9 +259,15 @@ func (r *jsonReader) describe() error {
 	}
 	if jsonText(head["expired"]) == "true" {
 		r.violationf(kindExpired, "the feed says that nothing will come any more; it is polled once a day")
-		meta.Hints.TTL = expiredPeriod
+		meta.Hints.Period = int64(expiredPeriod / time.Second)
 	}
-	for _, author := range jsonAuthors(head) {
+	var authors []jsonAuthor
+	var one jsonAuthor // of version 1
+	if json.Unmarshal(head["authors"], &authors) != nil || len(authors) == 0 {
+		_ = json.Unmarshal(head["author"], &one)
+		authors = []jsonAuthor{one}
+	}
+	for _, author := range authors {
 		if name := cmp.Or(author.Name, author.URL); name != "" && len(name) <= longestAuthor && len(meta.Authors) < mostAuthors {
 			meta.Authors = append(meta.Authors, name)
 		}
@@ -271,20 +276,8 @@ func (r *jsonReader) describe() error {
 	return nil
 }
 
-// jsonAuthor is an author of a JSON Feed or of an item.
+// jsonAuthor is an author of a JSON Feed.
 type jsonAuthor struct{ Name, URL string }
-
-// jsonAuthors returns the authors of an object: those of version 1.1, or else the one of version 1.
-func jsonAuthors(members map[string]json.RawMessage) (authors []jsonAuthor) {
-	var one jsonAuthor
-	if json.Unmarshal(members["authors"], &authors) != nil || len(authors) == 0 {
-		if json.Unmarshal(members["author"], &one) == nil && one != (jsonAuthor{}) {
-			return []jsonAuthor{one}
-		}
-		return nil
-	}
-	return authors
-}
 
 func (r *jsonReader) addJSONLink(rel, ref string) {
 	if ref == "" {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -73,7 +72,7 @@ func TestDescriptionOfJSON(t *testing.T) {
 			{Rel: "next", Href: "http://x.example/f?page=2", Raw: "?page=2"},
 			{Rel: "hub", Href: "http://hub.example/", Raw: "http://hub.example/"},
 		},
-		Hints: Hints{TTL: 24 * time.Hour}, Order: NewestFirst,
+		Hints: Hints{Period: 24 * 3600}, Order: NewestFirst,
 	}
 	if diff := cmp.Diff(want, r.Meta()); diff != "" {
 		t.Error(diff)

@@ -87,7 +87,9 @@ type metaReader struct {
 	meta        Meta
 	updatedRank int  // of meta.Updated
 	manyLinks   bool // more than mostLinks links were reported
-	// The values of sy:updatePeriod and sy:updateFrequency.
+	// hasTTL reports that Period is the ttl. The others are the values of sy:updatePeriod and
+	// sy:updateFrequency.
+	hasTTL      bool
 	syPeriod    time.Duration
 	syFrequency int
 }
@@ -205,17 +207,16 @@ func (r *metaReader) readHistory(s *scope, local string, content []byte) {
 	}
 }
 
-// Hints are a publisher's hints about the time of the next poll. Missing hints are
-// zero.
+// Hints are a publisher's hints about the time of the next poll, in the form that cursors store. Missing
+// hints are zero.
 type Hints struct {
-	// TTL is the time for which the document may be cached.
-	TTL time.Duration
-	// SkipHours are the hours of the day, in UTC, and SkipDays the days of the week in
-	// which the feed does not change.
-	SkipHours [24]bool
-	SkipDays  [7]bool // from Sunday
-	// Period is the interval between changes of the document.
-	Period time.Duration
+	// Period is the interval between polls in seconds: the ttl of RSS, or else the one of the elements
+	// sy:updatePeriod and sy:updateFrequency.
+	Period int64 `json:"period,omitempty"`
+	// SkipHours and SkipDays are the bit sets of the hours, in UTC, and of the days of the week, from
+	// Sunday, in which the feed does not change.
+	SkipHours uint32 `json:"skip_hours,omitempty"`
+	SkipDays  uint32 `json:"skip_days,omitempty"`
 }
 
 // addUndefined reports an entity that XML does not define, once for each element that

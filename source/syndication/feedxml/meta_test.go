@@ -152,7 +152,6 @@ func TestUndefinedEntitiesArePlaced(t *testing.T) {
 
 func TestHints(t *testing.T) {
 	t.Parallel()
-	const day = 24 * time.Hour
 	sy := func(content string) string {
 		return strings.Replace(rssFeed(content), "<rss", `<rss xmlns:sy="http://purl.org/rss/1.0/modules/syndication/"`, 1)
 	}
@@ -161,15 +160,17 @@ func TestHints(t *testing.T) {
 		want      Hints
 		odd       []string
 	}{
-		{"case 111: ttl", rssFeed(`<ttl> 60 </ttl>`), Hints{TTL: time.Hour}, nil},
-		{"a ttl of years", rssFeed(`<ttl>99999999</ttl>`), Hints{TTL: 366 * day}, nil},
+		{"case 111: ttl", rssFeed(`<ttl> 60 </ttl>`), Hints{Period: 3600}, nil},
+		{"a ttl of years", rssFeed(`<ttl>99999999</ttl>`), Hints{Period: 366 * 24 * 3600}, nil},
 		{"a ttl that is no number", rssFeed(`<ttl>-5</ttl>`), Hints{}, []string{kindBadHint}},
-		{"case 111: skipHours", rssFeed(`<skipHours><hour>0</hour><hour> 23</hour></skipHours>`), Hints{SkipHours: [24]bool{0: true, 23: true}}, nil},
-		{"hours from 1 to 24", rssFeed(`<skipHours><hour>24</hour><hour>25</hour></skipHours>`), Hints{SkipHours: [24]bool{0: true}}, nil},
-		{"skipDays", rssFeed(`<skipDays><day>Sunday</day><day>saturday</day><day>Sonntag</day></skipDays>`), Hints{SkipDays: [7]bool{0: true, 6: true}}, []string{kindBadHint}},
-		{"sy", sy(`<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>4</sy:updateFrequency>`), Hints{Period: 15 * time.Minute}, nil},
-		{"sy the other way round", sy(`<sy:updateFrequency>2</sy:updateFrequency><sy:updatePeriod>weekly</sy:updatePeriod>`), Hints{Period: 84 * time.Hour}, nil},
-		{"sy by default", sy(`<sy:updateFrequency>2</sy:updateFrequency>`), Hints{Period: 12 * time.Hour}, nil},
+		{"case 111: skipHours", rssFeed(`<skipHours><hour>0</hour><hour> 23</hour></skipHours>`), Hints{SkipHours: 1 | 1<<23}, nil},
+		{"hours from 1 to 24", rssFeed(`<skipHours><hour>24</hour><hour>25</hour></skipHours>`), Hints{SkipHours: 1}, nil},
+		{"skipDays", rssFeed(`<skipDays><day>Sunday</day><day>saturday</day><day>Sonntag</day></skipDays>`), Hints{SkipDays: 1 | 1<<6}, []string{kindBadHint}},
+		{"sy", sy(`<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>4</sy:updateFrequency>`), Hints{Period: 15 * 60}, nil},
+		{"sy the other way round", sy(`<sy:updateFrequency>2</sy:updateFrequency><sy:updatePeriod>weekly</sy:updatePeriod>`), Hints{Period: 84 * 3600}, nil},
+		{"sy by default", sy(`<sy:updateFrequency>2</sy:updateFrequency>`), Hints{Period: 12 * 3600}, nil},
+		{"sy behind a ttl", sy(`<ttl>60</ttl><sy:updateFrequency>2</sy:updateFrequency>`), Hints{Period: 3600}, nil},
+		{"sy before a ttl", sy(`<sy:updateFrequency>2</sy:updateFrequency><ttl>60</ttl>`), Hints{Period: 3600}, nil},
 		{"sy with a word", sy(`<sy:updatePeriod>often</sy:updatePeriod>`), Hints{}, []string{kindBadHint}},
 		{"in an item", rssFeed(`<item><guid>1</guid><ttl>60</ttl></item>`), Hints{}, nil},
 	}
