@@ -224,8 +224,13 @@ func (cur *cursor) encodeCursor() feed.Cursor {
 // hasArchive reports whether an archive is published.
 func (o *olderDocuments) hasArchive(url string) bool {
 	k := hashKey(url)
-	for i := 0; i < len(o.Archives); i += archiveBytes {
-		if bytes.Equal(o.Archives[i:i+archiveBytes], k[:archiveBytes]) {
+	return containsHash(o.Archives, k[:archiveBytes])
+}
+
+// containsHash reports whether a hash is among others of the same length.
+func containsHash(all, hash []byte) bool {
+	for one := range slices.Chunk(all, len(hash)) {
+		if bytes.Equal(one, hash) {
 			return true
 		}
 	}
@@ -244,16 +249,7 @@ func (o *olderDocuments) addArchive(url string) {
 
 // sawEntry reports whether the feed had the entry when reading started.
 func (cur *cursor) sawEntry(it *item) bool {
-	if len(cur.Seen) == 0 {
-		return false
-	}
-	k := seenKey(it.own, it.shortHash())
-	for i := 0; i < len(cur.Seen); i += seenBytes {
-		if bytes.Equal(cur.Seen[i:i+seenBytes], k) {
-			return true
-		}
-	}
-	return false
+	return len(cur.Seen) > 0 && containsHash(cur.Seen, seenKey(it.own, it.shortHash()))
 }
 
 func seenKey(id string, hash [16]byte) []byte {

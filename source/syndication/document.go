@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
-	"net/http"
 	"slices"
 	"time"
 
@@ -101,18 +100,6 @@ func (d *document) memorySize() int {
 	n := d.buffer.size + len(d.url) + len(d.meta.ID) + len(d.meta.Title) + 2000
 	for _, l := range d.meta.Links {
 		n += len(l.Href) + len(l.Raw) + len(l.Type) + len(l.Rel) + 150
-	}
-	return n + headerSize(d.response.Header)
-}
-
-// headerSize returns the estimated memory of a header, in bytes.
-func headerSize(h http.Header) int {
-	n := 0
-	for name, values := range h {
-		n += len(name) + 50
-		for _, v := range values {
-			n += len(v) + 20
-		}
 	}
 	return n
 }

@@ -63,9 +63,9 @@ func skipFor(h feedxml.Hints, now time.Time) time.Duration {
 	return 0 // every hour is excluded, which must be a mistake
 }
 
-// recordValidators records the validators of the published document.
+// recordValidators records the validators and the hints of the published document.
 func (l *lastDocument) recordValidators(d *document) {
-	l.At = hashOf(d.url)
+	l.At, l.Hints = hashOf(d.url), d.meta.Hints
 	l.ETag = validator(d.response.Header.Get("ETag"))
 	l.Modified = validator(d.response.Header.Get("Last-Modified"))
 	// A document that was written this second may be written again within it

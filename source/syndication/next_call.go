@@ -73,7 +73,11 @@ func (c *nextCall) readOlder(ctx context.Context, q request) (*document, error) 
 	if err == nil && d.unmodified {
 		err = fmt.Errorf("%s: the server answers without a document", q.url)
 	}
-	return d, err
+	if err != nil {
+		return nil, err
+	}
+	d.response.Header = nil // it may be large, and the document may wait in memory
+	return d, nil
 }
 
 // resumeDocument has the published part of a document skipped, if there is one.

@@ -1,6 +1,7 @@
 package syndication
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -69,14 +70,8 @@ func (p poller) keepValidators(d *document) {
 	if d.response.Status != http.StatusNotModified || p.cur.At != hashOf(d.url) && p.cur.URL != d.response.URL.String() {
 		return
 	}
-	for _, v := range []struct {
-		at    *string
-		field string
-	}{{&p.cur.ETag, "ETag"}, {&p.cur.Modified, "Last-Modified"}} {
-		if value := validator(d.response.Header.Get(v.field)); value != "" {
-			*v.at = value
-		}
-	}
+	p.cur.ETag = cmp.Or(validator(d.response.Header.Get("ETag")), p.cur.ETag)
+	p.cur.Modified = cmp.Or(validator(d.response.Header.Get("Last-Modified")), p.cur.Modified)
 }
 
 // isUnchanged reports whether a document was already published and nothing else is due.
@@ -296,7 +291,6 @@ func (p poller) startReading(d *document) (done bool, err error) {
 	p.cur.addArchive(d.permanentURL(d.dialect))
 	p.cur.recordValidators(d)
 	p.cur.Body, p.cur.Full, p.cur.Walked = d.hash, d.now.Unix(), d.now.Unix()
-	p.cur.Hints = d.meta.Hints
 	p.cur.TitleHashes = d.titleHashes
 	return true, nil
 }

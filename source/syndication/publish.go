@@ -253,6 +253,5 @@ func (p publisher) finishSubscription(d *document) time.Duration {
 		// They may be the validators of the whole document.
 		cur.ETag, cur.Modified = "", ""
 	}
-	cur.Hints = d.meta.Hints
 	return askedToWait(p.s.cfg.Hints, d.response, cur.Hints, d.now)
 }

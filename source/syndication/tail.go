@@ -63,7 +63,6 @@ func (t tailer) publishPage(ctx context.Context) (feed.Batch, error) {
 	}
 	cur.recordValidators(d)
 	cur.Body = d.hash
-	cur.Hints = d.meta.Hints
 	return feed.Batch{Entities: entities, Fresh: askedToWait(s.cfg.Hints, d.response, cur.Hints, d.now)}, nil
 }
 
