@@ -96,7 +96,7 @@ func (c *nextCall) recordMissingLink(d *document) {
 	if !d.unsure || pending.dialect != Paged && c.cur.Dialect != Paged {
 		return
 	}
-	pending.pages.reread, pending.pages.walked = true, 0 // all pages are read again
-	pending.pages.lacking, pending.connected = true, true
+	pending.reread, pending.walked = true, 0 // all pages are read again
+	pending.lacking, pending.connected = true, true
 	c.seen.addViolation(kindIncomplete, d.url, "the page is broken, and its link to the older page may be missing")
 }

@@ -35,7 +35,7 @@ import (
 //	a walk ends at      a published one, a gap        one without an entry to publish, unless full
 //	a missing one       is a gap, requested later     is reported; lacking
 //	a published one     ends later walks              ends one if permanent; Walked is 0 until the last
-//	a change meanwhile  cannot be                     again: read once more; shifted: at the next poll
+//	a change meanwhile  cannot be                     again: read once more; reread: at the next poll
 type pendingPoll struct {
 	dialect Dialect
 	subscription
@@ -45,20 +45,11 @@ type pendingPoll struct {
 
 	// steps are the documents to publish, newest first: the last comes next.
 	steps []*step
-	// frontier is the URL of the next older document; "" when the walk is done.
-	frontier string
-	visited  map[hashedKey]bool
-	// estimatedBytes is the memory of steps and visited without the documents.
-	estimatedBytes int64
-	// topicVersions has the IDs that the topic had when the walk began.
-	topicVersions map[hashedKey]topicVersion
-	// found are the documents in memory while bridgeGap looks for more.
-	found []*document
-	pages pageWalk
-	overrunWatch
-
 	// at is the document that is being published.
 	at *document
+	walk
+	ending
+	overrunWatch
 
 	// stopped is the call in which the walk stopped at an error, and failed the error that the next
 	// call returns, once the cursor is committed.
@@ -78,20 +69,31 @@ type subscription struct {
 	deletes, withheld bool
 }
 
-// pageWalk is the walk through the pages of a paged feed.
-type pageWalk struct {
-	// full reports that all pages are read, and again that the walk was repeated because the feed
-	// has changed meanwhile.
-	full, again bool
-	// permanent reports that frontier is an archive, and lacking that a page is missing, so that no
-	// archive may end the next walk.
-	permanent, lacking bool
-	// released reports that the subscription document was released during the walk, which has not
-	// checked whether it changed.
-	released bool
-	// walked is the time at which all pages were last read, once the walk is published. reread
-	// reports that the subscription document has to be read again then, because it has changed or
-	// may lack a link.
+// walk is the search for older documents.
+type walk struct {
+	// frontier is the URL of the next one; "" when the walk is done. permanent reports that it is an
+	// archive of a paged feed.
+	frontier  string
+	permanent bool
+	visited   map[hashedKey]bool
+	// estimatedBytes is the memory of steps and visited without the documents.
+	estimatedBytes int64
+	// topicVersions has the IDs that the topic had when the walk began.
+	topicVersions map[hashedKey]topicVersion
+	// found are the documents in memory while bridgeGap looks for more.
+	found []*document
+	// full reports that all pages are read, again that the walk was repeated because the feed has
+	// changed meanwhile, and released that the subscription document was released, so that nothing
+	// has checked whether it changed.
+	full, again, released bool
+	// lacking reports that a page is missing, so that no archive may end the next walk.
+	lacking bool
+}
+
+// ending is what the cursor gets when all is published.
+type ending struct {
+	// walked is the time at which all pages were last read. reread reports that the subscription
+	// document has to be read again, because it has changed or may lack a link.
 	walked int64
 	reread bool
 }

@@ -99,7 +99,7 @@ func (p publisher) nextDocument(ctx context.Context) (*document, error) {
 		if err != nil && pending.dialect != Paged {
 			p.recordGap(st.url, kind, err)
 		}
-		pending.pages.lacking = true
+		pending.lacking = true
 		pending.steps = pending.steps[:len(pending.steps)-1]
 		return nil, nil
 	}
@@ -136,11 +136,11 @@ func (p publisher) subscriptionDocument(ctx context.Context) (*document, error) 
 	d, err := p.s.readDocument(ctx, &p.cur, q)
 	// After a release, the feed is polled again instead: entries may be on pages that the walk did not read. One
 	// that does not fit into memory, and is another one at each request, would never be published like that.
-	if err != nil || d.unmodified || d.hash != pending.hash && (pending.dialect != Paged || pending.pages.released) {
+	if err != nil || d.unmodified || d.hash != pending.hash && (pending.dialect != Paged || pending.released) {
 		return nil, err
 	}
 	if d.hash != pending.hash {
-		pending.pages.reread, pending.pages.walked = true, p.cur.Walked
+		pending.reread, pending.walked = true, p.cur.Walked
 	}
 	p.dropReported(d)
 	p.recordMissingLink(d)
@@ -206,7 +206,7 @@ func (p publisher) finishArchive() {
 	pending := p.s.pending
 	st := pending.steps[len(pending.steps)-1]
 	p.cur.Parts++
-	if pending.dialect != Paged || pending.isLate() || st.permanent && !pending.pages.lacking {
+	if pending.dialect != Paged || pending.isLate() || st.permanent && !pending.lacking {
 		p.cur.addArchive(st.key)
 		if !pending.isLate() {
 			p.cur.Newest = shortURL(st.url)
@@ -245,8 +245,8 @@ func (p publisher) finishSubscription(d *document) time.Duration {
 		cur.Held = nil // the feed is no longer complete
 	}
 	cur.addArchive(d.permanentURL(d.dialect))
-	cur.Walked = pending.pages.walked
-	if pending.pages.reread {
+	cur.Walked = pending.walked
+	if pending.reread {
 		cur.dropValidators()
 	}
 	if d.truncated {

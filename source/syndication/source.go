@@ -179,7 +179,7 @@ func (s *Source) Release() {
 		// A part of it is published. The cursor has the progress.
 		s.pending, s.tailPages = nil, nil
 	default:
-		pending.pages.released = pending.pages.released || pending.sub != nil
+		pending.released = pending.released || pending.sub != nil
 		pending.sub = nil
 		for _, st := range pending.steps {
 			st.doc = nil

@@ -28,7 +28,7 @@ func (w walker) walkBack(ctx context.Context) error {
 			return w.bridgeGap(ctx, !known)
 		default:
 			if err := w.checkLimits(url); err != nil {
-				pending.pages.lacking, pending.connected = true, true
+				pending.lacking, pending.connected = true, true
 				w.recordGap(url, kindWalkLimit, err)
 				pending.frontier = ""
 				return nil
@@ -45,12 +45,11 @@ func (w walker) walkBack(ctx context.Context) error {
 		w.cur.endWait(url)
 		w.pushStep(d)
 		s.search.Store(&search{len(pending.steps), d.meta.Updated.Time})
-		pending.steps[len(pending.steps)-1].permanent = pending.pages.permanent
 		if w.setFrontier(d); pending.frontier == "" && pending.dialect != Paged && len(w.cur.Archives) > 0 && !pending.isLate() {
 			// None of the archives is known: their URLs have changed.
 			w.cur.Rewalk = true
 		}
-		if pending.dialect == Paged && !pending.pages.full && !s.wantsAny(&w.cur, d) {
+		if pending.dialect == Paged && !pending.full && !s.wantsAny(&w.cur, d) {
 			pending.frontier = ""
 		}
 	}
@@ -86,7 +85,7 @@ func (w walker) endAtMissing(ctx context.Context, url string, err error) error {
 	case kind == "":
 		return err
 	case pending.dialect == Paged:
-		pending.pages.lacking = true
+		pending.lacking = true
 		w.seen.addViolation(kindIncomplete, url, "a page is missing, and with it the older ones: %v", err)
 	default:
 		w.recordGap(url, kind, err)
@@ -100,7 +99,7 @@ func (w walker) endAtMissing(ctx context.Context, url string, err error) error {
 func (w walker) setFrontier(d *document) {
 	pending := w.s.pending
 	url, rel := w.s.profile.olderLink(&d.meta, pending.dialect)
-	pending.frontier, pending.pages.permanent = url, pending.dialect == Paged && rel == "next-archive"
+	pending.frontier, pending.permanent = url, pending.dialect == Paged && rel == "next-archive"
 	w.recordMissingLink(d)
 }
 
@@ -120,7 +119,7 @@ func (w walker) reportOverrun() {
 // the entries of those that are published last.
 func (w walker) pushStep(d *document) {
 	pending := w.s.pending
-	st := &step{url: d.url, key: cmp.Or(d.permanentURL(pending.dialect), d.url), doc: d}
+	st := &step{url: d.url, key: cmp.Or(d.permanentURL(pending.dialect), d.url), doc: d, permanent: pending.permanent}
 	pending.fresh += d.fresh
 	pending.connected = pending.connected || d.known > 0
 	pending.steps = append(pending.steps, st)
@@ -193,12 +192,12 @@ func (w walker) checkShift(ctx context.Context) (changed bool, err error) {
 	if err != nil || d.unmodified || d.hash == pending.sub.hash {
 		return false, err
 	}
-	if pending.pages.again {
+	if pending.again {
 		w.seen.addViolation(kindLossyShift, q.url, "the feed has changed twice while its pages were read; entries may be missing")
 		return false, nil
 	}
 	w.startPending(d, !pending.connected)
-	w.s.pending.pages.again = true
+	w.s.pending.again = true
 	return true, nil
 }
 
@@ -208,23 +207,15 @@ func (w walker) startPending(d *document, watched bool) {
 	s := w.s
 	pending := &pendingPoll{
 		subscription: subscription{sub: d, url: d.url, hash: d.hash, believe: d.updated, deletes: d.deletes, withheld: d.withheld},
-		dialect:      d.dialect, pages: pageWalk{walked: w.cur.Walked}, visited: map[hashedKey]bool{hashKey(withoutFragment(d.url)): true},
+		dialect:      d.dialect, ending: ending{walked: w.cur.Walked}, walk: walk{visited: map[hashedKey]bool{hashKey(withoutFragment(d.url)): true}},
 	}
 	pending.visited[hashKey(withoutFragment(d.response.URL.String()))] = true
 	if w.isRecheckDue(d.now) || w.cur.Walked == 0 {
-		pending.pages.full, pending.pages.walked = true, d.now.Unix()
+		pending.full, pending.walked = true, d.now.Unix()
 	}
 	pending.fresh, pending.connected = d.fresh, !watched || d.known > 0
-	walk := false
-	switch d.dialect {
-	case Complete:
-	case Paged:
-		walk = pending.pages.full || s.wantsAny(&w.cur, d)
-	default:
-		walk = true
-	}
 	s.pending = pending
-	if walk {
+	if d.dialect != Complete && (d.dialect != Paged || pending.full || s.wantsAny(&w.cur, d)) {
 		w.setFrontier(d)
 	}
 	if pending.frontier != "" {
@@ -249,7 +240,7 @@ func (w walker) walkUntilStable(ctx context.Context) error {
 // retryGap requests a missing archive again. Its entries are published late.
 func (w walker) retryGap(ctx context.Context, g gap) error {
 	s := w.s
-	s.pending = &pendingPoll{gapURL: g.URL, frontier: g.URL, visited: map[hashedKey]bool{}, dialect: w.cur.Dialect, overrunWatch: overrunWatch{connected: true}}
+	s.pending = &pendingPoll{gapURL: g.URL, dialect: w.cur.Dialect, walk: walk{frontier: g.URL, visited: map[hashedKey]bool{}}, overrunWatch: overrunWatch{connected: true}}
 	err := w.walkBack(ctx)
 	if err != nil || len(s.pending.steps) == 0 {
 		s.pending = nil

@@ -26,7 +26,7 @@ type Options struct {
 	// all the same, except for entities that XML does not define. Check has to be off.
 	Lenient bool
 	// Interrupted returns an error if the reading has to stop, such as [context.Context.Err]. It is
-	// called for each read, and at least for each 256 KiB that a repair looks at. Nil never stops.
+	// called for each 256 KiB that the reader or a repair looks at. Nil never stops.
 	Interrupted func() error
 	// Redact hides the secrets of URLs in the text that errors quote. Nil knows only
 	// the usual names of parameters.

@@ -60,9 +60,6 @@ func NewReader(r io.Reader, opts Options) *Reader {
 	reader.entries.exclusions = &reader.exclusions
 	reader.at = &reader.tokenizer
 	reader.scan.in, reader.scan.interrupted = &reader.in, opts.Interrupted
-	if opts.Interrupted != nil {
-		reader.in.r = interruptedReader{r, opts.Interrupted}
-	}
 	reader.in.report = reader.recordCharacters
 	return reader
 }
@@ -97,19 +94,6 @@ func (r *Reader) Next() (Entry, error) {
 		next, r.err = Entry{}, r.scan.stopped
 	}
 	return next, r.err
-}
-
-// interruptedReader returns an error instead of reading if interrupted does.
-type interruptedReader struct {
-	r           io.Reader
-	interrupted func() error
-}
-
-func (r interruptedReader) Read(p []byte) (int, error) {
-	if err := r.interrupted(); err != nil {
-		return 0, err
-	}
-	return r.r.Read(p)
 }
 
 func (r *Reader) nextEntry() (Entry, error) {
