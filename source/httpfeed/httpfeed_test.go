@@ -451,13 +451,14 @@ func TestBadAnswers(t *testing.T) {
 		text      string
 	}{
 		"case 9: no id":              {"[" + event("a") + `,{"specversion":"1.0"}]`, "a", true, "has no id"},
-		"case 9: an empty id":        {`[{"id":" "}]`, "", true, "has no id"},
+		"case 9: an empty id":        {`[{"specversion":"1.0","id":" "}]`, "", true, "has no id"},
+		"case 9: no CloudEvent":      {"[" + event("a") + `,{"id":1,"name":"x"}]`, "a", true, "is no CloudEvent"},
 		"case 12: an object":         {`{"error":"x"}`, "", false, "no batch of CloudEvents"},
 		"case 12: HTML":              {"<html>", "", false, "no batch of CloudEvents"},
 		"case 12: something follows": {"[" + event("a") + "]]", "a", false, "something follows"},
 		"an event that is no object": {"[7]", "", false, "no object"},
-		"a method":                   {`[{"id":"a","method":"MOVE"}]`, "", true, "want PUT or DELETE"},
-		"no base64":                  {`[{"id":"a","data_base64":"?"}]`, "", true, "no base64"},
+		"a method":                   {`[{"specversion":"1.0","id":"a","method":"MOVE"}]`, "", true, "want PUT or DELETE"},
+		"no base64":                  {`[{"specversion":"1.0","id":"a","data_base64":"?"}]`, "", true, "no base64"},
 		"invalid JSON":               {`[{"id":"a","x":tru}]`, "", false, "not valid"},
 	} {
 		t.Run(name, func(t *testing.T) {
