@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	f := newFeed(10, false)
+	f := newFeed(10)
 	f.grow(64) // position 63 is the second version of the entry at 2
 	message := func(position int) []byte {
 		v := f.history[position]

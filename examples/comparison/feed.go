@@ -23,17 +23,16 @@ type version struct {
 // A feed is an Atom feed with RFC 5005 archives. One version in five is an edit. Dates have whole
 // seconds, as those of most blogs, so at 100 versions a second about 100 entries have equal dates.
 type feed struct {
-	window  int           // entries of the current document
-	archive bool          // whether there are archives
-	served  chan struct{} // receives a value after the current document was served
+	window int           // entries of the current document
+	served chan struct{} // receives a value after the current document was served
 
 	mu      sync.Mutex
 	history []version
 	newest  map[int]int // the number of the newest version of each entry
 }
 
-func newFeed(window int, archive bool) *feed {
-	return &feed{window: window, archive: archive, served: make(chan struct{}, 1), newest: map[int]int{}}
+func newFeed(window int) *feed {
+	return &feed{window: window, served: make(chan struct{}, 1), newest: map[int]int{}}
 }
 
 // grow appends versions until there are n. The entries at positions 2, 12, 22, … are edited 61
@@ -80,10 +79,7 @@ func (f *feed) document(r *http.Request) (body, tag string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	base := "http://" + r.Host
-	archives := 0
-	if f.archive {
-		archives = len(f.history) / archiveLength
-	}
+	archives := len(f.history) / archiveLength
 	var b strings.Builder
 	link := func(rel, path string) { fmt.Fprintf(&b, `<link rel="%s" href="%s%s"/>`, rel, base, path) }
 	b.WriteString(`<?xml version="1.0"?><feed xmlns="http://www.w3.org/2005/Atom" xmlns:fh="http://purl.org/syndication/history/1.0">`)

@@ -16,14 +16,6 @@ type Counts struct {
 	OutOfOrder int // messages with a version that the feed had before that of an earlier message
 }
 
-func (c *Counts) add(other Counts) {
-	c.Messages += other.Messages
-	c.Lost += other.Lost
-	c.EditsLost += other.EditsLost
-	c.Twice += other.Twice
-	c.OutOfOrder += other.OutOfOrder
-}
-
 var title = regexp.MustCompile(`Order (\d+) version (\d+) position (\d+)`)
 
 // judge compares the messages of a topic with the history of the feed. Older versions of an edited

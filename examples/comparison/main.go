@@ -52,7 +52,7 @@ func selected(names string) func(string) bool {
 	}
 }
 
-// compare runs the peers by turns, and prints a table for each scenario.
+// compare runs the peers one after the other, and prints a table for each scenario.
 func compare(ctx context.Context, wanted, wantedScenario func(string) bool, keep bool, seed uint64) error {
 	dir, err := os.MkdirTemp("", "comparison-*")
 	if err != nil {
@@ -82,61 +82,23 @@ func compare(ctx context.Context, wanted, wantedScenario func(string) bool, keep
 		if !wantedScenario(s.name) {
 			continue
 		}
-		results := map[string][]Result{}
-		for n := range s.runs {
-			for _, r := range built {
-				r.scenario, r.random = s, rand.New(rand.NewPCG(seed, uint64(n)))
-				r.dir = filepath.Join(dir, fmt.Sprintf("%s-%s-%d", s.name, r.peer.name, n))
-				if err := os.Mkdir(r.dir, 0o700); err != nil {
-					return err
-				}
-				result, err := r.do(ctx)
-				if err != nil {
-					failed = errors.Join(failed, fmt.Errorf("%s of %s, which has no row: %w", s.name, r.peer.name, err))
-					continue
-				}
-				fmt.Fprintf(os.Stderr, "%s %s: %+v\n", s.name, r.peer.name, result)
-				results[r.peer.name] = append(results[r.peer.name], result)
+		fmt.Printf("\n%s: %s\n\n| Copier | Lost | Edits lost | Twice | Out of order | Kills (of the bus) | CPU, s | Version |\n|---|---|---|---|---|---|---|---|\n", s.name, s.what)
+		for _, r := range built {
+			r.scenario, r.random = s, rand.New(rand.NewPCG(seed, 0))
+			r.dir = filepath.Join(dir, s.name+"-"+r.peer.name)
+			if err := os.Mkdir(r.dir, 0o700); err != nil {
+				return err
 			}
+			result, err := r.do(ctx)
+			if err != nil {
+				failed = errors.Join(failed, fmt.Errorf("%s of %s, which has no row: %w", s.name, r.peer.name, err))
+				continue
+			}
+			fmt.Printf("| %s | %d | %d | %d | %d | %d (%d) | %.2f | %s |\n", r.peer.name, result.Lost, result.EditsLost, result.Twice, result.OutOfOrder,
+				result.Kills+result.BusKills, result.BusKills, result.CPU.Seconds(), versions[r.peer.name])
 		}
-		fmt.Printf("\n%s: %s\n\n%s", s.name, s.what, table(s, built, versions, results))
 	}
 	return failed
-}
-
-func table(s scenario, built []run, versions map[string]string, results map[string][]Result) string {
-	var b strings.Builder
-	if s.rate == 0 {
-		b.WriteString("| Copier | Version | Entities a second | CPU, s |\n|---|---|---|---|\n")
-	} else {
-		b.WriteString("| Copier | Version | Kills (of the bus) | Lost | Edits lost | Twice | Out of order | CPU, s |\n")
-		b.WriteString("|---|---|---|---|---|---|---|---|\n")
-	}
-	for _, r := range built {
-		if len(results[r.peer.name]) == 0 {
-			continue
-		}
-		var sum Result
-		var rates, cpus []float64
-		for _, result := range results[r.peer.name] {
-			sum.add(result.Counts)
-			sum.Kills += result.Kills
-			sum.BusKills += result.BusKills
-			rates, cpus = append(rates, result.Rate), append(cpus, result.CPU.Seconds())
-		}
-		if s.rate == 0 {
-			fmt.Fprintf(&b, "| %s | %s | %.0f | %.2f |\n", r.peer.name, versions[r.peer.name], median(rates), median(cpus))
-			continue
-		}
-		fmt.Fprintf(&b, "| %s | %s | %d (%d) | %d | %d | %d | %d | %.2f |\n", r.peer.name, versions[r.peer.name],
-			sum.Kills+sum.BusKills, sum.BusKills, sum.Lost, sum.EditsLost, sum.Twice, sum.OutOfOrder, median(cpus))
-	}
-	return b.String()
-}
-
-func median(values []float64) float64 {
-	slices.Sort(values)
-	return values[len(values)/2]
 }
 
 // serveBus runs a NATS server with file storage until it is killed.

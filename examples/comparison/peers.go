@@ -55,23 +55,6 @@ var peers = []peer{
 		},
 		env: environment,
 	},
-	{
-		name: "spring",
-		build: func(ctx context.Context, dir string) ([]string, string, error) {
-			pom, target := here+"/spring/pom.xml", filepath.Join(dir, "spring")
-			err := command(ctx, ".", "mvn", "-q", "-B", "-f", pom, "-DbuildDirectory="+target, "package")
-			if err != nil {
-				return nil, "", err
-			}
-			jars, err := filepath.Glob(target + "/lib/spring-integration-feed-*.jar")
-			if err != nil || len(jars) != 1 {
-				return nil, "", fmt.Errorf("spring-integration-feed: found %q: %w", jars, err)
-			}
-			_, version, _ := strings.Cut(strings.TrimSuffix(filepath.Base(jars[0]), ".jar"), "-feed-")
-			return []string{"java", "-cp", target + "/classes:" + target + "/lib/*", "Copy"}, version, nil
-		},
-		env: environment,
-	},
 }
 
 func environment(feedURL, natsURL string, every time.Duration) []string {
