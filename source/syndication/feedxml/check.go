@@ -8,15 +8,11 @@ import (
 	"strings"
 )
 
-// checkPiece has encoding/xml read the first n unread bytes, which are in the given
-// scope, and checks three rules that encoding/xml does not: attributes do not repeat,
-// prefixes are declared, and no name begins or ends with a colon. The tokenizer has already
-// checked that tags match and that there is one root.
-func (r *tokenizer) checkPiece(n int, outer *scope) error {
-	if !r.opts.Check {
-		return nil
-	}
-	piece := r.in.unreadBytes()[:n]
+// checkXML has encoding/xml read a piece that is in the given scope, and checks three rules
+// that encoding/xml does not: attributes do not repeat, prefixes are declared, and no name
+// begins or ends with a colon. The tokenizer has already checked that tags match and that there
+// is one root.
+func checkXML(piece []byte, outer *scope) *syntaxError {
 	d := xml.NewDecoder(bytes.NewReader(piece))
 	c := checker{outer: outer, uris: map[string][]string{}}
 	for {
@@ -26,11 +22,11 @@ func (r *tokenizer) checkPiece(n int, outer *scope) error {
 			return nil
 		}
 		if err != nil {
-			var wrong *xml.SyntaxError
-			if errors.As(err, &wrong) {
-				return r.errorAt(ErrMalformed, int(d.InputOffset()), "%s", wrong.Msg)
+			detail := err.Error()
+			if wrong, ok := errors.AsType[*xml.SyntaxError](err); ok {
+				detail = wrong.Msg
 			}
-			return r.errorAt(ErrMalformed, int(d.InputOffset()), "%s", err.Error())
+			return &syntaxError{int(d.InputOffset()), detail}
 		}
 		detail := ""
 		switch t := token.(type) {
@@ -40,19 +36,16 @@ func (r *tokenizer) checkPiece(n int, outer *scope) error {
 			c.endElement()
 		}
 		if detail != "" {
-			return r.errorAt(ErrMalformed, at, "%s", detail)
+			return &syntaxError{at, detail}
 		}
 	}
 }
 
-// checkDoctype checks a document type declaration of n bytes.
-func (r *tokenizer) checkDoctype(n int) error {
-	if !r.opts.Check {
-		return nil
-	}
-	d := xml.NewDecoder(bytes.NewReader(r.in.unreadBytes()[:n]))
-	if _, err := d.RawToken(); err != nil || d.InputOffset() != int64(n) {
-		return r.errorAt(ErrMalformed, 0, "the document type declaration is malformed")
+// checkDoctype checks a document type declaration.
+func checkDoctype(piece []byte) *syntaxError {
+	d := xml.NewDecoder(bytes.NewReader(piece))
+	if _, err := d.RawToken(); err != nil || d.InputOffset() != int64(len(piece)) {
+		return syntaxErrorf(0, "the document type declaration is malformed")
 	}
 	return nil
 }

@@ -6,9 +6,22 @@ import (
 	"slices"
 )
 
+// containerReader reads the children of the containers of a document.
+type containerReader struct {
+	lenientReader
+	*vocabulary
+	entities entityTable
+	about    metaReader
+	entries  entryReader
+
+	large *largeEntry // the entry in whose place the unread one is read; nil for none
+	named bool        // the document has the elements that its format requires, such as a channel
+	head  int         // bytes of elements that are not entries
+}
+
 // readNext reads the next child, text or end tag in the innermost container. found
 // reports that it was a child that is an entry.
-func (r *Reader) readNext() (e Entry, found bool, err error) {
+func (r *containerReader) readNext() (e Entry, found bool, err error) {
 	if err := r.skipText(); err != nil {
 		return Entry{}, false, r.repairBetween(err)
 	}
@@ -20,7 +33,7 @@ func (r *Reader) readNext() (e Entry, found bool, err error) {
 
 // readBetween reads the end tag of the innermost container, or markup in it that is no
 // tag.
-func (r *Reader) readBetween() error {
+func (r *containerReader) readBetween() error {
 	limit := r.opts.Limits.Head
 	in := &r.open[len(r.open)-1]
 	switch r.in.unreadBytes()[1] {
@@ -49,10 +62,11 @@ const mostTries = 3
 
 // readAndRepairChild reads a child of the innermost container. If the reader is lenient, a
 // child that is not well-formed is repaired, its start tag first, and read again.
-func (r *Reader) readAndRepairChild() (e Entry, found bool, err error) {
+func (r *containerReader) readAndRepairChild() (e Entry, found bool, err error) {
+	limits := &r.opts.Limits
 	for try := range mostTries {
 		violations := len(r.list)
-		var c childState
+		c := childState{limit: max(limits.Entry, limits.Head)}
 		for again := true; again; {
 			again = false
 			r.list = r.list[:violations]
@@ -70,7 +84,7 @@ func (r *Reader) readAndRepairChild() (e Entry, found bool, err error) {
 			failed = r.repairChild(c, err)
 		}
 		if c.isEntry && r.opts.CutEntries && errors.Is(failed, errLargePiece) {
-			if failed = r.shrinkEntry(failed); errors.Is(failed, ErrTruncated) && r.opts.Lenient {
+			if r.large, failed = shrinkEntry(&r.tokenizer, failed); errors.Is(failed, ErrTruncated) && r.opts.Lenient {
 				r.skipTruncatedChild(c, len(r.in.unreadBytes()))
 				failed = nil
 			}
@@ -82,15 +96,11 @@ func (r *Reader) readAndRepairChild() (e Entry, found bool, err error) {
 	return e, found, err
 }
 
-// childState is the progress of reading a child: its start tag was read, and it is an
-// entry.
-type childState struct{ tagRead, isEntry bool }
-
 // readChild reads a child of the innermost container. After an error, nothing is
 // skipped. It sets again if it has expanded entities, so that the child has to be read
 // again.
-func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err error) {
-	limits := r.opts.Limits
+func (r *containerReader) readChild(c *childState, again *bool) (e Entry, found bool, err error) {
+	limits := &r.opts.Limits
 	t, err := r.readStartTag(max(limits.Entry, limits.Head))
 	if err != nil {
 		return Entry{}, false, err
@@ -98,7 +108,7 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 	if *again, err = r.expandHere(t.end); *again || err != nil {
 		return Entry{}, false, err
 	}
-	c.tagRead = true
+	c.tagRead, c.limit = true, limits.Head-r.head
 	if len(r.open) >= limits.Depth {
 		return Entry{}, false, r.malformedError(&syntaxError{detail: tooDeep})
 	}
@@ -117,18 +127,11 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 		err = r.enterContainer(t, scope)
 		return Entry{}, false, err
 	case r.isEntry(len(r.open), in.space, local):
-		deleted := in.space == tombstones
-		c.isEntry = true
+		c.isEntry, c.limit = true, limits.Entry
 		r.expectNext(b[1:t.nameEnd], true)
 		r.named = r.named || r.format == Atom
-		if err := r.readElement(t, limits.Entry, len(r.open)); err != nil {
-			return Entry{}, false, err
-		}
-		if *again, err = r.expandHere(r.element.end); *again || err != nil {
-			return Entry{}, false, err
-		}
-		e, err = r.finishEntry(outer, &scope, deleted)
-		return e, err == nil, err
+		e, *again, err = r.readEntry(t, outer, &scope, in.space == tombstones)
+		return e, err == nil && !*again, err
 	}
 	r.expectNext(b[1:t.nameEnd], false)
 	*again, err = r.readMetaElement(t, outer, &scope)
@@ -137,7 +140,7 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 
 // expectNext has an element end where the next entry begins in it, once the reader no longer reads
 // ahead. A repair then ends the element there.
-func (r *Reader) expectNext(own []byte, entry bool) {
+func (r *containerReader) expectNext(own []byte, entry bool) {
 	if r.beginsNext = nil; !r.readsAhead() {
 		own := bytes.Clone(own) // it is valid until the next read
 		r.beginsNext = func(name []byte) bool { return beginsNext(entry, own, name) }
@@ -146,11 +149,8 @@ func (r *Reader) expectNext(own []byte, entry bool) {
 
 // readMetaElement reads an element that is neither an entry nor a container. It reports
 // whether entities in it have been expanded, so that it has to be read again.
-func (r *Reader) readMetaElement(t tag, outer *container, s *scope) (again bool, err error) {
-	if err := r.readElement(t, r.opts.Limits.Head-r.head, len(r.open)); err != nil {
-		return false, err
-	}
-	if again, err = r.expandHere(r.element.end); again || err != nil {
+func (r *containerReader) readMetaElement(t tag, outer *container, s *scope) (again bool, err error) {
+	if again, err = r.readWhole(t, r.opts.Limits.Head-r.head); again || err != nil {
 		return again, err
 	}
 	r.head += r.element.end
@@ -165,29 +165,39 @@ func (r *Reader) readMetaElement(t tag, outer *container, s *scope) (again bool,
 	return false, nil
 }
 
-// finishEntry returns the entry of the element that was read last.
-func (r *Reader) finishEntry(outer *container, s *scope, deleted bool) (Entry, error) {
-	end := r.element.end
-	if err := r.checkPiece(end, &outer.scope); err != nil {
-		return Entry{}, err
+// readEntry reads an entry of the container outer, whose start tag is t and in which the scope is s. It reports
+// whether entities in it have been expanded, so that it has to be read again.
+func (r *containerReader) readEntry(t tag, outer *container, s *scope, deleted bool) (e Entry, again bool, err error) {
+	if again, err = r.readWhole(t, r.opts.Limits.Entry); again || err != nil {
+		return Entry{}, again, err
 	}
-	e := r.entries.readEntry(r.in.unreadBytes(), &r.element, &outer.inherit, s, deleted, r.in.offset)
+	if err := r.checkPiece(r.element.end, &outer.scope); err != nil {
+		return Entry{}, false, err
+	}
+	b := r.in.unreadBytes()
+	e = r.entries.readEntry(b, &r.element, &outer.inherit, s, deleted, r.in.offset)
 	e.Undefined = r.scan.undefined
-	meta, dates := &r.about.meta, &r.entries.dates
-	meta.Order, meta.PublishedOrder = dates.updated.dateOrder(), dates.published.mainOrder()
 	r.about.addUndefined(&r.scan, r.in.offset)
 	if r.large != nil {
-		e = r.large.complete(r, e, outer, s, r.in.unreadBytes(), r.element.tag)
+		e = r.large.complete(e, &outer.inherit, s.base, b, t)
 		r.large = nil
 	}
-	r.in.discardBytes(end)
-	return e, nil
+	r.in.discardBytes(r.element.end)
+	return e, false, nil
+}
+
+// readWhole reads an element of at most limit bytes whose start tag is t, and expands the entities in it.
+func (r *containerReader) readWhole(t tag, limit int) (again bool, err error) {
+	if err := r.readElement(t, limit, len(r.open)); err != nil {
+		return false, err
+	}
+	return r.expandHere(r.element.end)
 }
 
 // expandHere expands the declared entities in the first n unread bytes, which are an
 // element or a tag. It reports whether there were any; then these bytes have to be read
 // again. It returns an error if an entity would change the structure of the element.
-func (r *Reader) expandHere(n int) (again bool, err error) {
+func (r *containerReader) expandHere(n int) (again bool, err error) {
 	if r.scan.undefined == "" || len(r.entities.declared) == 0 {
 		return false, nil
 	}
@@ -209,7 +219,7 @@ func (r *Reader) expandHere(n int) (again bool, err error) {
 
 // enterContainer makes the element at whose start tag the unread bytes begin the
 // innermost container.
-func (r *Reader) enterContainer(t tag, s scope) error {
+func (r *containerReader) enterContainer(t tag, s scope) error {
 	if err := r.checkPiece(t.end, &s); err != nil {
 		return err
 	}
@@ -230,7 +240,7 @@ func (r *Reader) enterContainer(t tag, s scope) error {
 
 // skipText skips text, and returns with two unread bytes at least, of which the
 // first is a <.
-func (r *Reader) skipText() error {
+func (r *containerReader) skipText() error {
 	limit := r.opts.Limits.Head
 	for {
 		b := r.in.unreadBytes()

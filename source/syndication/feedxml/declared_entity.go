@@ -183,7 +183,7 @@ func asText(value string) string {
 // isContent reports whether a value consists of complete elements, text and
 // references, as the value of an entity has to (XML, section 4.3.2).
 func isContent(b []byte) bool {
-	s := scanner{maxAttributes: 256}
+	s := scanner{maxAttributes: mostAttributes}
 	var open [][]byte
 	for i := 0; i < len(b); {
 		n := bytes.IndexByte(b[i:], '<')

@@ -117,20 +117,32 @@ func (r *entryReader) readEntry(b []byte, el *element, inherit *inheritance, s *
 		own.about, _ = r.attribute(s, rdf, "about")
 		r.readChildren(&e, &own, b, el, s)
 	}
-	e.Hash = contentHash(e.Body, r.exclusions.find(b, el, s))
+	e.Hash = contentHash(e.Body, r.exclusions.find(b, el.excluded, s))
 	if !deleted {
-		r.setID(&e, &own)
-		if e.Index < MaxTitleHashes {
-			e.TitleHash = own.titleHash(e.Updated.Raw)
-		}
-		e.Traits = own.traits(&e)
-		r.dates.addDates(e.Updated, e.Published)
+		r.identify(&e, &own)
 		if e.IDFrom.Weak() {
 			r.violationf(kindWeakID, "entry %d, at byte %d, has no id of its own; its %s is used", e.Index, e.Offset, e.IDFrom)
 		}
 	}
 	r.count++
 	return e
+}
+
+// identify gives an entry its ID, and what distinguishes it from others.
+func (r *entryReader) identify(e *Entry, own *entryParts) {
+	r.setID(e, own)
+	if e.Index < MaxTitleHashes {
+		e.TitleHash = own.titleHash(e.Updated.Raw)
+	}
+	e.Traits = own.traits(e)
+	r.dates.addDates(e.Updated, e.Published)
+}
+
+// identifyByHash gives an entry without an ID that of all its bytes, of which Body has the beginning.
+func (e *Entry) identifyByHash() {
+	if e.Length > 0 && e.IDFrom == FromHash {
+		e.ID = hex.EncodeToString(e.Hash[:])
+	}
 }
 
 // tombstone reads the attributes of an at:deleted-entry (RFC 6721, section 3).

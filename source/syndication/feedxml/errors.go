@@ -30,6 +30,16 @@ var (
 	ErrCharset = errors.New("the provider has to send UTF-8, or to name the encoding that it uses")
 )
 
+// errLargePiece is the kind of error of a piece that is above its limit, as opposed to one with
+// too many attributes, children or levels.
+var errLargePiece = fmt.Errorf("%w", ErrTooLarge)
+
+// largeError is the error of a piece that is not well-formed, and above its limit.
+type largeError struct{ error }
+
+func (e largeError) Unwrap() error        { return e.error }
+func (e largeError) Is(target error) bool { return target == errLargePiece }
+
 // syntaxError is a breach of XML at a byte of the piece that is being read.
 type syntaxError struct {
 	at     int

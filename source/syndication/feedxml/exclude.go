@@ -64,9 +64,9 @@ const (
 )
 
 // find returns the parts of the entry b that are not part of its hash. outer is the scope of the entry.
-func (x *exclusions) find(b []byte, el *element, outer *scope) (parts []span) {
+func (x *exclusions) find(b []byte, all []excluded, outer *scope) (parts []span) {
 	covered := 0
-	for _, e := range el.excluded {
+	for _, e := range all {
 		around := e.around[:min(e.depth, mostAround)]
 		prefix, local := cutPrefix(b[e.start+1 : e.nameEnd])
 		uri := trimSpace(namespaceOf(b, prefix, append(around[:len(around):len(around)], e.start), outer))

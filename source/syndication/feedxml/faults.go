@@ -2,7 +2,6 @@ package feedxml
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -74,47 +73,4 @@ func (f *Faults) insertFault(one locatedFault) {
 	f.first = append(f.first, one)
 	slices.SortStableFunc(f.first, func(a, b locatedFault) int { return cmp.Compare(a.offset, b.offset) })
 	f.first = f.first[:min(len(f.first), mostFaults)]
-}
-
-// faultLog records the repairs of a lenient reader.
-type faultLog struct {
-	at     *tokenizer
-	faults Faults
-	ahead  int64 // see mostAhead
-}
-
-// recordRepair records a fault at an unread byte. Each %s of detail quotes one of the names.
-func (l *faultLog) recordRepair(kind error, at int, detail string, names ...string) {
-	l.faults.Truncated = l.faults.Truncated || errors.Is(kind, ErrTruncated)
-	offset := l.at.in.offsetOf(at)
-	if l.faults.countFault(offset) {
-		detail = quoteNames(detail, names)
-		l.faults.insertFault(locatedFault{offset, l.at.positionText(at) + detail + l.at.quoteNear(at), l.at.describeError(l.at.errorAt(kind, at, "%s", detail))})
-	}
-}
-
-// recordCharacters records characters that the input has repaired, the first of them and the
-// number of the others. It does not quote the text there, because that has not been read yet.
-func (l *faultLog) recordCharacters(first []fault, more int) {
-	for _, one := range first {
-		if offset := l.at.in.offsetOf(one.at); l.faults.countFault(offset) {
-			page, text := cmp.Or(l.at.opts.URL, "the document"), l.at.positionText(one.at)+one.detail
-			l.faults.insertFault(locatedFault{offset, text, fmt.Errorf("%s: %s: %w", page, text, ErrMalformed)})
-		}
-	}
-	l.faults.Count += more
-}
-
-// recordRepairs records the faults of the piece at the start of the unread bytes.
-func (l *faultLog) recordRepairs(p *repairer) {
-	for _, one := range p.first {
-		l.recordRepair(ErrMalformed, one.at, one.detail)
-	}
-	l.faults.Count += p.faults - len(p.first)
-	l.faults.LeftOut += p.leftOut
-}
-
-// mayRepair reports whether the reader is lenient and can continue after an error.
-func (l *faultLog) mayRepair(err error) bool {
-	return l.at.opts.Lenient && (errors.Is(err, ErrMalformed) || errors.Is(err, ErrTruncated) || errors.Is(err, ErrTooLarge))
 }

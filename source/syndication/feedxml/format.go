@@ -1,5 +1,7 @@
 package feedxml
 
+import "regexp"
+
 // Format is a family of formats whose versions are read alike.
 type Format string
 
@@ -41,6 +43,16 @@ func formatOf(in binding, local string) (format Format, single bool) {
 	}
 	return "", false
 }
+
+// rootElement matches the start tag of a feed, and rootTag the possible beginning of a feed in
+// other text.
+var (
+	rootElement = regexp.MustCompile(`^` + rootStart)
+	rootTag     = regexp.MustCompile(`<\?xml\s|` + rootStart)
+)
+
+// The bytes of its prefix are those of names, so a match does not depend on the bytes behind the name.
+const rootStart = `<(?:[\w.[:^ascii:]-]+:)?(?:rss|feed|RDF|deleted-entry|entry)[\s>/]`
 
 // isContainer reports whether a child of the innermost container is a container too.
 func (v *vocabulary) isContainer(depth int, in space, local []byte) bool {

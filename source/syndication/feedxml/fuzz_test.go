@@ -60,7 +60,7 @@ func FuzzDocument(f *testing.F) {
 		if len(doc) > 1<<12 {
 			return
 		}
-		small := Options{URL: "http://x.example/a/feed", Limits: Limits{Entry: 60, Head: 50, Depth: 5, Attributes: 3}}
+		small := Options{URL: "http://x.example/a/feed", Limits: Limits{Entry: 60, Head: 50, Depth: 5}}
 		_, _ = readEveryWay(t, doc, small)
 		small.CutEntries = true
 		_, _ = readEveryWay(t, doc, small)

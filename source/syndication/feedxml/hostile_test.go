@@ -2,6 +2,7 @@ package feedxml
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"runtime"
@@ -129,7 +130,13 @@ func TestLimits(t *testing.T) {
 	entry := `<entry><id>` + strings.Repeat("x", 29) + `</id></entry>` // 53 bytes
 	nested := open + "<entry>" + strings.Repeat("<a>", 8) + strings.Repeat("</a>", 8) + "</entry>" + end
 	head := open + strings.Repeat("<title>a</title>", 4) + end // 64 bytes
-	three := open + `<entry a="" b="" c=""/>` + end
+	attributes := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, ` a%d=""`, i)
+		}
+		return open + "<entry" + b.String() + "/>" + end
+	}
 	tests := []struct {
 		name, doc string
 		limits    Limits
@@ -145,8 +152,8 @@ func TestLimits(t *testing.T) {
 		{"a tag of the head that is larger than an entry may be", open + `<link href="http://x.example/a/very/long/address/of/it"/>` + entry + end, Limits{Entry: 53, Head: 64}, nil},
 		{"the largest head", head, Limits{Head: 64}, nil},
 		{"a larger one", head, Limits{Head: 63}, ErrTooLarge},
-		{"the most attributes", three, Limits{Attributes: 3}, nil},
-		{"more", three, Limits{Attributes: 2}, ErrTooLarge},
+		{"the most attributes", attributes(mostAttributes), Limits{}, nil},
+		{"more", attributes(mostAttributes + 1), Limits{}, ErrTooLarge},
 	}
 	for _, tt := range tests {
 		parallel.Run(t, tt.name, func(t *testing.T) {

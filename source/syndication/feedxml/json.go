@@ -25,29 +25,11 @@ const expiredPeriod = 24 * time.Hour
 
 // jsonReader reads the items of a JSON Feed (version 1.1 and 1).
 type jsonReader struct {
-	*Reader
-	pages *jsonpage.Reader
-}
-
-// isJSON reports whether the document begins with an object. It skips the blanks before it.
-func (r *Reader) isJSON() bool {
-	for {
-		b := r.in.unreadBytes()
-		rest := bytes.TrimLeft(b, " \t\r\n")
-		if len(rest) > 0 {
-			return rest[0] == '{'
-		}
-		if len(b) > r.opts.Limits.Head || r.in.readMore(0, r.opts.Limits.Head) != nil {
-			return false
-		}
-	}
-}
-
-// openJSON begins to read the document as a JSON Feed.
-func (r *Reader) openJSON() {
-	rest := io.MultiReader(bytes.NewReader(r.in.buf[r.in.start:r.in.filled]), r.in.r)
-	r.format, r.about.meta.Format = JSON, JSON
-	r.json = &jsonReader{r, jsonpage.NewReader(rest, jsonpage.Options{List: "items", Item: r.opts.Limits.Entry, Head: r.opts.Limits.Head})}
+	*entryReader
+	opts   *Options
+	faults *Faults
+	meta   *Meta
+	pages  *jsonpage.Reader
 }
 
 // detect reads until the version of the feed is known, and returns an error if it is no JSON Feed.
@@ -90,7 +72,7 @@ func (r *jsonReader) next() (Entry, error) {
 			return Entry{}, r.explain(err)
 		}
 		e, err := r.readItem(it)
-		r.entries.count++
+		r.count++
 		switch {
 		case err == nil:
 			return e, nil
@@ -130,7 +112,7 @@ func (r *jsonReader) fail(kind error, format string, args ...any) error {
 
 // readItem returns the Entry of an item.
 func (r *jsonReader) readItem(it jsonpage.Item) (Entry, error) {
-	e := Entry{Index: r.entries.count, Offset: it.Offset, Body: it.Raw, Length: it.Length, Hash: it.Sum}
+	e := Entry{Index: r.count, Offset: it.Offset, Body: it.Raw, Length: it.Length, Hash: it.Sum}
 	if it.Length > 0 && !r.opts.CutEntries {
 		return e, r.fail(ErrTooLarge, "an item has %d bytes, and %d are the most (limits.entity)", it.Length, r.opts.Limits.Entry)
 	}
@@ -162,15 +144,8 @@ func (r *jsonReader) readItem(it jsonpage.Item) (Entry, error) {
 	if len(r.opts.HashWithout) > 0 && it.Length == 0 {
 		e.Hash = sha256.Sum256(r.withoutIgnored(it.Raw))
 	}
-	r.entries.setID(&e, &own)
-	if it.Length > 0 && e.IDFrom == FromHash {
-		e.ID = fmt.Sprintf("%x", e.Hash)
-	}
-	if e.Index < MaxTitleHashes {
-		e.TitleHash = own.titleHash(e.Updated.Raw)
-	}
-	e.Traits = own.traits(&e)
-	r.entries.dates.addDates(e.Updated, e.Published)
+	r.identify(&e, &own)
+	e.identifyByHash()
 	if e.IDFrom.Weak() {
 		r.violationf(kindWeakID, "item %d, at byte %d, has no id of its own; its %s is used", e.Index, e.Offset, e.IDFrom)
 	}
@@ -240,7 +215,7 @@ func (r *jsonReader) removeIgnored(value any) (removed bool) {
 
 // describe completes the description of the document, all of whose members were read.
 func (r *jsonReader) describe() error {
-	head, meta := r.pages.Head(), &r.about.meta
+	head, meta := r.pages.Head(), r.meta
 	if err := r.checkVersion(); err != nil {
 		return err
 	}
@@ -272,7 +247,6 @@ func (r *jsonReader) describe() error {
 			meta.Authors = append(meta.Authors, name)
 		}
 	}
-	meta.Order, meta.PublishedOrder = r.entries.dates.updated.dateOrder(), r.entries.dates.published.mainOrder()
 	return nil
 }
 
@@ -288,5 +262,5 @@ func (r *jsonReader) addJSONLink(rel, ref string) {
 		r.violationf(kindBadHref, "the link %s %q is no URL, and is ignored", rel, Excerpt(ref))
 		return
 	}
-	r.about.meta.Links = append(r.about.meta.Links, Link{Rel: rel, Href: href, Raw: ref})
+	r.meta.Links = append(r.meta.Links, Link{Rel: rel, Href: href, Raw: ref})
 }

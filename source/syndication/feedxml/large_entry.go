@@ -3,19 +3,8 @@ package feedxml
 import (
 	"bytes"
 	"crypto/sha256"
-	"fmt"
 	"hash"
 )
-
-// errLargePiece is the kind of error of a piece that is above its limit, as opposed to one with
-// too many attributes, children or levels.
-var errLargePiece = fmt.Errorf("%w", ErrTooLarge)
-
-// largeError is the error of a piece that is not well-formed, and above its limit.
-type largeError struct{ error }
-
-func (e largeError) Unwrap() error        { return e.error }
-func (e largeError) Is(target error) bool { return target == errLargePiece }
 
 // mostOfLarge is the maximum size of a child of a large entry that is read, in bytes. IDs,
 // links, dates and titles are shorter.
@@ -40,13 +29,13 @@ type largeEntry struct {
 // shrinkEntry replaces the entry at the start of the unread bytes, which is above its limit, by
 // one that has only its small children, so that it can be read. It returns cause if it cannot,
 // or the error of the input in which the entry does not end.
-func (r *Reader) shrinkEntry(cause error) error {
+func shrinkEntry(r *tokenizer, cause error) (*largeEntry, error) {
 	limit := r.opts.Limits.Entry
 	t, err := r.scan.scanTag(r.pieceBytes(limit), 0)
 	name := string(r.in.unreadBytes()[1:max(t.nameEnd, 1)])
 	closing := "</" + name + ">"
 	if err != nil || t.end == 0 || t.empty || t.end+len(closing) > limit {
-		return cause
+		return nil, cause
 	}
 	l := &largeEntry{in: &r.in, sum: sha256.New(), offset: r.in.offset, limit: limit - len(closing)}
 	l.kept = append(l.kept, r.in.unreadBytes()[:t.end]...)
@@ -54,11 +43,10 @@ func (r *Reader) shrinkEntry(cause error) error {
 	l.length, l.from = int64(t.end), t.end
 	r.in.discardBytes(t.end)
 	if err := l.skipContent(); err != nil {
-		return r.endError(err)
+		return nil, r.endError(err)
 	}
 	r.in.replace(0, append(l.kept, closing...))
-	r.large = l
-	return nil
+	return l, nil
 }
 
 // skipContent skips the rest of the entry. It keeps count of the open elements, without their
@@ -179,15 +167,11 @@ func (l *largeEntry) discard() {
 // endChild begins the next child.
 func (l *largeEntry) endChild() { l.from, l.dropping = len(l.kept), false }
 
-// complete returns e, which was read in place of the large entry, with the fields of that. b begins with
-// its start tag, t.
-func (l *largeEntry) complete(r *Reader, e Entry, outer *container, s *scope, b []byte, t tag) Entry {
+// complete returns e, which was read in place of the large entry, with the fields of that. b begins with its start tag, t.
+func (l *largeEntry) complete(e Entry, inherit *inheritance, base string, b []byte, t tag) Entry {
 	b = append(bytes.Clone(b[:t.end]), bytes.ToValidUTF8(l.rest, nil)...)
-	r.attrs = attributes(r.attrs[:0], b, t)
-	e.Body, e.Length, e.Offset = outer.inherit.standalone(b, t, r.attrs, s.base), l.length, l.offset
+	e.Body, e.Length, e.Offset = inherit.standalone(b, t, attributes(nil, b, t), base), l.length, l.offset
 	l.sum.Sum(e.Hash[:0])
-	if e.IDFrom == FromHash {
-		e.ID = fmt.Sprintf("%x", e.Hash)
-	}
+	e.identifyByHash()
 	return e
 }

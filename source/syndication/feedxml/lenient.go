@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,27 +19,80 @@ const (
 	aheadPerByte = 4
 )
 
+// lenientReader reads the tokens and elements of a document, and repairs them if [Options.Lenient] is set.
+type lenientReader struct {
+	tokenizer
+	faults Faults
+	open   []container // containers around the unread bytes, the root first
+	root   []container // the root, if it is a container; it may be reopened
+	ahead  int64       // see mostAhead
+	// rootEnd is the offset of the last end tag of the root, if the document ends within markup.
+	rootEnd int64
+}
+
+// recordRepair records a fault at an unread byte. Each %s of detail quotes one of the names.
+func (r *lenientReader) recordRepair(kind error, at int, detail string, names ...string) {
+	r.faults.Truncated = r.faults.Truncated || errors.Is(kind, ErrTruncated)
+	offset := r.in.offsetOf(at)
+	if r.faults.countFault(offset) {
+		detail = quoteNames(detail, names)
+		r.faults.insertFault(locatedFault{offset, r.positionText(at) + detail + r.quoteNear(at), r.describeError(r.errorAt(kind, at, "%s", detail))})
+	}
+}
+
+// recordCharacters records characters that the input has repaired, the first of them and the
+// number of the others. It does not quote the text there, because that has not been read yet.
+func (r *lenientReader) recordCharacters(first []fault, more int) {
+	for _, one := range first {
+		if offset := r.in.offsetOf(one.at); r.faults.countFault(offset) {
+			page, text := cmp.Or(r.opts.URL, "the document"), r.positionText(one.at)+one.detail
+			r.faults.insertFault(locatedFault{offset, text, fmt.Errorf("%s: %s: %w", page, text, ErrMalformed)})
+		}
+	}
+	r.faults.Count += more
+}
+
+// recordRepairs records the faults of the piece at the start of the unread bytes.
+func (r *lenientReader) recordRepairs(p *repairer) {
+	for _, one := range p.first {
+		r.recordRepair(ErrMalformed, one.at, one.detail)
+	}
+	r.faults.Count += p.faults - len(p.first)
+	r.faults.LeftOut += p.leftOut
+}
+
+// mayRepair reports whether the reader is lenient and can continue after an error.
+func (r *lenientReader) mayRepair(err error) bool {
+	return r.opts.Lenient && (errors.Is(err, ErrMalformed) || errors.Is(err, ErrTruncated) || errors.Is(err, ErrTooLarge))
+}
+
 // readsAhead reports whether an element in which an entry begins is read to its end.
-func (r *Reader) readsAhead() bool { return r.ahead <= mostAhead+aheadPerByte*r.in.offset }
+func (r *lenientReader) readsAhead() bool { return r.ahead <= mostAhead+aheadPerByte*r.in.offset }
+
+// childState is the progress of reading a child: its start tag was read, and it is an
+// entry.
+type childState struct {
+	tagRead, isEntry bool
+	limit            int // the maximum size of the part that was not read, in bytes
+}
 
 // repairChild replaces the child of the innermost container that could not be read by a
 // repaired one, so that it can be read again: only its start tag, or the whole child if
 // the start tag could be read. It returns cause if it cannot repair it. If the document
 // ends within the child, the child and the rest of the document are skipped.
-func (r *Reader) repairChild(c childState, cause error) error {
+func (r *lenientReader) repairChild(c childState, cause error) error {
 	if !c.tagRead && errors.Is(cause, ErrTooLarge) {
 		return cause
 	}
-	p := repairer{scan: &r.scan, entry: c.isEntry, cutAtOnce: !r.readsAhead(), maxDepth: r.opts.Limits.Depth, maxAttributes: r.opts.Limits.Attributes}
+	p := repairer{scan: &r.scan, entry: c.isEntry, cutAtOnce: !r.readsAhead(), maxDepth: r.opts.Limits.Depth}
 	for _, open := range r.open {
 		p.outer = append(p.outer, open.name)
 	}
-	limit := c.repairLimit(&r.opts.Limits, r.head)
 	tooLarge := false
 	for {
 		// Bytes behind the limit are ignored, however many of them are in the buffer.
 		p.b = r.in.unreadBytes()
-		p.b = p.b[:min(len(p.b), limit)]
+		p.b = p.b[:min(len(p.b), c.limit)]
 		end := p.repairPart(c)
 		switch {
 		case r.scan.stopped != nil:
@@ -56,7 +110,7 @@ func (r *Reader) repairChild(c childState, cause error) error {
 			return nil
 		case p.whole && tooLarge:
 			return largeError{cause}
-		case !p.whole && len(r.in.unreadBytes()) > limit:
+		case !p.whole && len(r.in.unreadBytes()) > c.limit:
 			p, tooLarge = p.newAttempt(true), true
 			continue
 		case p.whole:
@@ -64,26 +118,13 @@ func (r *Reader) repairChild(c childState, cause error) error {
 			return nil
 		}
 		whole := false
-		if err := r.in.readMore(0, limit); err != nil {
+		if err := r.in.readMore(0, c.limit); err != nil {
 			if err = r.endError(err); !errors.Is(err, ErrTruncated) {
 				return err
 			}
 			whole = true
 		}
 		p = p.newAttempt(whole)
-	}
-}
-
-// repairLimit returns the maximum size of the part of the child that is repaired, in bytes.
-// head is the size of the head of the document so far.
-func (c childState) repairLimit(limits *Limits, head int) int {
-	switch {
-	case !c.tagRead:
-		return max(limits.Entry, limits.Head)
-	case c.isEntry:
-		return limits.Entry
-	default:
-		return limits.Head - head
 	}
 }
 
@@ -99,7 +140,7 @@ func (r *repairer) repairPart(c childState) (end int) {
 }
 
 // skipTruncatedChild skips the n bytes of a child in which the document ends.
-func (r *Reader) skipTruncatedChild(c childState, n int) {
+func (r *lenientReader) skipTruncatedChild(c childState, n int) {
 	r.recordRepair(ErrTruncated, n, "the document ends")
 	if c.isEntry {
 		r.faults.LeftOut++
@@ -111,13 +152,13 @@ func (r *Reader) skipTruncatedChild(c childState, n int) {
 // newAttempt returns a repairer for the same element after more of it was read. whole
 // reports that there is no more.
 func (r *repairer) newAttempt(whole bool) repairer {
-	return repairer{scan: r.scan, entry: r.entry, cutAtOnce: r.cutAtOnce, maxDepth: r.maxDepth, maxAttributes: r.maxAttributes, outer: r.outer, whole: whole}
+	return repairer{scan: r.scan, entry: r.entry, cutAtOnce: r.cutAtOnce, maxDepth: r.maxDepth, outer: r.outer, whole: whole}
 }
 
 // repairBetween returns the error of reading between the children of the innermost
 // container. A lenient reader skips the markup that caused it: text, an end tag, a comment
 // or the like. It returns cause if it cannot skip it.
-func (r *Reader) repairBetween(cause error) error {
+func (r *lenientReader) repairBetween(cause error) error {
 	if cause == nil || !r.mayRepair(cause) {
 		return cause
 	}
@@ -173,7 +214,7 @@ func (r *Reader) repairBetween(cause error) error {
 // mayReopen reports whether the unread bytes are markup that does not end, such as a
 // comment, although the document does: the end tag of its root element follows. The bytes are
 // the rest of the document.
-func (r *Reader) mayReopen(b []byte) bool {
+func (r *lenientReader) mayReopen(b []byte) bool {
 	if len(b) < 3 || b[1] != '!' && b[1] != '?' {
 		return false
 	}
@@ -197,7 +238,7 @@ func unendedMarkup(b []byte) string {
 
 // skipEndTag skips an end tag that does not match the innermost container. If it
 // matches an outer one, the containers within that have ended too.
-func (r *Reader) skipEndTag(cause error) error {
+func (r *lenientReader) skipEndTag(cause error) error {
 	b, n := r.in.unreadBytes(), 0
 	for n = bytes.IndexAny(b[2:min(len(b), mostJunk)], "<>"); n < 0; n = bytes.IndexAny(b[2:min(len(b), mostJunk)], "<>") {
 		if !r.moreJunk() {
@@ -230,7 +271,7 @@ var hidesEntries = regexp.MustCompile(`(?i)<!|<(?:script|style)\b`)
 
 // reopenRoot reports whether entries follow the root element, so that its end tag came
 // too early. If so, it reopens the root, and reading continues in it.
-func (r *Reader) reopenRoot(err error) bool {
+func (r *lenientReader) reopenRoot(err error) bool {
 	if !r.opts.Lenient || !errors.Is(err, ErrTrailing) || len(r.root) == 0 {
 		return false
 	}
@@ -247,19 +288,9 @@ func (r *Reader) reopenRoot(err error) bool {
 	return true
 }
 
-// rootElement matches the start tag of a feed, and rootTag the possible beginning of a feed in
-// other text.
-var (
-	rootElement = regexp.MustCompile(`^` + rootStart)
-	rootTag     = regexp.MustCompile(`<\?xml\s|` + rootStart)
-)
-
-// The bytes of its prefix are those of names, so a match does not depend on the bytes behind the name.
-const rootStart = `<(?:[\w.[:^ascii:]-]+:)?(?:rss|feed|RDF|deleted-entry|entry)[\s>/]`
-
 // skipJunk skips text before the document, such as the warnings of a script. It returns
 // cause if it finds no beginning of a document.
-func (r *Reader) skipJunk(cause error) error {
+func (r *lenientReader) skipJunk(cause error) error {
 	if !errors.Is(cause, ErrNotFeed) && !errors.Is(cause, ErrMalformed) || r.in.offset >= mostJunk {
 		return cause
 	}

@@ -16,6 +16,8 @@ const (
 	// relations of one link.
 	mostLinks     = 1000
 	mostRelations = 16
+	// mostAttributes is the maximum number of attributes of an element.
+	mostAttributes = 256
 	// mostInherited is the maximum number of bytes of namespaces, xml:base and xml:lang
 	// that the entries of a document inherit. Each entry that uses them has a copy.
 	mostInherited = 64 << 10

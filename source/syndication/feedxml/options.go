@@ -52,8 +52,6 @@ type Limits struct {
 	Head int
 	// Depth is the maximum depth of nested elements; 256 by default.
 	Depth int
-	// Attributes is the maximum number of attributes of an element; 256 by default.
-	Attributes int
 }
 
 // Identity is the preferred source of IDs: "guid", which is also the meaning of "auto"

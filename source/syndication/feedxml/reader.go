@@ -1,41 +1,19 @@
 package feedxml
 
 import (
+	"bytes"
 	"encoding/xml"
 	"io"
+
+	"github.com/feedbridge/feedbridge/internal/jsonpage"
 )
 
 // Reader reads one document. It is for one goroutine.
 type Reader struct {
-	tokenizer
-	faultLog
-	*vocabulary
-	entities entityTable
-	about    metaReader
-	entries  entryReader
-
+	rootReader
+	json  *jsonReader // nil if the document is XML
 	begun bool
-	open  []container // containers around the unread bytes, the root first
-	root  []container // the root, if it is a container; a lenient reader may reopen it
-	large *largeEntry // the entry in whose place the unread one is read; nil for none
-	named bool        // the document has the elements that its format requires, such as a channel
-	head  int         // bytes of elements that are not entries
-	err   error       // the error that Next has returned and returns from then on
-	// rootRepaired is one more than the offset of the root's start tag, if that was
-	// repaired. htmlDoctype reports that the document has the document type declaration
-	// of HTML.
-	rootRepaired int64
-	htmlDoctype  bool
-	// rootEnd is the offset of the last end tag of the root, if the document ends within markup.
-	rootEnd int64
-	json    *jsonReader // nil if the document is XML
-}
-
-// container is an element whose children the reader reads one by one.
-type container struct {
-	name    string // as written
-	scope   scope
-	inherit inheritance
+	err   error // the error that Next has returned and returns from then on
 }
 
 // NewReader returns a Reader of the document in r.
@@ -48,19 +26,15 @@ func NewReader(r io.Reader, opts Options) *Reader {
 	orDefault(&opts.Limits.Entry, 8<<20)
 	orDefault(&opts.Limits.Head, 8<<20)
 	orDefault(&opts.Limits.Depth, 256)
-	orDefault(&opts.Limits.Attributes, 256)
 	words := &vocabulary{violationLog: &violationLog{page: opts.URL}}
-	reader := &Reader{
-		tokenizer:  tokenizer{opts: opts, in: input{r: r, repair: opts.Lenient}, scan: scanner{maxAttributes: opts.Limits.Attributes}},
-		vocabulary: words,
-		about:      metaReader{vocabulary: words, meta: Meta{URL: opts.URL}},
-		entries:    entryReader{vocabulary: words, identity: opts.Identity},
+	reader := &Reader{}
+	reader.vocabulary = words
+	reader.tokenizer = tokenizer{
+		opts: opts, exclusions: newExclusions(opts.HashWithout), in: input{r: r, repair: opts.Lenient, report: reader.recordCharacters},
+		scan: scanner{in: &reader.in, maxAttributes: mostAttributes, interrupted: opts.Interrupted},
 	}
-	reader.exclusions = newExclusions(opts.HashWithout)
-	reader.entries.exclusions = &reader.exclusions
-	reader.at = &reader.tokenizer
-	reader.scan.in, reader.scan.interrupted = &reader.in, opts.Interrupted
-	reader.in.report = reader.recordCharacters
+	reader.about = metaReader{vocabulary: words, meta: Meta{URL: opts.URL}}
+	reader.entries = entryReader{vocabulary: words, identity: opts.Identity, exclusions: &reader.exclusions}
 	return reader
 }
 
@@ -90,6 +64,8 @@ func (r *Reader) Next() (Entry, error) {
 	}
 	next, err := r.nextEntry()
 	r.err = r.describeError(err)
+	meta, dates := &r.about.meta, &r.entries.dates
+	meta.Order, meta.PublishedOrder = dates.updated.dateOrder(), dates.published.mainOrder()
 	if r.scan.stopped != nil {
 		next, r.err = Entry{}, r.scan.stopped
 	}
@@ -159,4 +135,25 @@ func Detect(document io.Reader, opts Options) (Format, error) {
 		return r.format, nil
 	}
 	return "", r.describeError(err)
+}
+
+// isJSON reports whether the document begins with an object. It skips the blanks before it.
+func (r *Reader) isJSON() bool {
+	for {
+		b := r.in.unreadBytes()
+		rest := bytes.TrimLeft(b, " \t\r\n")
+		if len(rest) > 0 {
+			return rest[0] == '{'
+		}
+		if len(b) > r.opts.Limits.Head || r.in.readMore(0, r.opts.Limits.Head) != nil {
+			return false
+		}
+	}
+}
+
+// openJSON begins to read the document as a JSON Feed.
+func (r *Reader) openJSON() {
+	rest := io.MultiReader(bytes.NewReader(r.in.buf[r.in.start:r.in.filled]), r.in.r)
+	r.format, r.about.meta.Format = JSON, JSON
+	r.json = &jsonReader{&r.entries, &r.opts, &r.faults, &r.about.meta, jsonpage.NewReader(rest, jsonpage.Options{List: "items", Item: r.opts.Limits.Entry, Head: r.opts.Limits.Head})}
 }

@@ -21,8 +21,8 @@ type repairer struct {
 	outer []string
 	// entry reports that the element is an entry or an item, and cutAtOnce that it ends where
 	// another one begins in it, even if its end tag follows.
-	entry, cutAtOnce        bool
-	maxDepth, maxAttributes int
+	entry, cutAtOnce bool
+	maxDepth         int
 
 	// out is the repaired part of the element, and stack has the elements that are open
 	// in it.

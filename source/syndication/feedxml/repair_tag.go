@@ -168,7 +168,7 @@ func (r *repairer) repairAttributes(j int) (end int, empty bool) {
 			return 0, false
 		}
 		j = next
-		if len(names) == r.maxAttributes || slices.Contains(names, name) {
+		if len(names) == mostAttributes || slices.Contains(names, name) {
 			r.addFault(start, "the attribute %s repeats, or there are too many", name)
 			continue
 		}

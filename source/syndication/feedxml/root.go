@@ -7,9 +7,19 @@ import (
 	"strings"
 )
 
+// rootReader reads a document.
+type rootReader struct {
+	containerReader
+	// rootRepaired is one more than the offset of the root's start tag, if that was
+	// repaired. htmlDoctype reports that the document has the document type declaration
+	// of HTML.
+	rootRepaired int64
+	htmlDoctype  bool
+}
+
 // readRoot reads the document up to the end of the root's start tag, and detects its
 // format. found reports that the root is an entry itself, which is e.
-func (r *Reader) readRoot() (e Entry, found bool, err error) {
+func (r *rootReader) readRoot() (e Entry, found bool, err error) {
 	for {
 		e, found, err := r.readRootElement()
 		if err == nil {
@@ -23,14 +33,14 @@ func (r *Reader) readRoot() (e Entry, found bool, err error) {
 
 // repairRoot repairs the start tag of the root element, or skips text before it, so
 // that it can be read again. It returns cause if it cannot.
-func (r *Reader) repairRoot(cause error) error {
+func (r *rootReader) repairRoot(cause error) error {
 	if !r.opts.Lenient || r.format != "" {
 		return cause
 	}
 	b := r.in.unreadBytes()
 	if errors.Is(cause, ErrMalformed) && r.rootRepaired != r.in.offset+1 && rootTag.Match(b[:min(len(b), 100)]) && rootTag.FindIndex(b)[0] == 0 && isNameStart[b[1]] {
 		r.rootRepaired = r.in.offset + 1
-		return r.repairChild(childState{}, cause)
+		return r.repairChild(childState{limit: max(r.opts.Limits.Entry, r.opts.Limits.Head)}, cause)
 	}
 	err := r.skipJunk(cause)
 	if err != nil && (r.htmlDoctype || htmlStart.Match(r.pieceBytes(mostJunk))) {
@@ -39,8 +49,8 @@ func (r *Reader) repairRoot(cause error) error {
 	return err
 }
 
-// readRootElement is [Reader.readRoot] once the encoding is known.
-func (r *Reader) readRootElement() (e Entry, found bool, err error) {
+// readRootElement is [rootReader.readRoot] once the encoding is known.
+func (r *rootReader) readRootElement() (e Entry, found bool, err error) {
 	if err := r.readProlog(); err != nil {
 		return Entry{}, false, err
 	}
@@ -105,20 +115,15 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	if !single {
 		return Entry{}, false, r.enterContainer(t, scope)
 	}
-	if err := r.readElement(t, r.opts.Limits.Entry, 0); err != nil {
-		return Entry{}, false, err
-	}
-	if again, err := r.expandHere(r.element.end); err != nil {
-		return Entry{}, false, err
-	} else if again {
+	e, again, err := r.readEntry(t, &outer, &scope, in.space == tombstones)
+	if again {
 		return r.readRootElement()
 	}
-	e, err = r.finishEntry(&outer, &scope, in.space == tombstones)
 	return e, err == nil, err
 }
 
 // detectCharset detects the encoding by the first bytes of the document.
-func (r *Reader) detectCharset() error {
+func (r *rootReader) detectCharset() error {
 	if r.charset != "" {
 		return nil // the root is read again
 	}
@@ -139,7 +144,7 @@ func (r *Reader) detectCharset() error {
 }
 
 // readProlog skips the declarations, comments and instructions before the root element.
-func (r *Reader) readProlog() error {
+func (r *rootReader) readProlog() error {
 	limit := r.opts.Limits.Head
 	for {
 		if err := r.skipBlanks(); err != nil {
@@ -174,7 +179,7 @@ func (r *Reader) readProlog() error {
 
 // checkHTMLDoctype returns an error if the next markup is the document type of an HTML page.
 // A lenient reader goes on, because some feeds begin like that.
-func (r *Reader) checkHTMLDoctype() error {
+func (r *rootReader) checkHTMLDoctype() error {
 	b := r.in.unreadBytes()
 	if len(b) <= len(openDoctype) || !bytes.EqualFold(openDoctype, b[:len(openDoctype)]) {
 		return nil
@@ -192,7 +197,7 @@ func (r *Reader) checkHTMLDoctype() error {
 
 // readPrologToken reads the next declaration, comment or instruction, which has end bytes.
 // late reports that it is not at the beginning of the document.
-func (r *Reader) readPrologToken(end int, late bool) error {
+func (r *rootReader) readPrologToken(end int, late bool) error {
 	switch token := r.in.unreadBytes()[:end]; {
 	case isDeclaration(token):
 		if r.opts.Check && (late || !declaration.Match(token)) {
@@ -204,8 +209,8 @@ func (r *Reader) readPrologToken(end int, late bool) error {
 	case token[1] == '?' || bytes.HasPrefix(token, openComment):
 		return r.checkPiece(end, &scope{})
 	case bytes.HasPrefix(token, openDoctype):
-		if err := r.checkDoctype(end); err != nil {
-			return err
+		if err := checkDoctype(token); r.opts.Check && err != nil {
+			return r.malformedError(err)
 		}
 		r.entities.readDoctype(token)
 	case len(token) > len(openDoctype) && bytes.EqualFold(openDoctype, token[:len(openDoctype)]):

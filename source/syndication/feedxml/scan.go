@@ -103,6 +103,9 @@ func (s *scanner) charge(n int) {
 	}
 }
 
+// span is a part of the unread bytes.
+type span struct{ start, end int }
+
 // tag is a start tag or an empty-element tag.
 type tag struct {
 	nameEnd    int

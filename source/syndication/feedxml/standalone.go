@@ -24,6 +24,13 @@ type inheritance struct {
 	pieces   [][]byte    // the parts of a body, reused
 }
 
+// container is an element whose children the reader reads one by one.
+type container struct {
+	name    string // as written
+	scope   scope
+	inherit inheritance
+}
+
 func newInheritance(s *scope) inheritance {
 	var all []inherited
 	from := 0

@@ -27,33 +27,16 @@ type tokenizer struct {
 	beginsNext func(name []byte) bool
 }
 
-// mostChildren is the maximum number of children of an element that have a meaning. It
-// bounds the memory for an element that consists of ids only.
-const mostChildren = 10_000
-
-// element is an element that was read as a whole. Its positions, and those of
-// its children, count from its first byte, which is the first unread one.
-type element struct {
-	tag      tag
-	close    int // start of the end tag; the end, if the element is empty
-	end      int
-	children []child
-	// excluded are the elements at any depth that may have no part in the hash. open are the indexes
-	// of those that have not ended, and nested counts those that are not children.
-	excluded []excluded
-	open     []int
-	nested   int
+// checkPiece checks the first n unread bytes, which are in the given scope, if [Options.Check] is set.
+func (r *tokenizer) checkPiece(n int, outer *scope) error {
+	if !r.opts.Check {
+		return nil
+	}
+	if err := checkXML(r.in.unreadBytes()[:n], outer); err != nil {
+		return r.malformedError(err)
+	}
+	return nil
 }
-
-// child is a child of an element that may have a meaning.
-type child struct {
-	start, nameEnd, tagEnd int
-	close, end             int
-	attributes             int
-}
-
-// span is a part of the unread bytes.
-type span struct{ start, end int }
 
 // readToken calls scan with more and more unread bytes until it finds the end of the
 // token that they start with.
@@ -200,7 +183,7 @@ func (r *tokenizer) endError(err error) error {
 func (r *tokenizer) malformedError(err *syntaxError) error {
 	switch err.detail {
 	case tooManyAttributes:
-		return r.errorAt(ErrTooLarge, err.at, "%s: more than %d", err.detail, r.opts.Limits.Attributes)
+		return r.errorAt(ErrTooLarge, err.at, "%s: more than %d", err.detail, mostAttributes)
 	case tooDeep:
 		return r.errorAt(ErrTooLarge, err.at, "%s: more than %d levels", err.detail, r.opts.Limits.Depth)
 	case tooManyChildren:
@@ -296,7 +279,7 @@ const mostJunk = 64 << 10
 func (r *tokenizer) readElement(t tag, limit, outer int) error {
 	r.outer = outer
 	el := &r.element
-	*el = element{tag: t, close: t.end, end: t.end, children: el.children[:0], excluded: el.excluded[:0], open: el.open[:0]}
+	el.reset(t)
 	r.reached = t.end
 	if t.end > limit {
 		return r.tooLargeError(limit)
@@ -366,11 +349,13 @@ func (r *tokenizer) readTag(b []byte, i int) (end int, done bool, err *syntaxErr
 			return 0, false, syntaxErrorf(i, "an entry begins in an element")
 		}
 		if depth == 1 {
-			if err := r.rememberChild(b, i, t); err != nil {
+			if err := r.element.addChild(b, i, t); err != nil {
 				return 0, false, err
 			}
 		}
-		r.rememberExcluded(b, i, t)
+		if r.exclusions.mayExclude(b[i+1 : t.nameEnd]) {
+			r.element.addExcluded(i, t, r.names[1:])
+		}
 		if t.empty {
 			return t.end, false, nil
 		}
@@ -387,10 +372,8 @@ func (r *tokenizer) readTag(b []byte, i int) (end int, done bool, err *syntaxErr
 		}
 		r.names = r.names[:depth-1]
 		r.element.closeExcluded(name.start-1, end)
-		if children := r.element.children; depth == 2 && len(children) > 0 {
-			if last := &children[len(children)-1]; last.end == 0 && last.start == name.start-1 {
-				last.close, last.end = i, end
-			}
+		if depth == 2 {
+			r.element.closeChild(name.start-1, i, end)
 		}
 		return end, depth == 1, nil
 	case c == '!' || c == '?':
@@ -398,51 +381,4 @@ func (r *tokenizer) readTag(b []byte, i int) (end int, done bool, err *syntaxErr
 		return end, false, err
 	}
 	return 0, false, syntaxErrorf(i, "there is a < that begins no tag")
-}
-
-// rememberChild records the child at b[i:] if it may have a meaning.
-func (r *tokenizer) rememberChild(b []byte, i int, t tag) *syntaxError {
-	if _, local := cutPrefix(b[i+1 : t.nameEnd]); !isMeaningful(local) {
-		return nil
-	}
-	if len(r.element.children) == mostChildren {
-		return &syntaxError{at: i, detail: tooManyChildren}
-	}
-	c := child{start: i, nameEnd: t.nameEnd, tagEnd: t.end, attributes: t.attributes}
-	if t.empty {
-		c.close, c.end = t.end, t.end
-	}
-	r.element.children = append(r.element.children, c)
-	return nil
-}
-
-// rememberExcluded records the element at b[i:] if it may have no part in the hash. Elements that
-// exceed the limits have one.
-func (r *tokenizer) rememberExcluded(b []byte, i int, t tag) {
-	el := &r.element
-	around := r.names[1:]
-	if !r.exclusions.mayExclude(b[i+1:t.nameEnd]) || len(el.excluded) == mostChildren || len(around) > 0 && el.nested == mostNested {
-		return
-	}
-	x := excluded{start: i, nameEnd: t.nameEnd, depth: len(around)}
-	if len(around) > 0 {
-		el.nested++
-		for i, name := range around[max(0, len(around)-mostAround):] {
-			x.around[i] = name.start - 1
-		}
-	}
-	if t.empty {
-		x.end = t.end
-	} else {
-		el.open = append(el.open, len(el.excluded))
-	}
-	el.excluded = append(el.excluded, x)
-}
-
-// closeExcluded records the end of an element that begins at start, if it was recorded.
-func (el *element) closeExcluded(start, end int) {
-	if n := len(el.open) - 1; n >= 0 && el.excluded[el.open[n]].start == start {
-		el.excluded[el.open[n]].end = end
-		el.open = el.open[:n]
-	}
 }
