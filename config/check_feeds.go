@@ -166,6 +166,16 @@ func (v *validator) checkTo(feed string, f Feed) {
 	}
 }
 
+// checkTemplate reports whether the name at path has no placeholders that were not replaced.
+func (v *validator) checkTemplate(path, name string) bool {
+	m := placeholderForm.FindStringSubmatch(name)
+	if m == nil || slices.Contains(placeholders, m[1]) {
+		return true
+	}
+	v.addError(path, fmt.Sprintf("there is no placeholder %s; want {feed} or {host}%s", m[0], DidYouMean(m[1], placeholders)))
+	return false
+}
+
 // checkCloudEvents checks the attributes of the events of the destination at path. The default source is as valid
 // as the URL of the feed.
 func (v *validator) checkCloudEvents(path string, to To) {

@@ -7,10 +7,10 @@
 // by tags; see package setting. The tag doc describes a key that contains others, and each the
 // elements of a mapping. A spec has all of a key, and Load works in this order:
 //
-//  1. A loader decodes each value of the file, then of FEEDBRIDGE_ variables, and then of
+//  1. A loader decodes each value of the file into a valueSet, then of FEEDBRIDGE_ variables, and then of
 //     --set, whose values replace those before. ${VAR} in the file is replaced after the YAML
 //     has been parsed, so that a variable is never read as YAML. In variables nothing is.
-//  2. The loader builds the structs of the values and the defaults. A feed has the values of
+//  2. The valueSet builds the structs of the values and the defaults. A feed has the values of
 //     feed_defaults for the keys that it does not set.
 //  3. completeDefaults fills in the defaults that depend on other values.
 //  4. A validator checks the structs. Errors refer to the line or variable of a value.
@@ -74,7 +74,7 @@ type Config struct {
 	// ListOf has the list of each feed that is not one of the configuration itself.
 	ListOf map[string]string `yaml:"-"`
 	// loaded has the values that the configuration was built of. It is nil without lists.
-	loaded *loader
+	loaded *valueSet
 	// file is the absolute path of the file that was read; empty without one.
 	file string
 	// set has the keys that are configured.
@@ -222,6 +222,31 @@ func (t To) Events() *message.Events {
 
 // isShared reports whether other feeds may be copied to the topic too.
 func (t To) isShared() bool { return t.Kafka != nil && t.Kafka.Shared }
+
+// Defaults are values of the keys of feeds, as feed_defaults sets them: by the key, such as
+// to.topic. Values that are empty are left out.
+type Defaults map[string]any
+
+// List is a list of feeds: an OPML or YAML document in a file or at a URL.
+type List struct {
+	// URL or File is set.
+	URL  string `yaml:"url"`
+	File string `yaml:"file"`
+	// Every is the wait between requests of URL: at least 10s. Default 5m.
+	Every time.Duration `yaml:"every" default:"5m" min:"10s"`
+	// Headers and Auth are for the request of URL, not for the feeds of the list.
+	Headers []credential.Secret `yaml:"headers"`
+	Auth    source.Auth         `yaml:"auth" doc:"Credentials that are sent to the origin of the list."`
+	// Defaults are the values of the keys of the list's feeds.
+	Defaults Defaults `yaml:"defaults" doc:"Values of the keys of the list's feeds, before those of feed_defaults."`
+}
+
+// Source configures the requests of the list.
+func (l List) Source() source.Config {
+	cfg := source.Defaults()
+	cfg.URL, cfg.Headers, cfg.Auth, cfg.Limits.Page = l.URL, l.Headers, l.Auth, MaxList
+	return cfg
+}
 
 // Fleet is the fleet that a copy is a member of: each feed is run by one of the members.
 type Fleet struct {

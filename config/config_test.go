@@ -413,9 +413,9 @@ func TestDefaultSockets(t *testing.T) {
 	} {
 		l := newLoader(test.environ)
 		l.file = test.file
-		l.readVariables()
+		readVariables(l.valueSet)
 		cfg := l.buildConfig()
-		l.completeAdmin(cfg)
+		completeAdmin(cfg, l.environ, l.file)
 		if !slices.Equal(cfg.Admin.DefaultSockets, test.want) || cfg.Admin.Socket == "off" {
 			t.Errorf("%s: got %q and %q, want %q", test.situation, cfg.Admin.Socket, cfg.Admin.DefaultSockets, test.want)
 		}

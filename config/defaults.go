@@ -83,8 +83,8 @@ func completeDefaults(cfg *Config, buses []string, set locations) {
 	}
 }
 
-// completeAdmin fills in the defaults of the admin server.
-func (l *loader) completeAdmin(cfg *Config) {
+// completeAdmin fills in the defaults of the admin server, by the environment and the path of the file.
+func completeAdmin(cfg *Config, environ map[string]string, file string) {
 	a := &cfg.Admin
 	if a.Listen == "off" {
 		a.Listen = ""
@@ -93,24 +93,24 @@ func (l *loader) completeAdmin(cfg *Config) {
 	case a.Socket == "off":
 		a.Socket = ""
 	case a.Socket == "" && runtime.GOOS != "windows": // which has no mode 0600
-		a.DefaultSockets = l.defaultSockets(cfg)
+		a.DefaultSockets = defaultSockets(cfg, environ, file)
 	}
 }
 
 // defaultSockets returns the default paths of the admin socket. It is in the runtime directory of the service (see
 // systemd.exec), and without one in the data directory. Clients have no variable for the former. They
 // know it by the directory of the configuration, which systemd gives the same name.
-func (l *loader) defaultSockets(cfg *Config) []string {
+func defaultSockets(cfg *Config, environ map[string]string, file string) []string {
 	name := "admin.sock"
 	// Daemons on one machine have different ports, so that those with one data directory have a socket each.
 	if _, port, err := net.SplitHostPort(cfg.Admin.Listen); err == nil && port != "9321" && port != "0" {
 		name = "admin-" + filepath.Base(port) + ".sock"
 	}
-	if dir, _, _ := strings.Cut(l.environ["RUNTIME_DIRECTORY"], ":"); dir != "" {
+	if dir, _, _ := strings.Cut(environ["RUNTIME_DIRECTORY"], ":"); dir != "" {
 		return []string{filepath.Join(dir, name)}
 	}
 	paths := []string{filepath.Join(cfg.DataDir, name)}
-	if dir, service := filepath.Split(filepath.Dir(l.file)); dir == "/etc/" {
+	if dir, service := filepath.Split(filepath.Dir(file)); dir == "/etc/" {
 		paths = append(paths, filepath.Join("/run", service, name))
 	}
 	return paths

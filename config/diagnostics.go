@@ -68,3 +68,36 @@ func (d *diagnostics) addError(path, text string) {
 
 // suppress excludes path, and with it all paths above and below it, from later checks.
 func (d *diagnostics) suppress(path string) { d.suppressed[path] = true }
+
+// layers returns the paths that can have the value at path: first path itself, and, if it is a key
+// of a feed, then those of the defaults of its list and of all feeds.
+func (d *diagnostics) layers(path string) []string {
+	rest, isFeed := strings.CutPrefix(path, "feeds.")
+	name, key, isKey := strings.Cut(rest, ".")
+	if !isFeed || !isKey {
+		return []string{path}
+	}
+	above := []string{"feeds." + name, "feed_defaults"}
+	if list := d.listOf[name]; list != "" {
+		above = []string{"feeds." + name, "feeds_from." + list + ".defaults", "feed_defaults"}
+	}
+	var paths []string
+	for _, a := range above {
+		paths = append(paths, a+"."+key)
+		if (key == "auth" || strings.HasPrefix(key, "auth.")) && d.locations.isSet(a+".auth") {
+			break // credentials are taken as a whole
+		}
+	}
+	return paths
+}
+
+// layer returns the path that has the value at path: that of the default if a feed does not set the
+// key and there is one.
+func (d *diagnostics) layer(path string) string {
+	for _, p := range d.layers(path) {
+		if d.locations.isSet(p) {
+			return p
+		}
+	}
+	return path
+}

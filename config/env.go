@@ -1,14 +1,11 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // serviceLink matches the variables that Kubernetes and Docker set in every container
@@ -18,7 +15,7 @@ var serviceLink = regexp.MustCompile(`_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT(_
 
 // readVariables reads the values of FEEDBRIDGE_ variables. A variable with several targets is
 // resolved by the names in the file, not by those in other variables.
-func (l *loader) readVariables() {
+func readVariables(l *valueSet) {
 	inFile := maps.Clone(l.locations)
 	var unknown []string
 	for _, variable := range slices.Sorted(maps.Keys(l.environ)) {
@@ -37,37 +34,17 @@ func (l *loader) readVariables() {
 		}
 	}
 	for _, variable := range unknown {
-		l.reportUnknown(variable, inFile)
+		reportUnknown(l, variable, inFile)
 	}
-}
-
-// splitList returns the items of a list in the text of a variable. Commas separate
-// items unless they are part of items.
-func splitList(text string, commasInItems bool) ([]string, error) {
-	text = strings.TrimSpace(text)
-	list := []string{}
-	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
-		if yaml.Unmarshal([]byte(text), &list) != nil {
-			return nil, errors.New("not a YAML list of text") // yaml's error would quote it
-		}
-		return list, nil
-	}
-	isSeparator := func(r rune) bool { return r == '\n' || r == ',' && !commasInItems }
-	for _, item := range strings.FieldsFunc(text, isSeparator) {
-		if item = strings.TrimSpace(item); item != "" {
-			list = append(list, item)
-		}
-	}
-	return list, nil
 }
 
 // reportUnknown reports a variable that sets no key, and suppresses errors about the
 // setting that was probably meant.
-func (l *loader) reportUnknown(variable string, inFile locations) {
+func reportUnknown(l *valueSet, variable string, inFile locations) {
 	at := location{source: variable}
 	meant := nearestVariable(variable, inFile)
 	for _, t := range findTargets(meant, inFile) {
-		l.suppressMissing(t, at)
+		suppressMissing(l, t, at)
 	}
 	l.errs = append(l.errs, &Error{Source: at.source, Text: "no key of the configuration has this variable" + didYouMean(meant)})
 }
@@ -75,7 +52,7 @@ func (l *loader) reportUnknown(variable string, inFile locations) {
 // suppressMissing suppresses errors about the setting that a misspelt variable was
 // probably meant to set, unless it is set: about the key, or about the whole feed or bus
 // if that occurs nowhere else.
-func (l *loader) suppressMissing(t target, at location) {
+func suppressMissing(l *valueSet, t target, at location) {
 	path := t.settingPath()
 	if l.locations.isSet(path) {
 		return

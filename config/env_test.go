@@ -118,14 +118,14 @@ func TestAmbiguousVariables(t *testing.T) {
 		if c.file != "" {
 			l.readYAML("f.yaml", []byte(c.file))
 		}
-		l.readVariables()
+		readVariables(l.valueSet)
 		if v, ok := l.values[c.path]; !ok || v.String() != token || len(l.errs) > 0 {
 			t.Errorf("%s: got %v, %v; want %s", c.situation, l.values, l.errs, c.path)
 		}
 	}
 	l := newLoader([]string{variable + "=" + token})
 	l.readYAML("f.yaml", []byte("feeds: {a: {}, a-auth-oauth2-token: {}}"))
-	l.readVariables()
+	readVariables(l.valueSet)
 	const want = variable + ": feeds.a-auth-oauth2-token.url: the variable can mean this key and feeds.a.auth.oauth2.token_url; set it in the file instead"
 	if l.errs.Error() != want {
 		t.Errorf("the file has both names:\n got %v\nwant %s", l.errs, want)

@@ -1,11 +1,7 @@
 package config
 
 import (
-	"maps"
-	"net/url"
 	"path/filepath"
-	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -29,10 +25,10 @@ func Load(opts Options) (*Config, error) {
 func LoadAdmin(opts Options) (Admin, error) {
 	l := newLoader(opts.Environ)
 	l.readFile(opts.File)
-	l.readVariables()
-	l.readSettings(opts.Set)
+	readVariables(l.valueSet)
+	readSettings(l.valueSet, opts.Set)
 	cfg := l.buildConfig()
-	l.completeAdmin(cfg)
+	completeAdmin(cfg, l.environ, l.file)
 	completeDefaults(cfg, nil, l.locations)
 	(&validator{cfg: cfg, diagnostics: &l.diagnostics}).checkAdmin(cfg.Admin)
 	errs := slices.DeleteFunc(l.errs, func(e *Error) bool {
@@ -45,35 +41,13 @@ func LoadAdmin(opts Options) (Admin, error) {
 	return cfg.Admin, nil
 }
 
-// A loader reads the sources of a configuration one after the other. A value of a later one
-// takes precedence.
-type loader struct {
-	environ map[string]string
-	// values has the scalars and lists that are set, by path.
-	values map[string]reflect.Value
-	// feedless is that of Options.
-	feedless bool
-	// titles has the titles of feeds in lists, by name.
-	titles map[string]string
-	diagnostics
-}
+// A loader reads the sources of a configuration, and completes and checks it.
+type loader struct{ *valueSet }
 
-func newLoader(environ []string) *loader {
-	l := &loader{
-		environ:     map[string]string{},
-		values:      map[string]reflect.Value{},
-		titles:      map[string]string{},
-		diagnostics: diagnostics{locations: locations{}, suppressed: map[string]bool{}, inDefaults: map[string]bool{}, listOf: map[string]string{}, refusedFeeds: map[string]bool{}, incumbents: map[string]bool{}},
-	}
-	for _, e := range environ {
-		name, value, _ := strings.Cut(e, "=")
-		l.environ[name] = value
-	}
-	return l
-}
+func newLoader(environ []string) loader { return loader{newValueSet(environ)} }
 
 // readFile reads the YAML file at path, unless path is empty.
-func (l *loader) readFile(path string) {
+func (l loader) readFile(path string) {
 	if path == "" {
 		return
 	}
@@ -86,7 +60,7 @@ func (l *loader) readFile(path string) {
 }
 
 // readYAML reads data, which is the content of the file.
-func (l *loader) readYAML(name string, data []byte) {
+func (l loader) readYAML(name string, data []byte) {
 	l.file = name
 	node, err := parseYAML(data)
 	if err != nil {
@@ -95,25 +69,13 @@ func (l *loader) readYAML(name string, data []byte) {
 		}
 		return
 	}
-	l.readNode(schemaRoot, "", node)
-}
-
-// setText sets the value of s, which is at path, from a text outside of the file. No error
-// quotes a value that may be a secret.
-func (l *loader) setText(s *spec, path, text string, at location) {
-	v, err := s.decode(text)
-	if err != nil {
-		l.reportAt(at, path, err.Error())
-		return
-	}
-	l.locations.setLocation(path, at)
-	l.values[path] = v
+	fileReader(l).readNode(schemaRoot, "", node)
 }
 
 // loadConfig reads the sources other than the file after it, and returns the configuration.
-func (l *loader) loadConfig(opts Options) (*Config, error) {
-	l.readVariables()
-	l.readSettings(opts.Set)
+func (l loader) loadConfig(opts Options) (*Config, error) {
+	readVariables(l.valueSet)
+	readSettings(l.valueSet, opts.Set)
 	if opts.URL != "" {
 		path, feed := joinPath("feeds", feedName(opts.URL)), schemaRoot.findKey("feeds").elem
 		// URL is the source of its errors.
@@ -132,87 +94,21 @@ func (l *loader) loadConfig(opts Options) (*Config, error) {
 		cfg.file, _ = filepath.Abs(l.file) // fails only without a working directory
 	}
 	if len(cfg.FeedsFrom) > 0 {
-		cfg.loaded = l
+		cfg.loaded = l.valueSet
 	}
 	return cfg, nil
 }
 
 // complete returns the configuration with all defaults. It checks it.
-func (l *loader) complete() *Config {
+func (l loader) complete() *Config {
 	buses := l.locations.namesBelow("buses")
 	if len(buses) == 0 {
 		buses = []string{"embedded"}
 		l.locations.setLocation("buses.embedded.embedded", location{})
 	}
 	cfg := l.buildConfig()
-	l.completeAdmin(cfg)
+	completeAdmin(cfg, l.environ, l.file)
 	completeDefaults(cfg, buses, l.locations)
 	(&validator{cfg, buses, l.feedless, map[[2]string][]string{}, &l.diagnostics}).checkConfig()
 	return cfg
-}
-
-// clone returns a loader with the same values, and without errors.
-func (l *loader) clone() *loader {
-	c := newLoader(nil)
-	c.file, c.feedless, c.environ, c.values, c.locations = l.file, l.feedless, l.environ, maps.Clone(l.values), maps.Clone(l.locations)
-	return c
-}
-
-// buildConfig returns the configuration with the values that are set, and with the defaults
-// that do not depend on other values.
-func (l *loader) buildConfig() *Config {
-	cfg := &Config{}
-	l.build(schemaRoot, "", reflect.ValueOf(cfg).Elem())
-	return cfg
-}
-
-// build sets v, which is the zero value of s at path.
-func (l *loader) build(s *spec, path string, v reflect.Value) {
-	if s.optional {
-		if !l.locations.isSet(l.layer(path)) {
-			return
-		}
-		v.Set(reflect.New(s.typ))
-		v = v.Elem()
-	}
-	switch {
-	case s.isNameMapping():
-		for _, name := range l.locations.namesBelow(path) {
-			if v.IsNil() {
-				v.Set(reflect.MakeMap(s.typ))
-			}
-			elem := reflect.New(s.elem.typ).Elem()
-			l.build(s.elem, joinPath(path, name), elem)
-			v.SetMapIndex(reflect.ValueOf(name), elem)
-		}
-	case s.isDefaults:
-		v.Set(reflect.ValueOf(l.buildDefaults(s, path)))
-		return
-	case s.keys == nil:
-		v.Set(s.value)
-		if set, ok := l.values[l.layer(path)]; ok {
-			v.Set(set)
-		}
-	}
-	for _, k := range s.keys {
-		l.build(k, joinPath(path, k.name), v.FieldByIndex(k.index))
-	}
-}
-
-var notInName = regexp.MustCompile(`[^a-z0-9]+`)
-
-// feedName makes a name of a URL's host and path.
-func feedName(rawURL string) string {
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return "feed"
-	}
-	name := notInName.ReplaceAllString(strings.ToLower(u.Host+u.Path), "-")
-	switch name = strings.Trim(name, "-"); {
-	case name == "":
-		return "feed"
-	case name[0] <= '9':
-		return "feed-" + name
-	}
-	return name
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -44,4 +45,22 @@ func quoteKey(key string) string {
 		return key
 	}
 	return strconv.Quote(key)
+}
+
+var notInName = regexp.MustCompile(`[^a-z0-9]+`)
+
+// feedName makes a name of a URL's host and path.
+func feedName(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return "feed"
+	}
+	name := notInName.ReplaceAllString(strings.ToLower(u.Host+u.Path), "-")
+	switch name = strings.Trim(name, "-"); {
+	case name == "":
+		return "feed"
+	case name[0] <= '9':
+		return "feed-" + name
+	}
+	return name
 }

@@ -49,7 +49,7 @@ func (c *Config) encodeNode(s *spec, v reflect.Value) *yaml.Node {
 	case s.isDefaults:
 		return encodeDefaults(s, s, v.Interface().(Defaults))
 	case s.isList():
-		if v.Len() == 0 && !c.FeedDefaults.has(s) {
+		if v.Len() == 0 && !c.hasDefault(s) {
 			return nil
 		}
 		n.Kind, n.Style = yaml.SequenceNode, yaml.FlowStyle
@@ -59,7 +59,7 @@ func (c *Config) encodeNode(s *spec, v reflect.Value) *yaml.Node {
 		return n
 	case s.isScalar():
 		text := maskedText(s, v)
-		if _, err := s.decode(text); text == "" && s.preset == "" && (err != nil || !c.FeedDefaults.has(s)) {
+		if _, err := s.decode(text); text == "" && s.preset == "" && (err != nil || !c.hasDefault(s)) {
 			return nil
 		}
 		return scalarNode(s, text)
@@ -71,6 +71,31 @@ func (c *Config) encodeNode(s *spec, v reflect.Value) *yaml.Node {
 		}
 	}
 	if len(n.Content) == 0 && !s.optional {
+		return nil
+	}
+	return n
+}
+
+// hasDefault reports whether feed_defaults has a value for the key s of a feed.
+func (c *Config) hasDefault(s *spec) bool {
+	key, isOfFeed := strings.CutPrefix(s.path, "feeds.*.")
+	return isOfFeed && c.FeedDefaults[key] != nil
+}
+
+// encodeDefaults returns the values of s, a key of root, or nil if there are none.
+func encodeDefaults(root, s *spec, set Defaults) *yaml.Node {
+	if s.keys == nil {
+		v := set[strings.TrimPrefix(s.path, root.path+".")]
+		if v == nil {
+			return nil
+		}
+		return new(Config).encodeNode(s, reflect.ValueOf(v))
+	}
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	for _, k := range s.keys {
+		appendKey(n, k.name, encodeDefaults(root, k, set))
+	}
+	if len(n.Content) == 0 {
 		return nil
 	}
 	return n

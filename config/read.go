@@ -8,10 +8,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// A fileReader reads the values of a file.
+type fileReader struct{ *valueSet }
+
 // readNode reads n, the value of s at path in the file. It returns the value of a scalar or a
 // list, and sets those in a mapping. A value with an error is left out, and ok is false if that
 // is n itself. No error quotes a value that may be a secret.
-func (l *loader) readNode(s *spec, path string, n *yaml.Node) (v reflect.Value, ok bool) {
+func (l fileReader) readNode(s *spec, path string, n *yaml.Node) (v reflect.Value, ok bool) {
 	at := location{l.file, n.Line}
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -43,7 +46,7 @@ func (l *loader) readNode(s *spec, path string, n *yaml.Node) (v reflect.Value, 
 	return v, false
 }
 
-func (l *loader) readList(s *spec, path string, n *yaml.Node) (list reflect.Value, ok bool) {
+func (l fileReader) readList(s *spec, path string, n *yaml.Node) (list reflect.Value, ok bool) {
 	list = reflect.MakeSlice(s.typ, 0, len(n.Content))
 	for i, item := range n.Content {
 		below, at := fmt.Sprintf("%s[%d]", path, i), location{l.file, item.Line}
@@ -59,7 +62,7 @@ func (l *loader) readList(s *spec, path string, n *yaml.Node) (list reflect.Valu
 	return list, list.Len() == len(n.Content)
 }
 
-func (l *loader) readMapping(s *spec, path string, n *yaml.Node) {
+func (l fileReader) readMapping(s *spec, path string, n *yaml.Node) {
 	lines := map[string]int{}
 	for i := 0; i < len(n.Content); i += 2 {
 		key, at := n.Content[i], location{l.file, n.Content[i].Line}
@@ -95,7 +98,7 @@ func (l *loader) readMapping(s *spec, path string, n *yaml.Node) {
 
 // reportUnknownKey reports a key below s, which is at path, and suppresses errors about
 // the key that was probably meant.
-func (l *loader) reportUnknownKey(s *spec, path, below, key string, at location) {
+func (l fileReader) reportUnknownKey(s *spec, path, below, key string, at location) {
 	text, meant := s.unknownKey(key)
 	switch {
 	case key == "<<":
@@ -107,12 +110,4 @@ func (l *loader) reportUnknownKey(s *spec, path, below, key string, at location)
 		l.suppress(joinPath(path, meant)) // do not report it as missing
 	}
 	l.reportAt(at, below, text)
-}
-
-// unknownKey returns the error about a key that s does not have, and the key that was probably meant.
-func (s *spec) unknownKey(key string) (text, meant string) {
-	if meant = s.nearestKey(key); meant != "" {
-		return "unknown key" + didYouMean(meant), meant
-	}
-	return "unknown key; want one of: " + strings.Join(s.keyNames(), ", "), ""
 }

@@ -13,7 +13,7 @@ import (
 const setSource = "--set"
 
 // readSettings reads settings of the form path=value. A later one takes precedence.
-func (l *loader) readSettings(settings []string) {
+func readSettings(l *valueSet, settings []string) {
 	at := location{source: setSource}
 	for _, setting := range settings {
 		path, text, ok := strings.Cut(setting, "=")

@@ -181,6 +181,14 @@ func (s *spec) nearestKey(key string) string {
 	return below
 }
 
+// unknownKey returns the error about a key that s does not have, and the key that was probably meant.
+func (s *spec) unknownKey(key string) (text, meant string) {
+	if meant = s.nearestKey(key); meant != "" {
+		return "unknown key" + didYouMean(meant), meant
+	}
+	return "unknown key; want one of: " + strings.Join(s.keyNames(), ", "), ""
+}
+
 // decode returns the value of the scalar or list s that text has. Only an enumeration's error
 // quotes a word, one of its own.
 func (s *spec) decode(text string) (reflect.Value, error) {
