@@ -125,6 +125,13 @@ func NewClient(cfg Config, opts Options) (*Client, error) {
 	return c, nil
 }
 
+// Spacing returns the time between two polls of the feed with which the feeds of its host need no more requests than
+// a host that refused some allows; zero for any other host. With it feeds wait between polls rather
+// than each within one.
+func (c *Client) Spacing() time.Duration {
+	return c.hosts.spacing(hostKey{hostPort(c.origin), c.cfg.Limits.Rate})
+}
+
 // CloseIdle closes the connections that wait for another request, and a response that was handed over. Clients that
 // share them open new ones when they need them.
 func (c *Client) CloseIdle() {
@@ -272,7 +279,7 @@ func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, e
 		x.date = time.Now()
 	}
 	x.wait, x.refused = askedWait(x.response, x.date)
-	c.noteAnswer(key, hostAnswer{x.response.StatusCode, sent, x.refused, x.wait, announcedRate(x.response.Header)})
+	c.throttle.noteAnswer(key, &c.standing, hostAnswer{x.response.StatusCode, sent, x.refused, x.wait, announcedRate(x.response.Header)})
 	return x, nil
 }
 

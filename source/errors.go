@@ -120,6 +120,9 @@ func (e *timeoutError) Error() string {
 }
 func (e *timeoutError) Timeout() bool { return true }
 
+// mostHeader is the largest header of a response, in bytes, eight times what servers accept in a request.
+const mostHeader = 64 << 10
+
 // explainTransport puts into words the failures that an operator meets before there is
 // a response.
 func explainTransport(err error) error {

@@ -294,26 +294,13 @@ func (h *Hosts) SlowHosts() (slow []SlowHost) {
 	return slow[:min(len(slow), mostRefusalsShown)]
 }
 
-// noteAnswer is [Hosts.noteAnswer], and logs when the host is slowed down more, and when that has ended.
-func (c *Client) noteAnswer(key hostKey, a hostAnswer) {
-	slow, changed := c.hosts.noteAnswer(key, &c.standing, a)
-	switch {
-	case changed && slow.rate > 0:
-		c.throttle.log.Warn("a host has refused requests, so its feeds make fewer; set limits.rate to what the provider allows", "host", key.host, "status", a.status, "requests_per_minute", 60*slow.rate, "for", slow.calm)
-	case changed:
-		c.throttle.log.Info("a host has refused no requests for long, so its feeds make as many as before", "host", key.host)
-	}
-}
-
-// Spacing returns the time between two polls of the feed with which the feeds of its host need no more requests than
-// a host that refused some allows; zero for any other host. With it feeds wait between polls rather
-// than each within one.
-func (c *Client) Spacing() time.Duration {
-	key := hostKey{hostPort(c.origin), c.cfg.Limits.Rate}
-	c.hosts.mu.Lock()
-	defer c.hosts.mu.Unlock()
-	if l := c.hosts.limiters[key]; l != nil && l.slow.rate > 0 {
-		return time.Duration(float64(max(c.hosts.feeds[key].all, 1)) / l.slow.rate * float64(time.Second))
+// spacing returns the time between two polls of a feed with which the feeds of its host need no more requests than
+// a host that refused some allows; zero for any other host.
+func (h *Hosts) spacing(key hostKey) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l := h.limiters[key]; l != nil && l.slow.rate > 0 {
+		return time.Duration(float64(max(h.feeds[key].all, 1)) / l.slow.rate * float64(time.Second))
 	}
 	return 0
 }

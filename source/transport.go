@@ -14,9 +14,6 @@ import (
 	"github.com/feedbridge/feedbridge/internal/credential"
 )
 
-// mostHeader is the largest header of a response, in bytes, eight times what servers accept in a request.
-const mostHeader = 64 << 10
-
 // transport returns the shared transport for cfg, made with the client
 // certificate or without it, and guarded or not: a guarded transport connects to public addresses
 // only. Transports live as long as Hosts: there are as many as there are different settings.
