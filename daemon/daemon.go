@@ -172,7 +172,7 @@ func (d *daemon) openFeeds(writer string, redact *safetext.Redactor, listeners a
 	hosts := &source.Hosts{PageBudget: readahead.NewBudget(pagesAhead)}
 	d.membership = newMembership(d.cfg, writer, d.lists, d.log)
 	d.adm = admin.New(admin.Options{
-		Version: d.opts.Version, Started: time.Now(), Writer: writer, Config: d.cfg.File(),
+		Version: d.opts.Version, Started: time.Now(), Writer: writer, Config: d.cfg.File(), Program: d.program(listeners),
 		Buses: slices.Collect(maps.Values(d.buses.Load().readinessChecks(d.cfg))), Log: d.log, Connections: connections, Redact: redact,
 		Token: tokenReader(d.cfg.Admin), Hosts: d.cfg.Admin.Hosts,
 		PerFeed: admin.PerFeed(d.cfg.Metrics.PerFeed), Fleet: d.membership.adminFleet(), Lists: d.lists.status, SlowHosts: func() []status.SlowHost { return slowHosts(hosts) },
@@ -189,6 +189,20 @@ func (d *daemon) openFeeds(writer string, redact *safetext.Redactor, listeners a
 		writer: writer, hosts: hosts, adm: d.adm, redact: redact, failures: newFailureLog(d.log), traces: d.traces, opts: d.opts, pacer: bridge.NewPacer(),
 		reading: readAhead{feed: int(d.cfg.FeedMemory()), budget: readahead.NewBudget(d.cfg.Memory - pagesAhead)},
 	}}
+}
+
+// program returns how commands find this daemon. Without a file it is found by its address: its variables may not be
+// those of the shell.
+func (d *daemon) program(listeners adminListeners) admin.Program {
+	p := admin.Program{Name: d.opts.Program, Flags: d.opts.Flags, Daemon: d.opts.Flags}
+	switch {
+	case d.cfg.File() != "":
+	case listeners.socket != nil:
+		p.Daemon = []string{"--admin", "unix:" + listeners.socket.Addr().String()}
+	case listeners.tcp != nil:
+		p.Daemon = []string{"--admin", "http://" + listeners.tcp.Addr().String()}
+	}
+	return p
 }
 
 // slowHosts returns the hosts that are asked less often, as the admin server shows them.

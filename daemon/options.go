@@ -13,6 +13,10 @@ type Options struct {
 	// Version holds the version of the program. It is logged, and is part of /status,
 	// /metrics and the User-Agent.
 	Version string
+	// Program is the command that starts the program again in this directory, and Flags are those by which its
+	// commands find this configuration.
+	Program string
+	Flags   []string
 	// Log is required.
 	Log *slog.Logger
 	// Observer is called for all feeds, concurrently, and must not block. It may be nil.

@@ -64,7 +64,7 @@ func runDemo(ctx context.Context, a *app, dir string) error {
 	daemon.CaptureStandardLog(log)
 	reload, stopReload := reloadSignal()
 	defer stopReload()
-	daemonOpts := daemon.Options{Version: programVersion(), Log: log, Observer: progress, Load: load, Reload: reload, Started: func(at daemon.Addresses) {
+	daemonOpts := daemon.Options{Version: programVersion(), Program: programName(), Flags: []string{"-c", file}, Log: log, Observer: progress, Load: load, Reload: reload, Started: func(at daemon.Addresses) {
 		fmt.Fprintf(status, demoBanner, commandLines(
 			"tail -c "+file+" --topic orders --limit 1",
 			"status -c "+file,

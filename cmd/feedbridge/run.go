@@ -78,7 +78,7 @@ that names one feed, that is copied; of several, run lists them.`,
 			reload, stopReload := reloadSignal()
 			defer stopReload()
 			opts := daemon.Options{
-				Version: programVersion(), Log: log, Level: level, Reload: reload,
+				Version: programVersion(), Program: programName(), Flags: flags, Log: log, Level: level, Reload: reload,
 				// The environment and the command line are those of the process. The redactor in use stays: a change of
 				// secret_parameters needs a restart.
 				Load: func() (*config.Config, error) {
@@ -88,8 +88,15 @@ that names one feed, that is copied; of several, run lists them.`,
 			if status.width != nil {
 				opts.Observer = progress
 			}
-			if url != "" && daemon.IsText(cfg.Log, isTerminal(a.err)) {
-				opts.Started = func(at daemon.Addresses) { fmt.Fprint(status, urlBanner(cfg, url, flags, at)) }
+			if url != "" {
+				opts.Started = func(at daemon.Addresses) {
+					topic, bus, commands := urlCommands(cfg, url, flags, at)
+					if !daemon.IsText(cfg.Log, isTerminal(a.err)) {
+						log.Info("these commands, in this directory, show the messages", "topic", topic, "bus", bus, "commands", commands)
+						return
+					}
+					fmt.Fprintf(status, "\nThe messages are in the topic %s on %s. Paste these lines into another\nterminal, in this directory, to see them:\n\n  %s\n\n", topic, bus, strings.Join(commands, "\n  "))
+				}
 			}
 			a.isDaemon.Store(true)
 			return daemon.Run(cmd.Context(), cfg, opts)
@@ -101,37 +108,40 @@ that names one feed, that is copied; of several, run lists them.`,
 
 // repeatFlags returns the flags by which other commands find the same daemon and bus. Values that may be secrets are
 // not repeated.
-func (a *app) repeatFlags() string {
-	flags := ""
+func (a *app) repeatFlags() (flags []string) {
 	if a.file != "" {
-		flags += " -c " + a.file
+		flags = append(flags, "-c", a.file)
 	}
 	for _, set := range a.set {
 		if key, _, _ := strings.Cut(set, "="); slices.Contains([]string{"data_dir", "admin.listen", "admin.socket"}, key) {
-			flags += " --set " + set
+			flags = append(flags, "--set", set)
 		}
 	}
 	return flags
 }
 
-// urlBanner returns where the messages of the feed of a URL are, and commands that show them.
-func urlBanner(cfg *config.Config, url, flags string, at daemon.Addresses) string {
+// urlCommands returns where the messages of the feed of a URL are, and commands that show them.
+func urlCommands(cfg *config.Config, url string, flags []string, at daemon.Addresses) (topic, bus string, commands []string) {
 	for name, f := range cfg.Feeds {
 		if f.Source.URL != url {
 			continue
 		}
-		topic, bus := f.To.Topic, f.To.Bus
+		topic, bus = f.To.Topic, f.To.Bus
 		if cfg.Buses[bus].Embedded != nil {
 			bus = at.Bus
 		}
+		which := topic
 		if len(cfg.Buses) > 1 {
-			topic += " --bus " + f.To.Bus
+			which += " --bus " + f.To.Bus
 		}
-		lines := []string{"tail" + flags + " --topic " + topic + " --limit 1", "status" + flags + " " + name}
+		commands = []string{"tail --topic " + which + " --limit 1", "status " + name}
 		if at.Socket != "" {
-			lines = append(lines, "poll"+flags+" "+name)
+			commands = append(commands, "poll "+name)
 		}
-		return fmt.Sprintf("\nThe messages are in the topic %s on %s. Paste these lines into another\nterminal, in this directory, to see them:\n\n%s\n", f.To.Topic, bus, commandLines(lines...))
+		for i, c := range commands {
+			verb, rest, _ := strings.Cut(c, " ")
+			commands[i] = strings.Join(slices.Concat([]string{programName(), verb}, flags, []string{rest}), " ")
+		}
 	}
-	return ""
+	return topic, bus, commands
 }

@@ -63,7 +63,7 @@ func New(opts Options) *Server {
 		}),
 		changes: map[string]Change{},
 		pages: statuspage.New(statuspage.Options{
-			Feeds: rows.Feeds, Feed: rows.Feed, Served: rows.Served, Token: opts.Token != nil,
+			Feeds: rows.Feeds, Feed: rows.Feed, Served: rows.Served, Token: opts.Token != nil, Program: opts.Program,
 			Version: opts.Version, Writer: opts.Writer, Started: opts.Started, Log: opts.Log,
 			// Probes and scrapes need connections, too.
 			Streams: min(16, max(1, opts.Connections/4)),

@@ -5,9 +5,13 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/admin/status"
+	"github.com/feedbridge/feedbridge/internal/admin/statuspage"
 	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 )
+
+// Program is how a person starts another command of this program.
+type Program = statuspage.Program
 
 // Options describe the process.
 type Options struct {
@@ -19,6 +23,8 @@ type Options struct {
 	Writer string
 	// Config is the path of the configuration file, which clients compare with theirs; empty without one.
 	Config string
+	// Program is how the status pages name commands.
+	Program Program
 	// Buses are asked whether they answer by /readyz and /status; see [Server.AddBus].
 	Buses []Bus
 	// Log gets the errors of the server itself.

@@ -8,6 +8,7 @@ package statuspage
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"embed"
@@ -63,6 +64,7 @@ type Options struct {
 
 	Version, Writer string
 	Started         time.Time
+	Program         Program
 	// Token reports whether changes can be made with a token.
 	Token bool
 	// Streams limits the number of live pages that are open at a time, half of them for one client
@@ -96,6 +98,7 @@ func New(opts Options) *Pages {
 	if opts.Patience <= 0 {
 		opts.Patience = 10 * time.Second
 	}
+	opts.Program.Name = cmp.Or(opts.Program.Name, "feedbridge")
 	closing, cancel := context.WithCancel(context.Background())
 	return &Pages{
 		opts:    opts,
@@ -166,6 +169,7 @@ type view struct {
 	Path, Assets    string
 	Version, Writer string
 	Now, Started    time.Time
+	Program         Program
 	// Token reports whether changes can be made with a token, and Readable whether messages can be read without
 	// one. TokenInURL reports that the address of the page has one, which is not used.
 	Token, Readable, TokenInURL bool
@@ -216,7 +220,7 @@ func (p *Pages) execute(r *http.Request, t *template.Template, name string, get 
 	var b bytes.Buffer
 	err = t.ExecuteTemplate(&b, name, view{
 		Title: title, Path: r.URL.Path, Assets: "/assets/" + assetsVersion, Version: p.opts.Version, Writer: p.opts.Writer,
-		Now: time.Now(), Started: p.opts.Started, Token: p.opts.Token, Readable: !p.opts.Token && IsLocal(r), TokenInURL: r.URL.Query().Has("token"), Data: data,
+		Now: time.Now(), Started: p.opts.Started, Program: p.opts.Program, Token: p.opts.Token, Readable: !p.opts.Token && IsLocal(r), TokenInURL: r.URL.Query().Has("token"), Data: data,
 	})
 	return b.Bytes(), code, err
 }

@@ -437,10 +437,14 @@ func TestPageShowsWhatNeedsAPerson(t *testing.T) {
 		{Feed: "it's; rm -rf ~", Title: "A <b>journal</b>", State: "halted", Since: &at, Cause: "the topic is gone; create it again"},
 	}, MoreTroubles: 2}}
 	f.summary.ByHour.Entities[status.Hours-1] = 1234
-	_, h := newPages(f, statuspage.Options{})
+	program := statuspage.Program{Name: "go run ./cmd/feedbridge", Flags: []string{"-c", "my feeds.yaml"}, Daemon: []string{"--admin", "unix:x/admin.sock"}}
+	_, h := newPages(f, statuspage.Options{Program: program})
+	if page := html.UnescapeString(get(t, h, "/feed/feed-1").Body.String()); !strings.Contains(page, `<code>go run ./cmd/feedbridge tail -c 'my feeds.yaml' --from now --follow --bus `) {
+		t.Errorf("the page of a feed has no command for its messages: %s", page)
+	}
 	body := html.UnescapeString(get(t, h, "/").Body.String())
 	for _, want := range []string{
-		"</span> 3 feeds: 1 needs you</h1>", "A <b>journal</b></a>", "create it again", `<code>feedbridge poll 'it'\''s; rm -rf ~'</code>`,
+		"</span> 3 feeds: 1 needs you</h1>", "A <b>journal</b></a>", "create it again", `<code>go run ./cmd/feedbridge poll --admin unix:x/admin.sock 'it'\''s; rm -rf ~'</code>`,
 		`<span>1.2k</span><svg class="hour" width="100%" height="64">`, " 0 0 1234\"", "And 2 more",
 	} {
 		if !strings.Contains(body, want) {
@@ -452,7 +456,7 @@ func TestPageShowsWhatNeedsAPerson(t *testing.T) {
 	}
 	f = newFeeds(0)
 	_, h = newPages(f, statuspage.Options{})
-	if body := get(t, h, "/").Body.String(); !strings.Contains(body, "No feed is copied yet") || !strings.Contains(body, "feedbridge add -c feedbridge.yaml") {
+	if body := get(t, h, "/").Body.String(); !strings.Contains(body, "No feed is copied yet") || !strings.Contains(body, "<code>feedbridge add https://blog.example.com</code>") {
 		t.Error("a page without feeds does not say what to do next")
 	}
 }

@@ -26,7 +26,7 @@ func parse(name string) *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"ago": ago, "nextPoll": nextPoll, "instant": instant, "count": count, "lag": describeLag,
 		"place": summarize, "fields": fields, "bars": bars, "series": series, "symbol": symbol,
-		"hours": newHours, "command": command, "short": short,
+		"hours": newHours, "short": short,
 		"changeURL": func(name, verb string) string { return "/feeds/" + url.PathEscape(name) + "/" + verb },
 		"feedURL":   func(name string) string { return "/feed/" + url.PathEscape(name) },
 		"statusURL": func(name string) string { return "/status/" + url.PathEscape(name) },
@@ -379,24 +379,42 @@ func short(n uint64) string {
 	return fmt.Sprintf("%.0f%c", v, "kMGT"[unit])
 }
 
+// Program is how a person starts another command of this program in the directory of the process.
+type Program struct {
+	// Name is the program, which may be several words; default feedbridge.
+	Name string
+	// Flags are those by which a command finds the configuration, and Daemon those by which it finds the daemon.
+	Flags, Daemon []string
+}
+
 // action is a change of a feed that a person can make: with a button and the token, or with a command.
 type action struct {
-	Verb, Feed, Text, Before string
-	Token                    bool
+	Verb, Feed, Text, Before, Command string
+	Token                             bool
 }
 
 // Action returns a change. Before introduces the command, and Text is that of the button.
 func (v view) Action(verb, feed, text, before string) action {
-	return action{verb, feed, text, before, v.Token}
+	return action{verb, feed, text, before, shellLine(v.Program.Name, []string{verb}, v.Program.Daemon, []string{feed}), v.Token}
 }
 
-// command returns a command of the program about a feed, for a POSIX shell.
-func command(verb, feed string) string {
+// Command returns a command that needs the configuration, about a feed, a topic or a URL.
+func (v view) Command(verb, object string) string {
+	words := strings.Fields(verb)
+	return shellLine(v.Program.Name, words[:1], v.Program.Flags, words[1:], []string{object})
+}
+
+// shellLine returns a command line for a POSIX shell.
+func shellLine(program string, parts ...[]string) string {
 	plain := func(r rune) bool {
-		return r < 0x80 && (r == '-' || r == '.' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r))
+		return r < 0x80 && (strings.ContainsRune("-._/:=,", r) || unicode.IsLetter(r) || unicode.IsDigit(r))
 	}
-	if feed == "" || strings.HasPrefix(feed, "-") || strings.ContainsFunc(feed, func(r rune) bool { return !plain(r) }) {
-		feed = "'" + strings.ReplaceAll(feed, "'", `'\''`) + "'"
+	line := program
+	for _, word := range slices.Concat(parts...) {
+		if word == "" || strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
+			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+		line += " " + word
 	}
-	return "feedbridge " + verb + " " + feed
+	return line
 }
