@@ -68,7 +68,7 @@ that was reached.`,
 	addCountFlag(cmd, &v.lookahead, "window", "", fmt.Sprintf("search `N` entities ahead for one at another position (default %d)", v.lookahead))
 	addCountFlag(cmd, &v.limit, "limit", "n", fmt.Sprintf("stop after `N` differences (default %d)", v.limit))
 	cmd.Flags().DurationVar(&v.retryFor, "retry-for", 5*time.Minute, "how long to retry transient errors")
-	cmd.Flags().DurationVar(&v.wait, "wait", 0, "how long the topic may take to get the last entities of the feed")
+	cmd.Flags().DurationVar(&v.wait, "wait", 0, "how long the topic may take to get each next entity,\nuntil it has all of the feed")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -157,7 +157,7 @@ func runVerification(ctx context.Context, a *app, v *verification) (*comparison,
 		return len(r.Differences) < v.limit
 	})
 	r.Missing -= r.DeadLetters
-	r.addRemarks(streams)
+	r.addRemarks(streams, v.wait)
 	r.Took = time.Since(started).Round(time.Millisecond).String()
 	switch {
 	case ctx.Err() != nil:

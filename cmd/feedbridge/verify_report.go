@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/internal/verify"
@@ -27,8 +28,8 @@ type comparison struct {
 }
 
 // addRemarks adds the remarks of the streams, and one if the only difference is that one
-// stream ends earlier: it may have grown in the meantime.
-func (r *comparison) addRemarks(streams []entityStream) {
+// stream ends earlier: it may have grown in the meantime. The topic was given the time wait.
+func (r *comparison) addRemarks(streams []entityStream, wait time.Duration) {
 	for _, s := range streams {
 		if s.remark != nil && s.remark() != "" {
 			r.Remarks = append(r.Remarks, s.remark())
@@ -39,6 +40,9 @@ func (r *comparison) addRemarks(streams []entityStream) {
 	}
 	only := func(n int) bool { return n > 0 && n == r.Missing+r.Extra+r.Reordered+r.Different }
 	short := "%s is shorter by %d, and otherwise the same. If something was published meanwhile, or is still being copied, compare again, a topic with --wait 10s."
+	if wait > 0 {
+		short = fmt.Sprintf("%%s is shorter by %%d, and otherwise the same; the topic has got nothing for %v. If the feed is still being read, which 'feedbridge status' shows, compare again with a longer --wait.", wait)
+	}
 	if !r.Complete {
 		short = strings.Replace(short, "%d", "at least %d", 1)
 	}
@@ -58,7 +62,11 @@ func (r *comparison) printText(w io.Writer, redact *safetext.Redactor, l look) e
 	if r.Complete {
 		p.printLine("compared     to their ends, in %s, looking ahead %s", r.Took, withNoun(r.Lookahead, "entity", "entities"))
 	} else {
-		p.printLine("compared     not to their ends, for %s, looking ahead %s", r.Took, withNoun(r.Lookahead, "entity", "entities"))
+		part := "only their beginnings"
+		if r.Error == errDiffer.Error() {
+			part += fmt.Sprintf(", to the limit of %s", withNoun(len(r.Differences), "difference", "differences"))
+		}
+		p.printLine("compared     %s, in %s, looking ahead %s", part, r.Took, withNoun(r.Lookahead, "entity", "entities"))
 	}
 	for _, s := range r.Remarks {
 		p.printLine("remark       %s", s)

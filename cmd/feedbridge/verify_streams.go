@@ -225,17 +225,18 @@ func (v *verification) topicEntities(ctx context.Context, topic serve.Log, forei
 }
 
 // messages returns the messages in span. With --wait it returns those behind it, too, until the feed has been read to
-// its end.
+// its end, or the topic has got nothing for that time.
 func (v *verification) messages(ctx context.Context, topic serve.Log, span feed.Span) iter.Seq2[feed.Record, error] {
 	return func(yield func(feed.Record, error) bool) {
 		var deadline time.Time
-		for from := span.First; ; {
+		first := span.First
+		for from := first; ; {
 			for r, err := range topic.Read(ctx, from, span.End) {
 				if !deadline.IsZero() && v.feedEnded || !yield(r, err) || err != nil {
 					return
 				}
 			}
-			if deadline.IsZero() {
+			if deadline.IsZero() || from < span.End {
 				deadline = time.Now().Add(v.wait)
 			}
 			if v.feedEnded || !time.Now().Before(deadline) || retry.Sleep(ctx, 100*time.Millisecond) != nil {
@@ -247,6 +248,7 @@ func (v *verification) messages(ctx context.Context, topic serve.Log, span feed.
 				yield(feed.Record{}, err)
 				return
 			}
+			v.total.Store(span.End - first)
 		}
 	}
 }
