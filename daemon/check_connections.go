@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -32,7 +34,7 @@ const (
 // Connection is something that a daemon would connect to, and whether that
 // works.
 type Connection struct {
-	Kind  string `json:"kind"` // bus, fleet, feed, snapshot of feed, topic, server, served feed or snapshots of served feed
+	Kind  string `json:"kind"` // bus, fleet, feed, snapshot of feed, topic, admin server, server, served feed or snapshots of served feed
 	Name  string `json:"name"`
 	OK    bool   `json:"ok"`
 	Note  string `json:"note,omitempty"`
@@ -63,12 +65,12 @@ func (c Connection) String() string {
 }
 
 // CheckConnections tries everything that the configuration names: the buses, the fleet, then every
-// feed and its topic, then the server of feeds and every topic that is served. It returns
+// feed and its topic, then the admin server, the server of feeds and every topic that is served. It returns
 // the results in that order, and calls report with each as soon as it is known. Topics on a
 // bus that does not work are left out. Nothing is published or created. Each connection is
-// given 20 seconds.
-func CheckConnections(ctx context.Context, cfg *config.Config, o Options, report func(Connection)) []Connection {
-	c := connectionCheck{cfg: cfg, opts: o, redact: safetext.NewRedactor(cfg.SecretParameters...), report: report, working: map[string]*Bus{}}
+// given 20 seconds. If the daemon of the configuration is running, it may have the addresses of the servers.
+func CheckConnections(ctx context.Context, cfg *config.Config, o Options, running bool, report func(Connection)) []Connection {
+	c := connectionCheck{cfg: cfg, opts: o, redact: safetext.NewRedactor(cfg.SecretParameters...), running: running, report: report, working: map[string]*Bus{}}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Buses)) {
 		b, note, err := tryBus(ctx, cfg, name, o.Log)
 		if b != nil {
@@ -81,6 +83,10 @@ func CheckConnections(ctx context.Context, cfg *config.Config, o Options, report
 	}
 	c.tryFleet(ctx)
 	c.tryFeeds(ctx)
+	if at := cfg.Admin.Listen; at != "" {
+		note, err := c.tryListener(admin.Listen(at))
+		c.addResult(newConnection("admin server", at, note, err))
+	}
 	if cfg.Serve != nil {
 		c.tryServe(ctx)
 	}
@@ -92,6 +98,7 @@ type connectionCheck struct {
 	cfg     *config.Config
 	opts    Options
 	redact  *safetext.Redactor
+	running bool // a daemon with the configuration
 	report  func(Connection)
 	working map[string]*Bus // the buses that work
 	results []Connection
@@ -155,7 +162,8 @@ func (c *connectionCheck) tryFeeds(ctx context.Context) {
 // tryServe tries the server of feeds, and the topics and directories of the served feeds.
 func (c *connectionCheck) tryServe(ctx context.Context) {
 	serve := c.cfg.Serve
-	c.addResult(newConnection("server", serve.Listen, "", tryServer(serve)))
+	note, err := c.tryListener(listenServer(ctx, serve))
+	c.addResult(newConnection("server", serve.Listen, note, errors.Join(err, tryServer(serve))))
 	for _, name := range slices.Sorted(maps.Keys(serve.Feeds)) {
 		f := serve.Feeds[name]
 		if b := c.working[f.From.Bus]; b != nil {
@@ -167,8 +175,18 @@ func (c *connectionCheck) tryServe(ctx context.Context) {
 	}
 }
 
-// tryServer reads the files that the server of feeds needs. It does not listen, as a
-// daemon may be running.
+// tryListener closes a listener, or returns why there is none.
+func (c *connectionCheck) tryListener(l net.Listener, err error) (note string, _ error) {
+	switch {
+	case err == nil:
+		return "", l.Close()
+	case c.running:
+		return "the daemon is running", nil
+	}
+	return "", err
+}
+
+// tryServer reads the files that the server of feeds needs.
 func tryServer(cfg *config.Serve) error {
 	_, err := newCertificate(cfg.TLS)
 	errs := []error{err}

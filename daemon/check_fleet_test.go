@@ -23,7 +23,7 @@ func TestCheckTriesTheFleet(t *testing.T) {
 	check := func(t *testing.T, bus string) daemon.Connection {
 		cfg, err := config.Load(config.Options{Environ: []string{bus, "FEEDBRIDGE_FLEET_NAME=shop", "FEEDBRIDGE_FEEDS_ORDERS_URL=" + url}})
 		must.Succeed(t, err)
-		for _, c := range daemon.CheckConnections(t.Context(), cfg, daemon.Options{Log: slog.New(slog.DiscardHandler)}, func(daemon.Connection) {}) {
+		for _, c := range daemon.CheckConnections(t.Context(), cfg, daemon.Options{Log: slog.New(slog.DiscardHandler)}, false, func(daemon.Connection) {}) {
 			if c.Kind == "fleet" {
 				return c
 			}

@@ -57,10 +57,17 @@ func openServer(ctx context.Context, cfg *config.Serve, b *buses, adm *admin.Ser
 		}
 	}
 	s.replace(nil, add)
-	if s.listener, err = listenTCP(ctx, cfg.Listen); err != nil {
+	s.listener, err = listenServer(ctx, cfg)
+	return s, err
+}
+
+// listenServer listens at the address of the server of feeds.
+func listenServer(ctx context.Context, cfg *config.Serve) (net.Listener, error) {
+	l, err := listenTCP(ctx, cfg.Listen)
+	if err != nil {
 		return nil, fmt.Errorf("serve feeds: %w; set serve.listen to another address", err)
 	}
-	return s, nil
+	return l, nil
 }
 
 // prepare returns a feed that can be served. It takes the place of the feed with the same name

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -26,9 +27,10 @@ prints it with all defaults and with secrets as ***. It also reads the lists of
 feeds_from. It reports all errors at once, and exits with 2 if there are any, also
 if a list cannot be read at the moment.
 
-With --connect it also tries every bus, feed and topic, and whether this copy
-could join its fleet, without publishing or creating anything, and exits with 1
-unless all of them work.`,
+With --connect it tries every bus, feed and topic, whether this copy could join
+its fleet, and whether the addresses of its servers are free, without publishing
+or creating anything. It prints a line for each instead of the configuration, and
+exits with 1 unless all of them work.`,
 		Example: `  feedbridge check -c feedbridge.yaml
   feedbridge check -c feedbridge.yaml --connect --json | jq '.connections[] | select(.ok|not)'`,
 		Args: exactArgs(),
@@ -49,7 +51,7 @@ unless all of them work.`,
 				return errors.Join(printReport(a.out, a.redact, found), err)
 			case err != nil:
 				return err
-			case !asJSON:
+			case !asJSON && !connect:
 				if _, err := a.out.Write(found.Configuration); err != nil {
 					return err
 				}
@@ -57,17 +59,19 @@ unless all of them work.`,
 			if len(cfg.FeedsFrom) > 0 {
 				cfg, err = a.readLists(cmd.Context(), cfg)
 				found.Errors, found.OK = problemsOf(err), err == nil
-				(&printer{w: a.err}).printLine("%s with those of the lists", withNoun(len(cfg.Feeds), "feed", "feeds"))
+				if !asJSON { // a comment, as the configuration is YAML
+					(&printer{w: a.out}).printLine("# %s with those of the lists", withNoun(len(cfg.Feeds), "feed", "feeds"))
+				}
 			}
 			if connect {
 				// As text each is printed at once, as JSON all of them in the end.
-				l := a.lookOf(a.err)
-				report := func(c daemon.Connection) { fmt.Fprintln(a.err, l.paintFirst(c.String())) }
+				l := a.lookOf(a.out)
+				report := func(c daemon.Connection) { fmt.Fprintln(a.out, l.paintFirst(c.String())) }
 				if asJSON {
 					report = func(daemon.Connection) {}
 				}
 				opts := daemon.Options{Version: programVersion(), Log: a.newLog(a.err, config.Log{Level: "error"})}
-				found.Connections = daemon.CheckConnections(cmd.Context(), cfg, opts, report)
+				found.Connections = daemon.CheckConnections(cmd.Context(), cfg, opts, a.daemonRuns(cmd.Context()), report)
 				err = errors.Join(err, countFailures(found.Connections))
 				found.OK = err == nil
 			}
@@ -77,9 +81,15 @@ unless all of them work.`,
 			return err
 		},
 	})
-	cmd.Flags().BoolVar(&connect, "connect", false, "try every bus, feed and topic, and the fleet")
+	cmd.Flags().BoolVar(&connect, "connect", false, "try every bus, feed, topic and address, and the fleet")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// daemonRuns reports whether the daemon of the configuration answers.
+func (a *app) daemonRuns(ctx context.Context) bool {
+	client, err := a.openAdmin()
+	return err == nil && client.checkConfig(a.file) == nil && client.do(ctx, http.MethodGet, "/readyz", &daemonReadiness{}, http.StatusServiceUnavailable) == nil
 }
 
 // readLists returns the configuration with the feeds of its lists, and an error of type [config.Errors] if there are

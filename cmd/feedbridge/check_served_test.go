@@ -54,8 +54,8 @@ func TestCheckReadsWhatIsServed(t *testing.T) {
 		`FAIL  served feed queue: .*work queue.*--retention limits.*`,
 		`FAIL  served feed busy: .*maximum consumers limit reached.*`,
 	} {
-		if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(errs.String()) {
-			t.Errorf("there is no %s in\n%s", want, &errs)
+		if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(out.String()) {
+			t.Errorf("there is no %s in\n%s", want, &out)
 		}
 	}
 }

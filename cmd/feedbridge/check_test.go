@@ -30,7 +30,7 @@ func TestCheckOfAServedTopicWhoseStreamLacksIt(t *testing.T) {
 		"FEEDBRIDGE_SERVE_FEEDS_ORDERS_FROM_TOPIC=orders", "FEEDBRIDGE_SERVE_LISTEN=127.0.0.1:0",
 	}, nil, &out, &errs)
 	want := regexp.MustCompile(`(?ms)^FAIL  topic orders on bus main: .*^FAIL  served feed orders: `)
-	if code != 1 || !want.MatchString(errs.String()) {
-		t.Errorf("exit code %d:\n%s", code, errs.String())
+	if code != 1 || !want.MatchString(out.String()) {
+		t.Errorf("exit code %d:\n%s%s", code, out.String(), errs.String())
 	}
 }
