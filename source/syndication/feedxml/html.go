@@ -15,10 +15,7 @@ var htmlStart = regexp.MustCompile(`(?i)^\s*(?:<!--[^>]*-->\s*)*<(?:!doctype\s+h
 // htmlError is the error of a document that is an HTML page. The unread bytes are its rest. It names
 // the feed that the page announces, as browsers find it.
 func htmlError(r *tokenizer) error {
-	for r.moreJunk() {
-	}
-	b := r.in.unreadBytes()
-	if urls := PageFeeds(b[:min(len(b), mostJunk)], r.opts.URL, 1); len(urls) > 0 {
+	if urls := PageFeeds(r.readJunk(), r.opts.URL, 1); len(urls) > 0 {
 		return r.errorAt(ErrNotFeed, 0, "the document is an HTML page, which announces the feed %s; set url to that", r.opts.Redact.Excerpt(r.opts.Redact.URL(urls[0]), longestDate))
 	}
 	return r.errorAt(ErrNotFeed, 0, "the document is an HTML page")

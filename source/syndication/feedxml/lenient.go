@@ -159,13 +159,10 @@ func (r *repairer) newAttempt(whole bool) repairer {
 // container. A lenient reader skips the markup that caused it: text, an end tag, a comment
 // or the like. It returns cause if it cannot skip it.
 func (r *lenientReader) repairBetween(cause error) error {
-	if cause == nil || !r.mayRepair(cause) {
+	if !r.mayRepair(cause) || errors.Is(cause, ErrTooLarge) {
 		return cause
 	}
 	r.scan.undefined = ""
-	if errors.Is(cause, ErrTooLarge) {
-		return cause
-	}
 	b := r.in.unreadBytes()
 	if errors.Is(cause, ErrTruncated) && r.mayReopen(b) {
 		r.recordRepair(ErrMalformed, 0, unendedMarkup(b)+" does not end")
@@ -179,16 +176,10 @@ func (r *lenientReader) repairBetween(cause error) error {
 		r.open = nil
 		return nil
 	}
-	if len(b) == 0 {
-		return cause
-	}
 	p := repairer{scan: &r.scan, b: b, whole: true}
 	switch {
 	case b[0] != '<':
-		n := bytes.IndexByte(b, '<')
-		if n < 0 {
-			return cause
-		}
+		n := bytes.IndexByte(b, '<') // skipText has found it
 		p.repairText(0, n)
 		r.recordRepairs(&p)
 		r.in.discardBytes(n)
@@ -199,8 +190,7 @@ func (r *lenientReader) repairBetween(cause error) error {
 		end := 0
 		for end = p.repairMarkup(0); end == 0; end = p.repairMarkup(0) {
 			p.whole = !r.moreJunk()
-			p.b = r.in.unreadBytes()
-			p.b = p.b[:min(len(p.b), mostJunk)]
+			p.b = r.pieceBytes(mostJunk - 1)
 		}
 		r.recordRepairs(&p)
 		r.in.discardBytes(end)
@@ -239,20 +229,14 @@ func unendedMarkup(b []byte) string {
 // skipEndTag skips an end tag that does not match the innermost container. If it
 // matches an outer one, the containers within that have ended too.
 func (r *lenientReader) skipEndTag(cause error) error {
-	b, n := r.in.unreadBytes(), 0
-	for n = bytes.IndexAny(b[2:min(len(b), mostJunk)], "<>"); n < 0; n = bytes.IndexAny(b[2:min(len(b), mostJunk)], "<>") {
+	p := repairer{b: r.pieceBytes(mostJunk - 1)}
+	name, end, _ := p.scanFaultyEndTag(0)
+	for end == 0 {
 		if !r.moreJunk() {
 			return cause
 		}
-		b = r.in.unreadBytes()
-	}
-	end := 2
-	for isName[b[end]] {
-		end++
-	}
-	name := string(b[2:end])
-	if end = 2 + n; b[end] == '>' {
-		end++
+		p.b = r.pieceBytes(mostJunk - 1)
+		name, end, _ = p.scanFaultyEndTag(0)
 	}
 	r.recordRepair(ErrMalformed, 0, "the element %s ends with </%s", r.open[len(r.open)-1].name, name)
 	for k := len(r.open) - 1; k >= 0; k-- {
@@ -275,10 +259,8 @@ func (r *lenientReader) reopenRoot(err error) bool {
 	if !r.opts.Lenient || !errors.Is(err, ErrTrailing) || len(r.root) == 0 {
 		return false
 	}
-	for r.moreJunk() {
-	}
-	b := r.in.unreadBytes()
-	at := entryTag.FindIndex(b[:min(len(b), mostJunk)])
+	b := r.readJunk()
+	at := entryTag.FindIndex(b)
 	if at == nil || hidesEntries.Match(b[:at[0]]) {
 		return false
 	}
@@ -294,13 +276,11 @@ func (r *lenientReader) skipJunk(cause error) error {
 	if !errors.Is(cause, ErrNotFeed) && !errors.Is(cause, ErrMalformed) || r.in.offset >= mostJunk {
 		return cause
 	}
-	for r.moreJunk() {
-	}
-	b := r.in.unreadBytes()
+	b := r.readJunk()
 	if len(b) == 0 || b[0] == '{' || b[0] == '[' {
 		return cause
 	}
-	at := rootTag.FindIndex(b[1:min(len(b), mostJunk)])
+	at := rootTag.FindIndex(b[1:])
 	if at == nil {
 		return cause
 	}

@@ -270,6 +270,13 @@ func (r *tokenizer) moreJunk() bool {
 	return len(r.in.unreadBytes()) < mostJunk && r.in.readMore(0, mostJunk) == nil
 }
 
+// readJunk reads the next [mostJunk] bytes, or as many as there are.
+func (r *tokenizer) readJunk() []byte {
+	for r.moreJunk() {
+	}
+	return r.pieceBytes(mostJunk - 1)
+}
+
 // mostJunk is the maximum number of bytes before the root element.
 const mostJunk = 64 << 10
 
