@@ -69,6 +69,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -157,7 +158,7 @@ func (b *Bridge) Start(ctx context.Context, stopped func()) {
 	b.ctx = ctx
 	b.sink = workSink{b.Sink, &b.work}
 	b.known.unchanged = b.Unchanged
-	b.report = reporter{log: b.Log, observer: b.Observer, commands: &b.commands, known: &b.known, confirmed: b.known.confirmedAt}
+	b.report = reporter{log: b.Log, observer: b.Observer, commands: &b.commands, known: &b.known}
 	b.waiter = waiter{
 		schedule: b.schedule(), spacing: b.Spacing, pacer: b.Pacer, wakeStep: b.stepper.wake,
 		known: &b.known, failures: &b.failures, report: &b.report,
@@ -273,9 +274,7 @@ func (b *Bridge) step() (wait time.Duration, more bool) {
 	err := b.advance(turn.ctx)
 	if err != nil {
 		b.known.invalidate()
-		if panicked := b.pump.source.release(); panicked != nil {
-			err = panicked
-		}
+		err = cmp.Or(b.pump.source.release(), err)
 	}
 	switch {
 	case err == nil || turn.ctx.Err() != nil:
@@ -293,9 +292,7 @@ func (b *Bridge) step() (wait time.Duration, more bool) {
 
 // stop is the last step.
 func (b *Bridge) stop() {
-	if panicked := b.pump.source.release(); panicked != nil {
-		b.report.logPanic(panicked)
-	}
+	b.report.logPanic(b.pump.source.release())
 	b.commands.stop()
 	b.report.enterState(Status{State: Stopped})
 }

@@ -124,9 +124,13 @@ func (q *commandQueue) beginTurn(ctx context.Context) {
 // answerPolls answers the polls of the turn if the bridge enters a state in which no poll is
 // running. If other commands wait, the turn ends.
 func (q *commandQueue) answerPolls(s Status) {
-	if q.turn == nil || !q.turn.answerPolls(s) {
+	t := q.turn
+	if t == nil || s.State == Starting || s.State == Reading || s.State == Stopped {
 		return
 	}
+	t.answer(func(c *command) (commandResult, bool) {
+		return commandResult{poll: PollResult{Status: s, Published: t.published, Duplicates: t.duplicates}}, c.pause == nil
+	})
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.polling = false; len(q.waiting) > 0 {
@@ -173,16 +177,4 @@ func (t *turn) answer(result func(*command) (commandResult, bool)) {
 // failPauses answers the commands that pause or resume the feed with an error.
 func (t *turn) failPauses(err error) {
 	t.answer(func(c *command) (commandResult, bool) { return commandResult{err: err}, c.pause != nil })
-}
-
-// answerPolls answers polls when the bridge enters a state in which no poll is running, and
-// reports whether it is one.
-func (t *turn) answerPolls(s Status) bool {
-	if s.State == Starting || s.State == Reading || s.State == Stopped {
-		return false
-	}
-	t.answer(func(c *command) (commandResult, bool) {
-		return commandResult{poll: PollResult{Status: s, Published: t.published, Duplicates: t.duplicates}}, c.pause == nil
-	})
-	return true
 }

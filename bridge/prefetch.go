@@ -32,12 +32,9 @@ const commitsAhead = 4
 // batch needs budget before it is read. The budget of a batch is returned when the batch is
 // released or the prefetcher is stopped.
 type prefetcher struct {
-	source   Source
-	observer Observer
-	size     *commitSize
-	share    *readahead.Share
-	budget   *readahead.Budget // of share; nil for no bound but most
-	most     int64             // bytes of budget at a time
+	prefetchOptions
+	source Source
+	budget *readahead.Budget // of share; nil for no bound but readAhead
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -92,17 +89,9 @@ func startPrefetching(ctx context.Context, source Source, after feed.Cursor, o p
 		o.share = &readahead.Share{}
 	}
 	p := &prefetcher{
-		source:   source,
-		observer: o.observer,
-		size:     o.size,
-		share:    o.share,
-		budget:   o.share.Budget(),
-		most:     int64(max(o.readAhead, 1)),
-		cancel:   cancel,
-		held:     1, // a poll does not wait for budget
-		done:     make(chan struct{}),
-		arrived:  make(chan struct{}, 1),
-		freed:    make(chan struct{}, 1),
+		prefetchOptions: o, source: source, budget: o.share.Budget(), cancel: cancel,
+		held: 1, // a poll does not wait for budget
+		done: make(chan struct{}), arrived: make(chan struct{}, 1), freed: make(chan struct{}, 1),
 	}
 	next, more := p.readBatch(ctx, after, 0, true)
 	if !more {
@@ -111,13 +100,13 @@ func startPrefetching(ctx context.Context, source Source, after feed.Cursor, o p
 	}
 	go func() {
 		defer close(p.done)
-		p.readAhead(ctx, next)
+		p.readOn(ctx, next)
 	}()
 	return p
 }
 
-// readAhead calls the source until it has no more or fails, or ctx ends.
-func (p *prefetcher) readAhead(ctx context.Context, after feed.Cursor) {
+// readOn calls the source until it has no more or fails, or ctx ends.
+func (p *prefetcher) readOn(ctx context.Context, after feed.Cursor) {
 	defer p.cancelRequest()
 	for more := true; more; {
 		reserved, first, err := p.reserve(ctx)
@@ -169,8 +158,9 @@ func (p *prefetcher) reserve(ctx context.Context) (taken int64, first bool, err 
 			return 0, false, err
 		}
 		p.mu.Lock()
-		empty, want := p.held == 0, max(1, min(p.largest, p.most))
-		most := min(p.most, commitsAhead*int64(p.size.limits().Bytes))
+		most := int64(max(p.readAhead, 1))
+		empty, want := p.held == 0, max(1, min(p.largest, most))
+		most = min(most, commitsAhead*int64(p.size.limits().Bytes))
 		full := !empty && (p.taken.Bytes+want > most || len(p.queue) >= maxQueue)
 		p.mu.Unlock()
 		var acquired <-chan struct{}

@@ -20,8 +20,6 @@ type reporter struct {
 	observer Observer
 	commands *commandQueue
 	known    *knownCheckpoint
-	// confirmed is the method confirmedAt of known.
-	confirmed func() time.Time
 
 	// paused is the pause that was logged last, zero if the feed is not paused.
 	paused time.Time
@@ -36,7 +34,7 @@ func (r *reporter) enterState(s Status) {
 	s.Since = time.Now()
 	s.Checkpoint = r.known.last
 	if s.State != Stopped { // an observer that keeps the last state does not keep the sink
-		s.Confirmed = r.confirmed
+		s.Confirmed = r.known.confirmedAt
 	}
 	r.observer.Entered(s)
 	r.commands.answerPolls(s)
@@ -102,10 +100,9 @@ func (r *reporter) logRetry(s Status, wait time.Duration) {
 	r.log.Debug("the feed is tried again later", "state", string(s.State), "error", s.Err, "attempt", s.Attempt, "next_attempt_in", wait)
 }
 
-// logPanic logs the stack of an error that was a panic.
+// logPanic logs the stack of an error, if it was a panic.
 func (r *reporter) logPanic(err error) {
-	var p *PanicError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*PanicError](err); ok {
 		r.log.Error("a source or a sink has panicked; the feed is halted", "panic", fmt.Sprint(p.Value), "stack", string(p.Stack))
 	}
 }

@@ -88,22 +88,6 @@ func (c *client) withTimeout(ctx context.Context, d time.Duration) (context.Cont
 	return context.WithTimeoutCause(ctx, d, &silence{c.brokers, d})
 }
 
-// checkCluster returns an error unless a broker answers, takes the credentials, and is new enough.
-func (c *client) checkCluster(ctx context.Context) error {
-	ctx, cancel := c.withRequestTimeout(ctx)
-	defer cancel()
-	// Ping distinguishes a refusal from silence: a request is retried for a while, and
-	// may end in the latter.
-	err := c.kgo.Ping(ctx)
-	if err == nil {
-		err = c.checkVersions(ctx)
-	}
-	if err != nil {
-		return c.explainError(ctx, err)
-	}
-	return nil
-}
-
 // ping returns nil if a broker answers and takes the credentials; see [reconnects].
 func (c *client) ping(ctx context.Context, broker int32) error {
 	_, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, c.kgo.Broker(int(broker)))

@@ -43,7 +43,18 @@ func (c *Conn) Check(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return c.client.checkCluster(ctx)
+	ctx, cancel := c.client.withRequestTimeout(ctx)
+	defer cancel()
+	// Ping distinguishes a refusal from silence: a request is retried for a while, and
+	// may end in the latter.
+	err := c.client.kgo.Ping(ctx)
+	if err == nil {
+		err = c.client.checkVersions(ctx)
+	}
+	if err != nil {
+		return c.client.explainError(ctx, err)
+	}
+	return nil
 }
 
 // Reconnected returns a context that ends when a broker that was unreachable is next

@@ -162,8 +162,8 @@ func (d *diagnosis) explainError(ctx context.Context, err error) error {
 		return fmt.Errorf("the connection to Kafka at %s is closed", d.brokers)
 	}
 	err = causeOf(ctx, err)
-	var quiet *silence
-	late := errors.As(err, &quiet) || errors.Is(err, errNotConfirmed) || errors.Is(err, kgo.ErrRecordTimeout)
+	quiet, late := errors.AsType[*silence](err)
+	late = late || errors.Is(err, errNotConfirmed) || errors.Is(err, kgo.ErrRecordTimeout)
 	if wait := d.recentThrottle(); late && wait > 0 {
 		return fmt.Errorf("Kafka at %s holds this client back by a quota: it has last asked it to wait %v; raise producer_byte_rate, consumer_byte_rate "+
 			"or request_percentage of the user or of client_id %q", d.brokers, wait, d.cfg.ClientID)
@@ -230,8 +230,7 @@ func (d *diagnosis) explainConnection(err error) error {
 
 // explainKafka explains an error code that a broker has answered.
 func (d *diagnosis) explainKafka(err error) error {
-	var k *kerr.Error
-	errors.As(err, &k)
+	k, _ := errors.AsType[*kerr.Error](err)
 	switch {
 	case errors.Is(err, kerr.SaslAuthenticationFailed):
 		return d.errRefused()
@@ -259,10 +258,16 @@ func (d *diagnosis) errRefused() error {
 	return feed.Permanent(fmt.Errorf("Kafka at %s refuses %s; check them", d.brokers, d.cfg.SASL.describeCredentials()))
 }
 
+// errTopicRights reports that this user lacks a right to one of some topics.
+func (c Config) errTopicRights(err error, topics ...string) error {
+	return feed.Permanent(fmt.Errorf("this user lacks a right to topic %s (%w); run '%s --operation Read --operation Write --operation Create --operation DescribeConfigs --topic %s'",
+		strings.Join(topics, " or "), err, c.aclCommand(), strings.Join(topics, " --topic ")))
+}
+
 // isKafka reports whether err is an error code that a broker has answered.
 func isKafka(err error) bool {
-	var k *kerr.Error
-	return errors.As(err, &k)
+	_, ok := errors.AsType[*kerr.Error](err)
+	return ok
 }
 
 // isMissingTopic reports whether an error is that a topic does not exist.

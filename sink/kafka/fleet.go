@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -139,8 +140,7 @@ func (f *Fleet) explainError(ctx context.Context, err error) error {
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
 		err = feed.Permanent(fmt.Errorf("this user may not use the consumer group %q (%w); run '%s --operation Read --group %[1]s'", f.group, err, cfg.aclCommand()))
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		err = feed.Permanent(fmt.Errorf("this user lacks a right to topic %s (%w); run '%s --operation Read --operation Write --operation Create --operation DescribeConfigs --topic %[1]s'",
-			cfg.Checkpoints, err, cfg.aclCommand()))
+		err = cfg.errTopicRights(err, cfg.Checkpoints)
 	case isMissingTopic(err) && !f.options.Create:
 		err = missingCheckpointTopic(f.client, f.options.Replication).errMissing()
 	case errors.Is(err, kerr.InvalidSessionTimeout):
@@ -284,21 +284,26 @@ func (s *groupSession) follow(self fleet.Self, group *kgo.Client, report func(fl
 
 // readMembers returns the members of the group with their values; stable is false while members join.
 func (f *Fleet) readMembers(ctx context.Context) (values map[string][]byte, stable bool, err error) {
-	bounded, cancel := f.client.withRequestTimeout(ctx)
-	defer cancel()
-	groups, err := f.client.admin.DescribeGroups(bounded, f.group)
-	if err == nil {
-		err = groups[f.group].Err
-	}
+	group, err := f.describeGroup(ctx)
 	if err != nil {
-		return nil, false, causeOf(bounded, err)
+		return nil, false, err
 	}
 	values = map[string][]byte{}
-	for _, member := range groups[f.group].Members {
+	for _, member := range group.Members {
 		values[member.ClientID] = nil
 		if meta, ok := member.Join.AsConsumer(); ok {
 			values[member.ClientID] = meta.UserData
 		}
 	}
-	return values, groups[f.group].State == "Stable", nil
+	return values, group.State == "Stable", nil
+}
+
+func (f *Fleet) describeGroup(ctx context.Context) (kadm.DescribedGroup, error) {
+	ctx, cancel := f.client.withRequestTimeout(ctx)
+	defer cancel()
+	groups, err := f.client.admin.DescribeGroups(ctx, f.group)
+	if err == nil {
+		err = groups[f.group].Err
+	}
+	return groups[f.group], causeOf(ctx, err)
 }

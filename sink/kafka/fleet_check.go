@@ -48,11 +48,7 @@ func (f *Fleet) tryHeartbeat(ctx context.Context) error {
 // countMembers returns the number of members of the group, or an error if it is the group of another
 // kind of program.
 func (f *Fleet) countMembers(ctx context.Context) (int, error) {
-	groups, err := f.client.admin.DescribeGroups(ctx, f.group)
-	if err == nil {
-		err = groups[f.group].Err
-	}
-	g := groups[f.group]
+	g, err := f.describeGroup(ctx)
 	switch {
 	case errors.Is(err, kerr.GroupIDNotFound): // brokers since 4.0 say so
 		return 0, nil

@@ -257,8 +257,7 @@ func (s *Sink) explainError(ctx context.Context, err error) error {
 		if s.dead != nil {
 			topics = append(topics, s.dead.name)
 		}
-		return feed.Permanent(fmt.Errorf("this user lacks a right to topic %s (%w); run '%s --operation Read --operation Write --operation Create "+
-			"--operation DescribeConfigs --topic %s'", strings.Join(topics, " or "), err, cfg.aclCommand(), strings.Join(topics, " --topic ")))
+		return cfg.errTopicRights(err, topics...)
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return feed.Permanent(fmt.Errorf("%w: %w", sink.ErrTooLarge, err))
 	case isMissingTopic(err) && !s.topic.Create && strings.Contains(err.Error(), cfg.Checkpoints):

@@ -15,7 +15,8 @@ import (
 )
 
 // Validate returns everything that is wrong with c, each error starting with
-// the key that it is about. It opens no file; [Connect] does.
+// the key that it is about. It opens no file; [Connect] does. The values of enumerations
+// are checked where the configuration is read.
 func (c Config) Validate() []error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -33,9 +34,6 @@ func (c Config) Validate() []error {
 	}
 	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
 		fail("tls: cert_file and key_file need each other")
-	}
-	if err := checkEnum(c.Compression); err != nil {
-		fail("compression: %w", err)
 	}
 	if c.Checkpoints != "" {
 		if err := checkName(c.Checkpoints); err != nil {
@@ -67,27 +65,25 @@ func checkBroker(s string) error {
 func (s SASL) validate(tls bool) []error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if err := checkEnum(s.Mechanism); err != nil {
-		fail("sasl.mechanism: %w", err)
-		return errs
-	}
-	// Which mechanism each key is for, in the order of the struct.
+	// Which mechanism each key is for, and whether that needs it, in the order of the struct.
 	user := []string{string(Plain), string(ScramSHA256), string(ScramSHA512)}
 	for _, k := range []struct {
-		key  string
-		set  bool
-		with []string
+		key         string
+		set, needed bool
+		with        []string
 	}{
-		{"username", s.Username != "", user},
-		{"password", s.Password != "", user},
-		{"token", s.Token != "", []string{string(OAuthBearer)}},
-		{"oauth2", s.OAuth2.IsSet(), []string{string(OAuthBearer)}},
-		{"access_key", s.AccessKey != "", []string{string(MSKIAM)}},
-		{"secret_key", s.SecretKey != "", []string{string(MSKIAM)}},
-		{"session_token", s.SessionToken != "", []string{string(MSKIAM)}},
+		{"username", s.Username != "", true, user},
+		{"password", s.Password != "", true, user},
+		{"token", s.Token != "", false, []string{string(OAuthBearer)}},
+		{"oauth2", s.OAuth2.IsSet(), false, []string{string(OAuthBearer)}},
+		{"access_key", s.AccessKey != "", false, []string{string(MSKIAM)}},
+		{"secret_key", s.SecretKey != "", false, []string{string(MSKIAM)}},
+		{"session_token", s.SessionToken != "", false, []string{string(MSKIAM)}},
 	} {
-		switch {
-		case !k.set || slices.Contains(k.with, string(s.Mechanism)):
+		switch fits := slices.Contains(k.with, string(s.Mechanism)); {
+		case fits && k.needed && !k.set:
+			fail("sasl.%s: is missing for %s", k.key, s.Mechanism)
+		case fits || !k.set:
 		case s.Mechanism == "":
 			fail("sasl.mechanism: is missing beside %s; want %s", k.key, strings.Join(k.with, " or "))
 			return errs
@@ -96,13 +92,6 @@ func (s SASL) validate(tls bool) []error {
 		}
 	}
 	switch s.Mechanism {
-	case Plain, ScramSHA256, ScramSHA512:
-		if s.Username == "" {
-			fail("sasl.username: is missing for %s", s.Mechanism)
-		}
-		if s.Password == "" {
-			fail("sasl.password: is missing for %s", s.Mechanism)
-		}
 	case OAuthBearer:
 		if (s.Token == "") != s.OAuth2.IsSet() {
 			fail("sasl.token, sasl.oauth2: want exactly one of them")
@@ -162,12 +151,6 @@ func (t Topic) Validate() []error {
 			fail("kafka.config[%d]: %q: want name=value, such as retention.ms=604800000", i, c)
 		}
 	}
-	if err := checkEnum(t.Delete); err != nil {
-		fail("kafka.delete: %w", err)
-	}
-	if err := checkEnum(t.MissingKey); err != nil {
-		fail("kafka.missing_key: %w", err)
-	}
 	if t.Delete == DeleteTombstone && t.Key == "" {
 		fail("kafka.delete: a tombstone needs a key; set one, such as \"key: /id\", or \"delete: message\"")
 	}
@@ -193,14 +176,3 @@ func checkName(s string) error {
 }
 
 var legalName = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
-
-// checkEnum returns an error unless value is empty or one of its type's values.
-func checkEnum[T interface {
-	~string
-	Values() []string
-}](value T) error {
-	if values := value.Values(); value != "" && !slices.Contains(values, string(value)) {
-		return fmt.Errorf("%q: want one of %s", value, strings.Join(values, ", "))
-	}
-	return nil
-}

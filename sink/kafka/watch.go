@@ -165,13 +165,8 @@ func (w *watch) run(ctx context.Context, committed func(topic, writer string), b
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := fetches.Err0(); err != nil && poll.Err() == nil {
+		if err := fetches.Err(); err != nil && poll.Err() == nil {
 			return err
-		}
-		for _, f := range fetches.Errors() {
-			if poll.Err() == nil {
-				return f.Err
-			}
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
 			name, _, _ := strings.Cut(string(r.Key), "/")
