@@ -39,10 +39,7 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	if err != nil {
 		return nil, feed.Permanent(fmt.Errorf("nats: %w", err))
 	}
-	urls, err := cfg.ServerURLs()
-	if err != nil {
-		return nil, feed.Permanent(fmt.Errorf("nats: %w", err))
-	}
+	urls, _ := cfg.ServerURLs() // Validate has found no error
 	shown := make([]string, len(urls))
 	for i, u := range urls {
 		shown[i] = redactURL(u)
@@ -58,11 +55,7 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	case err != nil:
 		return nil, feed.Permanent(fmt.Errorf("nats: %s: %w", servers, err))
 	}
-	js, err := jetstream.NewWithAPIPrefix(nc, cfg.apiPrefix())
-	if err != nil {
-		nc.Close()
-		return nil, feed.Permanent(fmt.Errorf("nats: %w", err))
-	}
+	js, _ := jetstream.NewWithAPIPrefix(nc, cfg.apiPrefix()) // it refuses only an empty prefix
 	sessions.nc = nc
 	// The first attempt has ended; its handler is called at any moment.
 	<-sessions.attempted

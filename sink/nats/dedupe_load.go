@@ -106,7 +106,7 @@ func (d *dedupeLoader) loadNewer(ctx context.Context, info *streamInfo, f fence)
 	if err != nil {
 		return err
 	}
-	if r, err = d.openHeaders(ctx, subjects, first); err != nil {
+	if r, err = openReader(ctx, d.client, d.topic.Stream.Name, subjects, first, true); err != nil {
 		return err
 	}
 	return d.loadMessages(ctx, info, r, f, to)
@@ -193,11 +193,6 @@ func (d *dedupeLoader) loadMessages(ctx context.Context, info *streamInfo, r *re
 	return nil
 }
 
-// openHeaders opens a reader of the headers of the messages on some subjects.
-func (d *dedupeLoader) openHeaders(ctx context.Context, subjects []string, from uint64) (*reader, error) {
-	return openReader(ctx, d.client, d.topic.Stream.Name, subjects, from, true)
-}
-
 // openWindow opens a reader of all messages behind the sequence to, and of about the newest ones up
 // to it: of a window of messages at least, or of all from first on if there are fewer, or if the topic is known to
 // have marks. Sequences have gaps where checkpoints were, and a shared stream has messages of
@@ -209,7 +204,7 @@ func (d *dedupeLoader) openWindow(ctx context.Context, subjects []string, first,
 		if to > span && !d.ids.Marked() {
 			from = max(first, to-span)
 		}
-		r, err := d.openHeaders(ctx, subjects, from)
+		r, err := openReader(ctx, d.client, d.topic.Stream.Name, subjects, from, true)
 		if err != nil || from == first || r.pending() > window {
 			return r, err
 		}

@@ -19,6 +19,22 @@
 // commit is an atomic batch: the server stages the messages with the same Nats-Batch-Id, and stores all
 // of them or none when it receives the one with Nats-Batch-Commit.
 //
+// # Files
+//
+// Each file knows only files of the lines above it:
+//
+//	config.go, message.go, header_map.go, fast_batch.go
+//	credentials.go, permission.go, size_limit.go
+//	session.go
+//	errors.go, open_streams.go
+//	client.go
+//	fence.go, reader.go, stream_check.go, watch.go, member_keys.go
+//	ingest.go, subject_mapping.go, validate.go
+//	conn.go, publish.go
+//	dedupe_load.go, log.go, fleet.go
+//	sink.go, count.go, fleet_check.go
+//	inspect.go, retention.go
+//
 // # Details
 //
 //   - There is no Nats-Msg-Id: one duplicate within the server's window would refuse a batch

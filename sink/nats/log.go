@@ -269,13 +269,16 @@ func (p *logRead) ensureReader(ctx context.Context, ses *session, stream string)
 	if p.reader != nil {
 		return nil
 	}
-	if p.reader = p.log.takeReader(p.next, ses, stream); p.reader != nil {
-		p.reused = true
-		return nil
-	}
 	p.log.mu.Lock()
 	incarnation := p.log.incarnation
 	p.log.mu.Unlock()
+	// Of a stream that was created again, the kept reader would have the messages of the old one.
+	p.reader, p.reused = p.log.kept.Take(func(r *reader) bool {
+		return r.stream == stream && r.incarnation == incarnation && r.isFresh(ses) && r.continuesAt(p.next)
+	})
+	if p.reused {
+		return nil
+	}
 	p.reader, err = openReader(ctx, p.log.client, stream, []string{p.log.subject}, p.next, false)
 	if err != nil {
 		return err
@@ -331,18 +334,6 @@ func (l *Log) keepReader(r *reader) {
 		return
 	}
 	l.kept.Put(r, min(l.client.keptLifetime, r.consumerTTL/2), (*reader).close)
-}
-
-// takeReader returns the kept reader if it is positioned at from and the stream was not
-// created again since: its messages would be those of the old stream.
-func (l *Log) takeReader(from uint64, ses *session, stream string) *reader {
-	l.mu.Lock()
-	incarnation := l.incarnation
-	l.mu.Unlock()
-	r, _ := l.kept.Take(func(r *reader) bool {
-		return r.stream == stream && r.incarnation == incarnation && r.isFresh(ses) && r.continuesAt(from)
-	})
-	return r
 }
 
 // withStream calls f with the current session and the name of the stream.

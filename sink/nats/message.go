@@ -80,10 +80,7 @@ func (m *storedMessage) header() nats.Header {
 	if m == nil {
 		return nil
 	}
-	h, err := nats.DecodeHeadersMsg(m.Header)
-	if err != nil {
-		return nil
-	}
+	h, _ := nats.DecodeHeadersMsg(m.Header) // nil if there is none
 	return h
 }
 

@@ -2,8 +2,8 @@ package nats
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -204,10 +204,7 @@ func (r *reader) nextKnown(ctx context.Context, to uint64) (*deliveredMessage, e
 // requestMessages asks for n messages. The server answers with those that it has, within the limit of
 // bytes, and with a status message if they are fewer than n.
 func (r *reader) requestMessages(n int) error {
-	request, err := json.Marshal(map[string]any{"batch": n, "max_bytes": r.limit, "no_wait": true})
-	if err != nil {
-		return err
-	}
+	request := fmt.Appendf(nil, `{"batch":%d,"max_bytes":%d,"no_wait":true}`, n, r.limit)
 	r.pulls++
 	r.reply = strings.TrimSuffix(r.sub.Subject, "*") + strconv.Itoa(r.pulls)
 	r.outstanding, r.brought, r.left, r.pulled = n, false, r.limit, time.Now()

@@ -91,9 +91,7 @@ func (t *sessionTracker) nextConnection() context.Context {
 
 func (t *sessionTracker) onConnect(nc *nats.Conn) {
 	t.mu.Lock()
-	if t.active != nil {
-		t.active.end()
-	}
+	// onDisconnect has ended the session before.
 	lost, end := context.WithCancel(context.Background())
 	t.active = &session{lost, end, nc.Stats().Reconnects}
 	t.down = nil

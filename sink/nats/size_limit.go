@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -79,10 +80,7 @@ func (l *sizeLimit) checkEntity(h feed.Header, namesChecked bool, body int) erro
 
 // deadLetterRoom returns the space for a dead letter.
 func (l *sizeLimit) deadLetterRoom() codec.Room {
-	most := int64(math.MaxInt32)
-	if limit := l.bytes.Load(); limit > 0 {
-		most = limit
-	}
+	most := cmp.Or(l.bytes.Load(), math.MaxInt32)
 	used := l.overhead()
 	return codec.Room{Header: maxHeader - used, Message: int(most) - used, Field: func(f feed.Field) (int, bool) {
 		return len(f.Name) + len(": \r\n") + len(f.Value), checkField(&f) == nil

@@ -56,10 +56,6 @@ func (s *streamChecker) createStream(ctx context.Context) (*streamInfo, error) {
 	}
 	ctx, cancel := s.client.withTimeout(ctx)
 	defer cancel()
-	maxBytes := want.MaxBytes
-	if maxBytes == 0 {
-		maxBytes = -1
-	}
 	description := "feed " + s.topic.Feed
 	if len(want.Subjects) > 0 {
 		description = "feeds"
@@ -75,7 +71,7 @@ func (s *streamChecker) createStream(ctx context.Context) (*streamInfo, error) {
 		Discard:            jetstream.DiscardOld,
 		Replicas:           max(1, want.Replicas),
 		MaxAge:             want.MaxAge,
-		MaxBytes:           maxBytes,
+		MaxBytes:           cmp.Or(want.MaxBytes, -1),
 		MaxMsgs:            -1,
 		AllowAtomicPublish: true,
 		AllowBatchPublish:  true,

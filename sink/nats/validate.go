@@ -99,8 +99,7 @@ func (c Config) ServerURLs() ([]*url.URL, error) {
 		u, err := url.Parse(s)
 		if err != nil {
 			// The error of url.Parse quotes the URL, which may have a password.
-			var parse *url.Error
-			if errors.As(err, &parse) {
+			if parse, ok := errors.AsType[*url.Error](err); ok {
 				err = parse.Err
 			}
 			if strings.Contains(s, "@") {
