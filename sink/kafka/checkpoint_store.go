@@ -160,14 +160,16 @@ func (s *checkpointStore) isCommitted(ctx context.Context, cp storedCheckpoint) 
 	case cp.offset >= s.newest.offset:
 		return cp.equals(s.newest), nil
 	}
-	err = s.client.scanRecords(ctx, s.client.cfg.Checkpoints, s.location.partition, cp.offset, cp.offset+1, func(r *kgo.Record) (bool, error) {
+	for r, err := range s.client.readRecords(ctx, s.client.cfg.Checkpoints, s.location.partition, cp.offset, cp.offset+1) {
+		switch {
+		case errors.Is(err, kerr.OffsetOutOfRange):
+			return false, nil
+		case err != nil:
+			return false, err
+		}
 		found = r.Offset == cp.offset && bytes.Equal(r.Value, cp.data)
-		return false, nil
-	})
-	if errors.Is(err, kerr.OffsetOutOfRange) {
-		return false, nil
 	}
-	return found, err
+	return found, nil
 }
 
 // newestOf returns the feed's checkpoint among feeds; that of another feed, if the topic is not

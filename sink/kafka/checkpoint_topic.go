@@ -167,10 +167,7 @@ func (t *checkpointTopic) checkTopic(ctx context.Context, d kadm.TopicDetail) er
 	if err := c.checkVersions(bounded); err != nil {
 		return causeOf(bounded, err)
 	}
-	if err := checkTopicPermission(c.cfg, d); err != nil {
-		return err
-	}
-	config, err := c.topicConfig(ctx, d.Topic)
+	config, err := c.permittedConfig(ctx, d)
 	if err != nil {
 		return err
 	}
@@ -277,21 +274,21 @@ func (p *partitionCache) readTo(ctx context.Context, c *client, partition int32,
 		}
 		p.newest, from = map[string]storedCheckpoint{}, start[0]
 	}
-	err := c.scanRecords(ctx, c.cfg.Checkpoints, partition, from, to, func(r *kgo.Record) (bool, error) {
-		if seen {
-			seen = false
-			if identityOf(r) != p.last {
-				return false, errReplaced
-			}
-			return true, nil
+	for r, err := range c.readRecords(ctx, c.cfg.Checkpoints, partition, from, to) {
+		switch {
+		case err != nil:
+			return err
+		case !seen:
+			p.addRecord(r)
+		case identityOf(r) != p.last:
+			return errReplaced
 		}
-		p.addRecord(r)
-		return true, nil
-	})
-	if err == nil && seen {
-		err = errReplaced
+		seen = false
 	}
-	return err
+	if seen {
+		return errReplaced
+	}
+	return nil
 }
 
 func (p *partitionCache) addRecord(r *kgo.Record) {

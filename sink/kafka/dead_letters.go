@@ -95,10 +95,7 @@ func (d *deadLetters) missingTopic() newTopic {
 }
 
 func (d *deadLetters) checkFit(ctx context.Context, found kadm.TopicDetail) error {
-	if err := checkTopicPermission(d.client.cfg, found); err != nil {
-		return err
-	}
-	config, err := d.client.topicConfig(ctx, d.name)
+	config, err := d.client.permittedConfig(ctx, found)
 	if err != nil {
 		return err
 	}
@@ -129,10 +126,7 @@ func (d *deadLetters) waitStable(ctx context.Context, found kadm.TopicDetail, la
 
 // makeRecord returns the record of a dead letter. topicLimit is the largest batch that the other
 // topic takes, which is also that of the producer. The headers are in the memory of c.
-func (d *deadLetters) makeRecord(e feed.Entity, topicLimit int64, c *commitRecords) (kgo.Record, error) {
-	if d == nil {
-		return kgo.Record{}, feed.Permanent(fmt.Errorf("entity %q is a dead letter, and the topic has no dead-letter topic", e.ID))
-	}
+func (d *deadLetters) makeRecord(e feed.Entity, topicLimit int64, c *commitRecords) kgo.Record {
 	limit := int(min(topicLimit, d.limit.Load())) - batchOverhead - recordOverhead - sequenceSize
 	fields, body := message.DeadLetter(d.of.Feed, e, message.Room{Header: limit, Message: limit, Field: func(f feed.Field) (int, bool) {
 		return headerOverhead + len(f.Name) + len(f.Value), utf8.ValidString(f.Name)
@@ -141,7 +135,7 @@ func (d *deadLetters) makeRecord(e feed.Entity, topicLimit int64, c *commitRecor
 		body = []byte{}
 	}
 	fields = c.appendSequence(fields)
-	return kgo.Record{Topic: d.name, Value: body, Headers: c.headers.convert(fields)}, nil
+	return kgo.Record{Topic: d.name, Value: body, Headers: c.headers.convert(fields)}
 }
 
 // explainWriteError returns the error of a commit whose dead letters were refused.

@@ -329,12 +329,10 @@ func (l *dedupeLoader) hasMessages(ctx context.Context, d kadm.TopicDetail, ends
 			// Deleted messages count, too.
 			return true, nil
 		}
-		err := l.client.scanRecords(ctx, part.topic, part.partition, from, part.to, func(r *kgo.Record) (bool, error) {
-			found = l.isOwnRecord(r)
-			return !found, nil
-		})
-		if err != nil || found {
-			return found, err
+		for r, err := range l.client.readRecords(ctx, part.topic, part.partition, from, part.to) {
+			if err != nil || l.isOwnRecord(r) {
+				return err == nil, err
+			}
 		}
 	}
 	return false, nil

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"time"
 
@@ -197,24 +198,23 @@ func cutBatches(batches []byte, to int64) (left []byte, next int64) {
 	return batches, 0
 }
 
-// scanRecords calls visit for the committed records of a partition from offset from up to
-// offset to, until visit returns false.
-func (c *client) scanRecords(ctx context.Context, topic string, partition int32, from, to int64, visit func(*kgo.Record) (bool, error)) error {
-	r := reader{client: c, topic: topic, partition: partition}
-	for from < to {
-		records, next, err := r.fetchRecords(ctx, from, to, fetchBytes)
-		if err != nil {
-			return err
-		}
-		for _, r := range records {
-			if r.Offset >= to {
-				return nil
+// readRecords returns the committed records of a partition from offset from up to offset to. An error is
+// the last element.
+func (c *client) readRecords(ctx context.Context, topic string, partition int32, from, to int64) iter.Seq2[*kgo.Record, error] {
+	return func(yield func(*kgo.Record, error) bool) {
+		r := reader{client: c, topic: topic, partition: partition}
+		for from < to {
+			records, next, err := r.fetchRecords(ctx, from, to, fetchBytes)
+			if err != nil {
+				yield(nil, err)
+				return
 			}
-			if more, err := visit(r); err != nil || !more {
-				return err
+			for _, r := range records {
+				if r.Offset >= to || !yield(r, nil) {
+					return
+				}
 			}
+			from = next
 		}
-		from = next
 	}
-	return nil
 }

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"crypto/tls"
 	"log/slog"
 	"time"
 
@@ -30,10 +29,11 @@ func (c Config) options(log *slog.Logger) ([]kgo.Opt, error) {
 		kgo.DisableClientMetrics(),
 	}
 	if c.TLS.IsEnabled() {
-		settings, err := c.TLS.settings()
+		settings, err := c.TLS.Config("tls")
 		if err != nil {
 			return nil, err
 		}
+		settings.ServerName = c.TLS.ServerName
 		opts = append(opts, kgo.DialTLSConfig(settings))
 	}
 	mechanism, err := c.mechanism()
@@ -52,15 +52,6 @@ func (c Compression) codecs() []kgo.CompressionCodec {
 	return []kgo.CompressionCodec{map[Compression]kgo.CompressionCodec{
 		None: kgo.NoCompression(), Gzip: kgo.GzipCompression(), Snappy: kgo.SnappyCompression(), LZ4: kgo.Lz4Compression(), Zstd: kgo.ZstdCompression(),
 	}[c], kgo.NoCompression()}
-}
-
-func (t TLS) settings() (*tls.Config, error) {
-	settings, err := t.Config("tls")
-	if err != nil {
-		return nil, err
-	}
-	settings.ServerName = t.ServerName
-	return settings, nil
 }
 
 // logger writes kgo's log to an [slog.Logger]. kgo also returns most of its errors, and they

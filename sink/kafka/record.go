@@ -105,11 +105,7 @@ func (m *recordMaker) makeRecords(entities []feed.Entity, sequence int64, publis
 	for i := range entities {
 		e := &entities[i]
 		if e.Dead != nil {
-			r, err := m.dead.makeRecord(*e, int64(m.largestBatch()), c)
-			if err != nil {
-				return nil, err
-			}
-			c.dead = append(c.dead, r)
+			c.dead = append(c.dead, m.dead.makeRecord(*e, int64(m.largestBatch()), c))
 			continue
 		}
 		published++

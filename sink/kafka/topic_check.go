@@ -74,10 +74,7 @@ func (t topicCheck) sameTopic(d kadm.TopicDetail, last topicEnds) error {
 // checkFit returns the largest batch that the topic takes, or an error that names
 // everything that makes it unfit.
 func (t topicCheck) checkFit(ctx context.Context, d kadm.TopicDetail) (limit int64, err error) {
-	if err := checkTopicPermission(t.client.cfg, d); err != nil {
-		return 0, err
-	}
-	config, err := t.client.topicConfig(ctx, d.Topic)
+	config, err := t.client.permittedConfig(ctx, d)
 	if err != nil {
 		return 0, err
 	}
@@ -108,9 +105,9 @@ func maxMessageBytes(config map[string]string) int64 {
 	return 1048588 // Kafka's default
 }
 
-// checkTopicPermission returns an error if this user may not read and write a topic. Before
-// Kafka 2.3, and on other systems, a cluster does not report the user's permissions.
-func checkTopicPermission(cfg Config, d kadm.TopicDetail) error {
+// permittedConfig returns the configuration of a topic, or an error if this user may not read and write
+// the topic. Before Kafka 2.3, and on other systems, a cluster does not report the user's permissions.
+func (c *client) permittedConfig(ctx context.Context, d kadm.TopicDetail) (map[string]string, error) {
 	var lacking []string
 	for _, op := range []kmsg.ACLOperation{kmsg.ACLOperationRead, kmsg.ACLOperationWrite} {
 		if d.AuthorizedOperations != nil && !slices.Contains(d.AuthorizedOperations, op) {
@@ -118,10 +115,10 @@ func checkTopicPermission(cfg Config, d kadm.TopicDetail) error {
 		}
 	}
 	if len(lacking) == 0 {
-		return nil
+		return c.topicConfig(ctx, d.Topic)
 	}
-	return feed.Permanent(fmt.Errorf("this user may not %s topic %s; run '%s --operation Read --operation Write --operation DescribeConfigs --topic %[2]s'",
-		strings.Join(lacking, " or "), d.Topic, cfg.aclCommand()))
+	return nil, feed.Permanent(fmt.Errorf("this user may not %s topic %s; run '%s --operation Read --operation Write --operation DescribeConfigs --topic %[2]s'",
+		strings.Join(lacking, " or "), d.Topic, c.cfg.aclCommand()))
 }
 
 // retentionLimits returns the settings in the topic's configuration by which it loses messages of the

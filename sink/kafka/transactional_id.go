@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -32,14 +33,8 @@ func (id transactionalID) describeTransaction(ctx context.Context) (*kadm.Descri
 	if err != nil {
 		return nil, err
 	}
-	t, ok := all[id.name]
-	if !ok {
-		return nil, errors.New("the response of the cluster lacks the transactional id")
-	}
-	if t.Err != nil {
-		return nil, t.Err
-	}
-	return &t, nil
+	t, err := all.On(id.name, nil)
+	return &t, cmp.Or(err, t.Err)
 }
 
 // sameTransaction reports whether two states of a transactional id are of one transaction.

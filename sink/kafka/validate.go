@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
@@ -97,7 +96,12 @@ func (s SASL) validate(tls bool) []error {
 			fail("sasl.token, sasl.oauth2: want exactly one of them")
 		}
 		if s.OAuth2.IsSet() {
-			errs = append(errs, validateGrant(s.OAuth2)...)
+			if u, err := url.Parse(s.OAuth2.TokenURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+				fail("sasl.oauth2.token_url: want a URL such as https://login.example.com/oauth2/token")
+			} else if u.User != nil {
+				fail("sasl.oauth2.token_url: credentials belong into client_id and client_secret")
+			}
+			errs = append(errs, s.OAuth2.Validate("sasl.oauth2")...)
 		}
 	case MSKIAM:
 		if (s.AccessKey == "") != (s.SecretKey == "") {
@@ -108,17 +112,6 @@ func (s SASL) validate(tls bool) []error {
 		}
 	}
 	return errs
-}
-
-func validateGrant(o credential.OAuth2) []error {
-	var errs []error
-	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if u, err := url.Parse(o.TokenURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		fail("sasl.oauth2.token_url: want a URL such as https://login.example.com/oauth2/token")
-	} else if u.User != nil {
-		fail("sasl.oauth2.token_url: credentials belong into client_id and client_secret")
-	}
-	return append(errs, o.Validate("sasl.oauth2")...)
 }
 
 // Validate returns everything that is wrong with t, each error starting with
