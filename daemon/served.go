@@ -136,7 +136,7 @@ func newServed(name string, f config.Served, topic serve.Log, memory *serve.Page
 					return admin.ServedTopic{}, admin.CredentialsError{Err: err}
 				}
 				v, err := served.View(ctx)
-				return admin.ServedTopic{Span: v.Span, Newest: v.Newest, Snapshot: v.Snapshot, Created: v.Created, Unmatched: v.Unmatched}, err
+				return admin.ServedTopic{Span: v.Span, Newest: v.Newest, Snapshot: v.Snapshot, Created: v.Created, Unmatched: v.Unmatched, BuildBegan: v.Building.Began, Read: v.Building.Read, ToRead: v.Building.Total}, err
 			},
 		}).Answered
 	}

@@ -27,6 +27,8 @@ type View struct {
 	// Unmatched counts the PATCHes and DELETEs that it leaves out because nothing was PUT
 	// with their keys. Perhaps the configured key is wrong.
 	Unmatched int
+	// Building is the progress of the snapshot that is being built, if one is.
+	Building snapshot.Progress
 
 	// length counts the messages if exact is set, and otherwise the positions from the
 	// first known message on.
@@ -114,6 +116,7 @@ func (v *viewer) readView(ctx context.Context) (View, error) {
 		view.oldest = oldest.String()
 	}
 	if v.snapshots != nil {
+		view.Building = v.snapshots.Progress()
 		if newest := v.snapshots.Newest(); newest != nil && newest.Pages() > 0 {
 			view.Snapshot, view.Created, view.Unmatched = newest.ID, newest.Created.UTC(), newest.Unmatched
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"sync"
 	"time"
@@ -155,18 +154,4 @@ func (r *rate) perSecond(now time.Time) float64 {
 	return float64(sum) / float64(now.Unix()-oldest+1)
 }
 
-func formatRate(perSecond float64) string {
-	if perSecond < 10 {
-		return fmt.Sprintf("%.1f/s", perSecond)
-	}
-	return fmt.Sprintf("%.0f/s", perSecond)
-}
-
-// timeLeft returns how long the rest takes at a speed, in words; empty if that is not known.
-func timeLeft(rest, perSecond float64) string {
-	const year = 365 * 24 * 3600
-	if math.IsNaN(perSecond) || math.IsInf(perSecond, 0) || perSecond <= 0 || rest <= 0 || rest/perSecond > year {
-		return ""
-	}
-	return status.FormatDuration(time.Duration(rest/perSecond*float64(time.Second)).Round(time.Second)) + " left"
-}
+var formatRate, timeLeft = status.FormatRate, status.TimeLeft

@@ -50,6 +50,10 @@ type ServedTopic struct {
 	// Unmatched counts the PATCHes and DELETEs that the snapshot leaves out because nothing
 	// was PUT with their keys.
 	Unmatched int
+	// BuildBegan is when the build of the next snapshot has begun; zero if none is being built. It has read so many
+	// positions of the topic, of about ToRead.
+	BuildBegan   time.Time
+	Read, ToRead uint64
 }
 
 // Served watches a topic that is served as a feed.
@@ -142,6 +146,13 @@ func (s *Served) explainServed(seen ServedTopic, err error, now time.Time) strin
 	}
 	if s.opts.Snapshots && seen.Snapshot == "" {
 		sentence += "; there is no snapshot yet"
+	}
+	if !seen.BuildBegan.IsZero() {
+		speed := float64(seen.Read) / now.Sub(seen.BuildBegan).Seconds()
+		sentence += fmt.Sprintf("; a snapshot is being built: %d%%", 100*min(seen.Read, seen.ToRead)/max(seen.ToRead, 1))
+		if left := status.TimeLeft(float64(seen.ToRead)-float64(seen.Read), speed); left != "" {
+			sentence += ", " + status.FormatRate(speed) + ", " + left
+		}
 	}
 	return sentence
 }

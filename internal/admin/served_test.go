@@ -57,6 +57,8 @@ func TestServed(t *testing.T) {
 			{"all is well", admin.ServedTopic{Newest: time.Now().Add(-3 * time.Second), Snapshot: "x"}, nil, "served: the newest message is 3s old", true},
 			{"the bus has a clock that is ahead", admin.ServedTopic{Newest: time.Now().Add(time.Second), Snapshot: "x"}, nil, "served: the newest message is 0s old", true},
 			{"no messages", admin.ServedTopic{}, nil, "served: the topic has no messages, and readers get 204; there is no snapshot yet", true},
+			{"a snapshot is built", admin.ServedTopic{Newest: time.Now(), Snapshot: "x", BuildBegan: time.Now().Add(-time.Minute), Read: 60_000, ToRead: 240_000}, nil, "served: the newest message is 0s old; a snapshot is being built: 25%, 1000/s, 3m left", true},
+			{"one begins", admin.ServedTopic{Newest: time.Now(), Snapshot: "x", BuildBegan: time.Now(), ToRead: 240_000}, nil, "served: the newest message is 0s old; a snapshot is being built: 0%", true},
 			{"no topic", admin.ServedTopic{}, fmt.Errorf("topic %q: %w: no stream has its subject", "orders", feed.ErrNoTopic), `readers get 404: topic "orders": the topic does not exist: no stream has its subject; it is served as soon as the topic exists`, false},
 			{"no bus", admin.ServedTopic{}, errDown, "readers get 503, and are served again when the bus answers: " + errDown.Error(), false},
 			{"a compacted topic", admin.ServedTopic{}, feed.Permanent(errors.New("the topic is compacted")), "readers get 500 until this is fixed: the topic is compacted", false},

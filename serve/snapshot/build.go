@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -20,6 +22,27 @@ var ErrMoved = errors.New("the topic changes faster than it can be read")
 type builder struct {
 	topic Topic
 	Options
+
+	// Of the snapshot that is being built: since when, 0 if none is, in nanoseconds of Unix time; how many positions were
+	// read, and about how many are read in all.
+	began       atomic.Int64
+	read, total atomic.Uint64
+}
+
+// entities yields the entities of the topic before end, and counts what it has read.
+func (b *builder) entities(ctx context.Context, span feed.Span, end uint64) iter.Seq2[*Entity, error] {
+	return func(yield func(*Entity, error) bool) {
+		base := b.read.Load() - span.First
+		for e, err := range b.topic.Entities(ctx, span, span.First, end) {
+			if err == nil {
+				b.read.Store(base + e.Position)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+		b.read.Store(base + end)
+	}
 }
 
 // buildSnapshot reads the topic and writes a snapshot of it. It handles the keys in ranges of
@@ -40,12 +63,20 @@ func (b *builder) buildSnapshot(ctx context.Context, span feed.Span, end uint64,
 	}()
 	w := &writer{s: built, entities: b.PageSize, bytes: b.PageBytes, hash: sha256.New()}
 	var all matches
+	pass := float64(2 * (end - min(span.First, end))) // each range of keys is read twice
+	b.read.Store(0)
+	b.total.Store(uint64(pass))
+	b.began.Store(time.Now().UnixNano())
+	defer b.began.Store(0)
 	for from := uint64(0); ; {
 		live, to, found, err := b.findLivePuts(ctx, span, end, from)
 		if err != nil {
 			return nil, err
 		}
 		all.addCounts(found)
+		if to < math.MaxUint64 { // the other ranges are about as large
+			b.total.Store(b.read.Load() + uint64(pass/2+pass*float64(math.MaxUint64-to)/float64(to-from+1)))
+		}
 		if err := b.writeEntities(ctx, span, end, live, w); err != nil {
 			return nil, err
 		}
@@ -111,7 +142,7 @@ func (b *builder) findLivePuts(ctx context.Context, span feed.Span, end, from ui
 	l := living{puts: map[hash128]put{}, erased: map[hash128]uint64{}}
 	to = math.MaxUint64
 	var newest time.Time
-	for e, err := range b.topic.Entities(ctx, span, span.First, end) {
+	for e, err := range b.entities(ctx, span, end) {
 		if err != nil {
 			return nil, 0, matches{}, err
 		}
@@ -166,7 +197,7 @@ func (b *builder) writeEntities(ctx context.Context, span feed.Span, end uint64,
 	if len(live) == 0 {
 		return nil
 	}
-	for e, err := range b.topic.Entities(ctx, span, span.First, end) {
+	for e, err := range b.entities(ctx, span, end) {
 		if err != nil {
 			return err
 		}

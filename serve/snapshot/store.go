@@ -43,7 +43,7 @@ func NewStore(topic Topic, opts Options) *Store {
 	if opts.PageBytes == 0 {
 		opts.PageBytes = defaultPageBytes
 	}
-	return &Store{opts: opts, builder: builder{topic, opts}}
+	return &Store{opts: opts, builder: builder{topic: topic, Options: opts}}
 }
 
 // Run builds snapshots until ctx ends, and drops them all then.
@@ -184,6 +184,21 @@ func (s *Store) Newest() *Snapshot {
 		return nil
 	}
 	return s.list[0]
+}
+
+// Progress is how far the build of a snapshot has come: how many positions of the topic were read, of about how many. A
+// build reads a topic at least twice. The zero Progress means that no snapshot is being built.
+type Progress struct {
+	Began       time.Time
+	Read, Total uint64
+}
+
+// Progress returns the progress of the build that is under way.
+func (s *Store) Progress() (p Progress) {
+	if began := s.builder.began.Load(); began != 0 {
+		p = Progress{time.Unix(0, began), s.builder.read.Load(), s.builder.total.Load()}
+	}
+	return p
 }
 
 // Drop removes all but the newest n snapshots, and closes each when no client reads it

@@ -46,6 +46,40 @@ func newStore(n numbers) *Store {
 	})
 }
 
+// The progress of a build is known before its end, also of a topic with more keys than are held at a time, and ends with it.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	for keys, passes := range map[int]uint64{100: 2, 20: 6} {
+		const n = numbers(60)
+		var s *Store
+		read, most := uint64(0), uint64(0)
+		s = NewStore(Topic{Span: n.Span, Entities: func(ctx context.Context, span feed.Span, from, to uint64) iter.Seq2[*Entity, error] {
+			return func(yield func(*Entity, error) bool) {
+				for e, err := range n.Entities(ctx, span, from, to) {
+					if p := s.Progress(); !p.Began.IsZero() {
+						if p.Read < read || p.Read > p.Total+60 {
+							t.Errorf("%d keys: %d of %d after %d", keys, p.Read, p.Total, read)
+						}
+						read, most = p.Read, p.Total
+					}
+					if !yield(e, err) {
+						return
+					}
+				}
+			}
+		}}, Options{Config: Config{Every: time.Minute, Keys: keys}, PageSize: 2, Turn: limit.New(1, 0), Log: slog.New(slog.DiscardHandler)})
+		must.Succeed(t, s.buildAt(t.Context(), start.Add(time.Hour), true))
+		// The last message is not in the snapshot.
+		if read < 59*passes-2 || most < 59*2 || passes == 2 && most != 59*2 {
+			t.Errorf("%d keys: the last progress is %d of %d", keys, read, most)
+		}
+		if p := s.Progress(); p != (Progress{}) {
+			t.Errorf("%d keys: after the end: %+v", keys, p)
+		}
+		s.Drop(0)
+	}
+}
+
 // A snapshot that is dropped stays open for the client that reads it, and no longer.
 func TestDroppedSnapshotStaysOpenForItsReaders(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ package status
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -390,4 +391,21 @@ func FormatDuration(d time.Duration) string {
 		return text
 	}
 	return fmt.Sprintf("%ds", d/time.Second)
+}
+
+// FormatRate writes a number of events per second.
+func FormatRate(perSecond float64) string {
+	if perSecond < 10 {
+		return fmt.Sprintf("%.1f/s", perSecond)
+	}
+	return fmt.Sprintf("%.0f/s", perSecond)
+}
+
+// TimeLeft returns how long the rest takes at a speed, in words; empty if that is not known.
+func TimeLeft(rest, perSecond float64) string {
+	const year = 365 * 24 * 3600
+	if math.IsNaN(perSecond) || math.IsInf(perSecond, 0) || perSecond <= 0 || rest <= 0 || rest/perSecond > year {
+		return ""
+	}
+	return FormatDuration(time.Duration(rest/perSecond*float64(time.Second)).Round(time.Second)) + " left"
 }
