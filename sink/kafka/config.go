@@ -3,8 +3,10 @@ package kafka
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/setting"
 )
@@ -58,6 +60,12 @@ type TLS struct {
 // aclCommand returns the start of a command that grants this user rights.
 func (c Config) aclCommand() string {
 	return fmt.Sprintf("kafka-acls.sh --bootstrap-server %s --add --allow-principal User:%s", c.Brokers[0], cmp.Or(c.SASL.Username, "NAME"))
+}
+
+// errTopicRights reports that this user lacks a right to one of some topics.
+func (c Config) errTopicRights(err error, topics ...string) error {
+	return feed.Permanent(fmt.Errorf("this user lacks a right to topic %s (%w); run '%s --operation Read --operation Write --operation Create --operation DescribeConfigs --topic %s'",
+		strings.Join(topics, " or "), err, c.aclCommand(), strings.Join(topics, " --topic ")))
 }
 
 // IsEnabled reports whether connections use TLS.

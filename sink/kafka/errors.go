@@ -258,12 +258,6 @@ func (d *diagnosis) errRefused() error {
 	return feed.Permanent(fmt.Errorf("Kafka at %s refuses %s; check them", d.brokers, d.cfg.SASL.describeCredentials()))
 }
 
-// errTopicRights reports that this user lacks a right to one of some topics.
-func (c Config) errTopicRights(err error, topics ...string) error {
-	return feed.Permanent(fmt.Errorf("this user lacks a right to topic %s (%w); run '%s --operation Read --operation Write --operation Create --operation DescribeConfigs --topic %s'",
-		strings.Join(topics, " or "), err, c.aclCommand(), strings.Join(topics, " --topic ")))
-}
-
 // isKafka reports whether err is an error code that a broker has answered.
 func isKafka(err error) bool {
 	_, ok := errors.AsType[*kerr.Error](err)

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/retry"
 )
 
@@ -144,6 +147,22 @@ func (c *client) topicConfig(ctx context.Context, topic string) (map[string]stri
 		config[kv.Key] = kv.MaybeValue()
 	}
 	return config, nil
+}
+
+// permittedConfig returns the configuration of a topic, or an error if this user may not read and write
+// the topic. Before Kafka 2.3, and on other systems, a cluster does not report the user's permissions.
+func (c *client) permittedConfig(ctx context.Context, d kadm.TopicDetail) (map[string]string, error) {
+	var lacking []string
+	for _, op := range []kmsg.ACLOperation{kmsg.ACLOperationRead, kmsg.ACLOperationWrite} {
+		if d.AuthorizedOperations != nil && !slices.Contains(d.AuthorizedOperations, op) {
+			lacking = append(lacking, op.String())
+		}
+	}
+	if len(lacking) == 0 {
+		return c.topicConfig(ctx, d.Topic)
+	}
+	return nil, feed.Permanent(fmt.Errorf("this user may not %s topic %s; run '%s --operation Read --operation Write --operation DescribeConfigs --topic %[2]s'",
+		strings.Join(lacking, " or "), d.Topic, c.cfg.aclCommand()))
 }
 
 // openTransactions returns the producers that have a transaction open in partitions.

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
@@ -103,22 +101,6 @@ func maxMessageBytes(config map[string]string) int64 {
 		return n
 	}
 	return 1048588 // Kafka's default
-}
-
-// permittedConfig returns the configuration of a topic, or an error if this user may not read and write
-// the topic. Before Kafka 2.3, and on other systems, a cluster does not report the user's permissions.
-func (c *client) permittedConfig(ctx context.Context, d kadm.TopicDetail) (map[string]string, error) {
-	var lacking []string
-	for _, op := range []kmsg.ACLOperation{kmsg.ACLOperationRead, kmsg.ACLOperationWrite} {
-		if d.AuthorizedOperations != nil && !slices.Contains(d.AuthorizedOperations, op) {
-			lacking = append(lacking, op.String())
-		}
-	}
-	if len(lacking) == 0 {
-		return c.topicConfig(ctx, d.Topic)
-	}
-	return nil, feed.Permanent(fmt.Errorf("this user may not %s topic %s; run '%s --operation Read --operation Write --operation DescribeConfigs --topic %[2]s'",
-		strings.Join(lacking, " or "), d.Topic, c.cfg.aclCommand()))
 }
 
 // retentionLimits returns the settings in the topic's configuration by which it loses messages of the
