@@ -108,7 +108,7 @@ var Requirements = []Requirement{
 	{"json-feeds/24", "JSON Feed 1.1: items", "MUST", "Dates are dates of RFC 3339.", "jsonfeed", "", "invalid_date", "", ""},
 	{"json-feeds/27", "JSON Feed 1.1: top-level", "MUST NOT", "`next_url` does not lead to a document that was there before.", "jsonfeed", "", "loop", "", ""},
 	{"json-feeds/29", "JSON Feed 1.1: top-level", "MUST", "A feed with `expired` has nothing new any more.", "jsonfeed", "", "", "", "None: no reader can see what comes later. `feed_expired` reports the member."},
-	{"json-feeds/28", "RFC 8259, 4", "SHOULD", "The names of an object are unique.", "jsonfeed", "", "repeated_member", "", ""},
+	{"json-feeds/28", "RFC 8259, 4 and 8.2", "SHOULD", "The names of an object are unique, and strings have whole characters.", "jsonfeed", "", "repeated_member invalid_text", "", ""},
 	{"json-feeds/33", "JSON Feed 1.1: suggestions", "SHOULD", "Conditional requests are answered with 304.", "jsonfeed", "", "", checkConditional, ""},
 
 	{"json-feeds/12", "http-feeds", "MUST", "The answer is a list of the media type `application/cloudevents-batch+json`.", "http-feeds", "", "", checkMedia, ""},
@@ -116,7 +116,7 @@ var Requirements = []Requirement{
 	{"json-feeds/9", "CloudEvents 1.0.2, 3", "MUST", "Each ID is used once.", "http-feeds", "", "repeated_content_id", "", ""},
 	{"json-feeds/10", "CloudEvents 1.0.2, 3", "MUST", "An event has `specversion` 1.0, `id`, `source` and `type`.", "http-feeds", "", "invalid_specversion", checkMembers, ""},
 	{"json-feeds/17", "CloudEvents 1.0.2, 3.2", "MUST", "`time` is RFC 3339.", "http-feeds", "", "invalid_event_time", "", ""},
-	{"json-feeds/18", "CloudEvents JSON format, 3.1", "MUST", "An event has no member twice, and not both `data` and `data_base64`.", "http-feeds", "", "data_and_data_base64 repeated_event_member", "", ""},
+	{"json-feeds/18", "CloudEvents JSON format, 3.1", "MUST", "An event has no member twice, not both `data` and `data_base64`, and whole characters.", "http-feeds", "", "data_and_data_base64 repeated_event_member invalid_event_text", "", ""},
 	{"json-feeds/19", "CloudEvents 1.0.2, 3.1", "MUST", "Names of attributes have lower-case letters and digits only.", "http-feeds", "", "invalid_attribute_name", "", ""},
 	{"json-feeds/15", "http-feeds: event feeds", "MUST", "Events do not change. Compaction may delete them.", "http-feeds", "", "", checkClosed, ""},
 	{"json-feeds/34", "RFC 9110, 13.1.2", "MUST", "A request with the current `ETag` in `If-None-Match` is answered with 304.", "http-feeds", "", "", checkETag, ""},

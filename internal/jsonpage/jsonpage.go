@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"regexp"
+	"unicode/utf8"
 )
 
 // The errors that end the reading of a document.
@@ -76,6 +78,29 @@ func Members(raw []byte) (members map[string]json.RawMessage, repeated []string)
 		members[name] = value
 	}
 	return members, repeated
+}
+
+// escapes finds pairs of surrogates, halves of them, other escapes, and bytes that are not UTF-8.
+var escapes = regexp.MustCompile(`(?i)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|\\ud[89a-f][0-9a-f]{2}|\\.|\x{FFFD}`)
+
+// MarkInvalid writes half a surrogate pair as %uD800, and a byte that is not UTF-8 as %FF, and returns their number. A
+// decoder makes U+FFFD of all of them, and so one ID of two. Without any it returns raw.
+func MarkInvalid(raw []byte) (marked []byte, n int) {
+	if utf8.Valid(raw) && !bytes.Contains(raw, []byte(`\ud`)) && !bytes.Contains(raw, []byte(`\uD`)) {
+		return raw, 0
+	}
+	marked = escapes.ReplaceAllFunc(raw, func(b []byte) []byte {
+		switch len(b) {
+		case len(`\ud800`):
+			n++
+			return append([]byte("%u"), bytes.ToUpper(b[2:])...)
+		case 1:
+			n++
+			return fmt.Appendf(nil, "%%%02X", b[0])
+		}
+		return b // including a U+FFFD that was written
+	})
+	return marked, n
 }
 
 // Reader reads one document. It is for one goroutine.

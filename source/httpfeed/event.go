@@ -20,7 +20,8 @@ func (s *Source) readEvent(it jsonpage.Item, seen *violations) (e feed.Entity, a
 	members, repeated := jsonpage.Members(it.Raw)
 	where := s.redact.URL(s.cfg.URL)
 	asked = memberText(members["id"])
-	id := strings.TrimSpace(asked)
+	id := message.SafeValue(asked)
+	blank := strings.TrimSpace(asked) == ""
 	switch {
 	case members == nil:
 		return feed.Entity{}, "", fmt.Errorf("%s: the event at byte %d is no object; the provider has to correct it", where, it.Offset)
@@ -28,16 +29,19 @@ func (s *Source) readEvent(it jsonpage.Item, seen *violations) (e feed.Entity, a
 		// Detect takes an empty list for a feed, and many APIs begin with one.
 		return feed.Entity{}, "", feed.Permanent(fmt.Errorf("%s: the item at byte %d is no CloudEvent: it has no specversion, type or source; "+
 			"the url is that of another API, which this format cannot read", where, it.Offset))
-	case id == "" && it.Length > 0:
+	case blank && it.Length > 0:
 		return feed.Entity{}, "", feed.Permanent(fmt.Errorf("%s: an event of %d bytes is above limits.entity (%d), and its beginning has no id; raise the limit", where, it.Length, s.cfg.Limits.Entity))
-	case id == "":
+	case blank:
 		return feed.Entity{}, "", feed.Permanent(fmt.Errorf("%s: the event at byte %d has no id, so it cannot be told from others; the provider has to give it one", where, it.Offset))
 	}
 	quoted := s.redact.Excerpt(id, longestQuote)
 	for _, name := range repeated {
 		seen.add(kindRepeatedMember, "the event %s has the member %q twice; the last one counts", quoted, name)
 	}
-	e = feed.Entity{ID: message.SafeValue(id), Page: where, Length: it.Length}
+	if _, n := jsonpage.MarkInvalid(it.Raw); n > 0 && it.Length == 0 {
+		seen.add(kindInvalidText, "the event %s has half a surrogate pair, or a byte that is not UTF-8; in its id and headers that is written as %%uD800 or %%FF", quoted)
+	}
+	e = feed.Entity{ID: id, Page: where, Length: it.Length}
 	method := memberText(members["method"])
 	switch op := feed.Operation(strings.ToUpper(method)); op {
 	case "":
@@ -76,7 +80,7 @@ func (s *Source) readEvent(it jsonpage.Item, seen *violations) (e feed.Entity, a
 	}
 	e.Header = feed.Header{{Name: message.ContentID, Value: e.ID}}
 	if contentType != "" {
-		e.Header = append(e.Header, feed.Field{Name: message.ContentType, Value: message.SafeValue(contentType)})
+		e.Header = append(e.Header, feed.Field{Name: message.ContentType, Value: message.SafeValue(strings.TrimSpace(contentType))})
 	}
 	e.Header = append(e.Header,
 		feed.Field{Name: message.LastModified, Value: message.FormatDate(e.Modified)},
@@ -113,8 +117,9 @@ func body(members map[string]json.RawMessage, contentType string) ([]byte, error
 	return data, nil
 }
 
-// memberText returns a string, or another value as it is written.
+// memberText returns a string, or another value as it is written, as [jsonpage.MarkInvalid] marks it.
 func memberText(raw json.RawMessage) string {
+	raw, _ = jsonpage.MarkInvalid(raw)
 	var text string
 	if json.Unmarshal(raw, &text) == nil || len(raw) == 0 {
 		return text

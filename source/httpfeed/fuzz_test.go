@@ -46,7 +46,7 @@ func FuzzEvent(f *testing.F) {
 			t.Fatalf("%q is an event with the ID %q", event, e.ID)
 		}
 		var id string
-		if json.Unmarshal(want["id"], &id) == nil && asked != id {
+		if json.Unmarshal(want["id"], &id) == nil && asked != id && !strings.ContainsRune(id, utf8.RuneError) {
 			t.Fatalf("%q: the ID is %q, not %q", event, asked, id)
 		}
 		if data := want["data"]; len(data) > 0 && data[0] == '{' && string(e.Body) != string(data) {

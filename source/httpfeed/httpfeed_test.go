@@ -184,7 +184,7 @@ func TestReading(t *testing.T) {
 	})
 	t.Run("case 2: an ID that no header can have is asked for as the server has it", func(t *testing.T) {
 		u := &upstream{events: []string{event(" a\tb "), event("c")}, batch: 1}
-		u.read(t).want("a%09b c")
+		u.read(t).want("%20a%09b%20 c")
 		if want := "lastEventId=+a%09b+"; !slices.Contains(u.asked, want) {
 			t.Errorf("asked %q", u.asked)
 		}
@@ -475,6 +475,19 @@ func TestBadAnswers(t *testing.T) {
 			return r.URL.RawQuery != ""
 		}
 		u.read(t).want("a b", "repeated_event", "repeated_content_id")
+	})
+	t.Run("case 9: ids that no header can have stay different", func(t *testing.T) {
+		u := &upstream{}
+		for _, id := range []string{" a ", "a", `\ud83d`, `\uD83E`, `\ud83d\ude00`, "\xff", "\xfe"} {
+			u.events = append(u.events, strings.Replace(event("x"), "x", id, 1))
+		}
+		u.answer = func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.URL.RawQuery != "" {
+				u.events = nil // the server cannot know most of these
+			}
+			return false
+		}
+		u.read(t).want("%20a%20 a %uD83D %uD83E \U0001F600 %FF %FE", slices.Repeat([]string{"invalid_event_text"}, 4)...)
 	})
 	t.Run("case 13: an event above the limit", func(t *testing.T) {
 		large := `{"id":"b","data":"` + strings.Repeat("x", 5000) + `"}`

@@ -10,6 +10,7 @@ const (
 	kindTwoBodies        = "data_and_data_base64"
 	kindRepeatedMember   = "repeated_event_member"
 	kindBadAttributeName = "invalid_attribute_name"
+	kindInvalidText      = "invalid_event_text"
 )
 
 // mostViolations is the maximum number of violations of a batch in memory.

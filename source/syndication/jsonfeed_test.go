@@ -3,6 +3,7 @@ package syndication_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +117,24 @@ func TestJSONFeedPages(t *testing.T) {
 			}
 		})
 	}
+}
+
+// IDs that no header can have stay different.
+func TestJSONFeedIDs(t *testing.T) {
+	t.Parallel()
+	t.Run("cases 21 and 28", func(t *testing.T) {
+		u := newUpstream("/feed", `{"version":"https://jsonfeed.org/version/1.1","title":"T","items":[{"id":" a "},{"id":"a"},{"id":"\udc00"},{"id":"\udc01"}]}`)
+		r := u.read(t, inSource)
+		_ = r.poll()
+		var ids []string
+		for _, e := range r.last {
+			ids = append(ids, e.ID)
+		}
+		slices.Sort(ids)
+		if diff := cmp.Diff([]string{"%20a%20", "%uDC00", "%uDC01", "a"}, ids); diff != "" {
+			t.Error(diff)
+		}
+	})
 }
 
 // Documents that break off, or are something else.

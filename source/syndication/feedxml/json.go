@@ -126,7 +126,17 @@ func (r *jsonReader) readItem(it jsonpage.Item) (Entry, error) {
 	if len(repeated) > 0 {
 		r.violationf(kindRepeatedMember, "item %d has the member %s twice; the last one counts", e.Index, Excerpt(repeated[0]))
 	}
-	text := func(name string) string { return strings.TrimSpace(jsonText(members[name])) }
+	if _, n := jsonpage.MarkInvalid(it.Raw); n > 0 && it.Length == 0 {
+		r.violationf(kindInvalidText, "item %d has half a surrogate pair; in its id that is written as %%uD800", e.Index)
+	}
+	text := func(name string) string {
+		marked, _ := jsonpage.MarkInvalid(members[name])
+		whole := jsonText(marked)
+		if short := strings.TrimSpace(whole); name != "id" || short == "" {
+			return short
+		}
+		return whole // different ids may differ in blanks only
+	}
 	var attachments []struct {
 		URL string `json:"url"`
 	}

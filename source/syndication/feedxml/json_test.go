@@ -25,7 +25,9 @@ func TestItemsOfJSON(t *testing.T) {
 		from       IDSource
 		kinds      []string
 	}{
-		{"case 21: text", `{"id":" a ","url":"http://x.example/1"}`, "a", FromID, nil},
+		{"case 21: text", `{"id":"a b","url":"http://x.example/1"}`, "a b", FromID, nil},
+		{"case 21: outer blanks", `{"id":" a ","url":"http://x.example/1"}`, " a ", FromID, nil},
+		{"case 21: blanks", `{"id":" ","url":"http://x.example/1"}`, "http://x.example/1", FromLink, []string{kindWeakID}},
 		{"case 21: number", `{"id":12.50,"url":"http://x.example/1"}`, "12.50", FromID, nil},
 		{"case 21: bool", `{"id":true}`, "true", FromID, nil},
 		{"case 21: null", `{"id":null,"url":"/1"}`, "http://x.example/1", FromLink, []string{kindWeakID}},
@@ -34,7 +36,8 @@ func TestItemsOfJSON(t *testing.T) {
 		{"case 21: missing", `{"content_text":"a"}`, "", FromHash, []string{kindWeakID}},
 		{"a long id", `{"id":"` + long + `"}`, "", FromID, []string{kindLongID}},
 		{"case 28: twice", `{"id":"a","id":"b"}`, "b", FromID, []string{kindRepeatedMember}},
-		{"case 28: lone surrogates", `{"id":"a\ud800"}`, "a\uFFFD", FromID, nil},
+		{"case 28: lone surrogates", `{"id":"a\ud800"}`, "a%uD800", FromID, []string{kindInvalidText}},
+		{"case 28: in a text", `{"id":"a","title":"\udc00\\udc00"}`, "a", FromID, []string{kindInvalidText}},
 		{"case 28: 1e309", `{"id":"a","_x":1e309}`, "a", FromID, nil},
 		{"case 24: no date", `{"id":"a","date_published":"soon"}`, "a", FromID, []string{kindBadDate}},
 	} {

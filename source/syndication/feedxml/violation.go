@@ -22,6 +22,7 @@ const (
 	kindMissingWhen      = "missing_when"
 	kindExpired          = "feed_expired"    // a JSON Feed
 	kindRepeatedMember   = "repeated_member" // of JSON
+	kindInvalidText      = "invalid_text"    // of JSON
 )
 
 // mostViolations is the maximum number of violations in memory.
