@@ -108,7 +108,7 @@ func TestTopicIsWrong(t *testing.T) {
 	}
 }
 
-func TestFilesCannotBeRead(t *testing.T) {
+func TestConfigCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	empty := writeFile(t, "\n")
 	for name, test := range map[string]struct {
@@ -124,6 +124,7 @@ func TestFilesCannotBeRead(t *testing.T) {
 		"a token": {func(c *kafka.Config) {
 			c.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, Token: "file:/nowhere/token"}
 		}, "sasl.token: open /nowhere/token"},
+		"an unknown mechanism": {func(c *kafka.Config) { c.SASL.Mechanism = "GSSAPI" }, `sasl.mechanism: "GSSAPI" is unknown`},
 		"an AWS key": {func(c *kafka.Config) {
 			c.TLS.Enabled, c.SASL = true, kafka.SASL{Mechanism: kafka.MSKIAM, AccessKey: "a", SecretKey: "file:/nowhere/key"}
 		}, "sasl.secret_key: open /nowhere/key"},

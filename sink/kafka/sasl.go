@@ -25,6 +25,8 @@ func (c Config) mechanism() (sasl.Mechanism, error) {
 		return p.Reveal(), err
 	}
 	switch s.Mechanism {
+	case "":
+		return nil, nil
 	case Plain:
 		_, err := password()
 		return plain.Plain(func(context.Context) (plain.Auth, error) {
@@ -51,7 +53,7 @@ func (c Config) mechanism() (sasl.Mechanism, error) {
 		_, err := s.awsCredentials()
 		return aws.ManagedStreamingIAM(func(context.Context) (aws.Auth, error) { return s.awsCredentials() }), err
 	}
-	return nil, nil
+	return nil, fmt.Errorf("sasl.mechanism: %q is unknown", s.Mechanism) // never without credentials by mistake
 }
 
 // newTokenSource returns a function that returns a valid token.
