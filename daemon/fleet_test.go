@@ -269,7 +269,9 @@ func TestAnyCopyAnswersForTheFleet(t *testing.T) {
 			s = read(r)
 			owners := map[string]bool{}
 			for _, f := range s.Feeds {
-				owners[f.Owner] = true
+				if f.Feed != "ill" {
+					owners[f.Owner] = true
+				}
 			}
 			if len(owners) == len(copies) && s.Summary.Feeds == 9 && s.Summary.NeedYou == 1 && len(s.Summary.Troubles) == 1 && s.Summary.EntitiesLastHour == 80 {
 				break
