@@ -24,7 +24,7 @@ func (s *Source) readEvent(it jsonpage.Item, seen *violations) (e feed.Entity, a
 	blank := strings.TrimSpace(asked) == ""
 	switch {
 	case members == nil:
-		return feed.Entity{}, "", fmt.Errorf("%s: the event at byte %d is no object; the provider has to correct it", where, it.Offset)
+		return feed.Entity{}, "", feed.Permanent(fmt.Errorf("%s: the event at byte %d is no object; the provider has to correct it", where, it.Offset))
 	case it.Length == 0 && members["specversion"] == nil && members["type"] == nil && members["source"] == nil:
 		// Detect takes an empty list for a feed, and many APIs begin with one.
 		return feed.Entity{}, "", feed.Permanent(fmt.Errorf("%s: the item at byte %d is no CloudEvent: it has no specversion, type or source; "+

@@ -454,9 +454,10 @@ func TestBadAnswers(t *testing.T) {
 		"case 9: an empty id":        {`[{"specversion":"1.0","id":" "}]`, "", true, "has no id"},
 		"case 9: no CloudEvent":      {"[" + event("a") + `,{"id":1,"name":"x"}]`, "a", true, "is no CloudEvent"},
 		"case 12: an object":         {`{"error":"x"}`, "", false, "no batch of CloudEvents"},
-		"case 12: HTML":              {"<html>", "", false, "no batch of CloudEvents"},
+		"case 12: HTML":              {"<html>", "", false, "/feed: the answer is no batch of CloudEvents"},
+		"case 12: too deep":          {"[" + strings.Repeat("[", 1001), "", false, "/feed: from there on the events cannot be read: line 1, column 1002: values are nested deeper"},
 		"case 12: something follows": {"[" + event("a") + "]]", "a", false, "something follows"},
-		"an event that is no object": {"[7]", "", false, "no object"},
+		"an event that is no object": {"[7]", "", true, "no object"},
 		"a method":                   {`[{"specversion":"1.0","id":"a","method":"MOVE"}]`, "", true, "want PUT or DELETE"},
 		"no base64":                  {`[{"specversion":"1.0","id":"a","data_base64":"?"}]`, "", true, "no base64"},
 		"invalid JSON":               {`[{"id":"a","x":tru}]`, "", false, "not valid"},
@@ -466,6 +467,39 @@ func TestBadAnswers(t *testing.T) {
 			u.read(t).wantError(c.permanent, c.published, c.text)
 		})
 	}
+	t.Run("case 12: an event that blocks the others", func(t *testing.T) {
+		for _, bad := range []string{`{"data":` + strings.Repeat("[", 1001), "{bad}"} {
+			u := &upstream{events: []string{event("a"), bad, event("c")}}
+			r := u.read(t)
+			r.wantError(false, "a", "/feed: from there on the events cannot be read: ")
+			for range 3 {
+				r.wantError(false, "", "/feed: from there on the events cannot be read: ")
+			}
+			for range 2 {
+				r.wantError(true, "", "times in a row, so its provider has to act")
+			}
+			u.events[1] = event("b")
+			r.want("b c")
+			u.events = append(u.events, bad)
+			r.wantError(false, "", "from there on")
+		}
+		u := &upstream{batch: 2}
+		r := u.read(t)
+		for _, id := range strings.Split("fedcba", "") { // each answer has one new event
+			u.events = append(u.events, event(id), "{bad}")
+			r.wantError(false, id, "from there on")
+			u.events = u.events[:len(u.events)-1]
+		}
+		r.want("")
+		u.answer = func(w http.ResponseWriter, _ *http.Request) bool {
+			_, _ = w.Write([]byte("[" + event("a") + ",{bad}]"))
+			return true
+		}
+		for range 4 {
+			r.wantError(false, "", "from there on")
+		}
+		r.wantError(true, "", "times in a row") // though the answer begins with an event that was read
+	})
 	t.Run("case 9: two events with one id", func(t *testing.T) {
 		u := &upstream{events: []string{event("a"), event("a"), event("b"), event("a")}}
 		u.answer = func(w http.ResponseWriter, r *http.Request) bool {

@@ -65,7 +65,9 @@ type Source struct {
 	batch *openBatch  // the answer that is being read; nil if there is none
 	read  feed.Cursor // the cursor that was returned last
 	atEnd bool        // the feed had nothing behind it
-	err   error       // ended the last answer after events that were returned; the next call returns it once
+	// unread counts the answers in a row that could not be read, and had nothing new before that.
+	unread int
+	err    error // ended the last answer after events that were returned; the next call returns it once
 }
 
 // openBatch is an answer whose events are read by several calls of Next.
@@ -160,6 +162,7 @@ func (s *Source) readEvents(ctx context.Context, cur *cursor, limits feed.Limits
 		if !take {
 			continue
 		}
+		s.unread = 0
 		if cur.Before, cur.Last = cur.Last, id; cur.First == "" {
 			cur.First = hashID(id)
 		}
@@ -215,7 +218,7 @@ func (s *Source) endBatch(cur *cursor, b feed.Batch) (feed.Batch, error) {
 		return b, s.newForgetfulError(cur.Last, "nothing")
 	}
 	s.batch.resp.Body.Close()
-	s.batch = nil
+	s.batch, s.unread = nil, 0
 	if b.More = !empty && (len(b.Entities) > 0 || b.More); empty {
 		cur.reachEnd()
 	}
@@ -255,16 +258,29 @@ func (s *Source) request(ctx context.Context, last string) (*openBatch, error) {
 	return &openBatch{resp: resp, asked: last, items: jsonpage.NewReader(resp.Body, jsonpage.Options{Item: int(s.cfg.Limits.Entity)})}, nil
 }
 
+// unreadTimes is the number of answers in a row that cannot be read after which the error is permanent. Error pages with
+// the status 200 are usually gone by then.
+const unreadTimes = 5
+
 // explain returns the error of an answer that cannot be read, with its cure.
 func (s *Source) explain(err error) error {
 	where := s.redact.URL(s.cfg.URL)
 	switch {
-	case errors.Is(err, jsonpage.ErrNotPage) || errors.Is(err, jsonpage.ErrMalformed):
-		return fmt.Errorf("%s: the answer is no batch of CloudEvents: %w; check that the url is a feed's; if it is, the provider answers with something else", where, err)
+	case errors.Is(err, jsonpage.ErrNotPage):
+		err = fmt.Errorf("%s: the answer is no batch of CloudEvents: %w; check that the url is a feed's; if it is, the provider answers with something else", where, err)
 	case errors.Is(err, jsonpage.ErrTruncated):
-		return fmt.Errorf("%s: %w; reading continues behind the last whole event", where, err)
+		err = fmt.Errorf("%s: %w; reading continues behind the last whole event", where, err)
+	case errors.Is(err, jsonpage.ErrMalformed):
+		err = fmt.Errorf("%s: from there on the events cannot be read: %w; the provider has to correct it", where, err)
+	case errors.Is(err, jsonpage.ErrTooLarge):
+		err = fmt.Errorf("%s: from there on the events cannot be read: %w", where, err)
+	default:
+		return err
 	}
-	return err
+	if s.unread++; s.unread < unreadTimes {
+		return err
+	}
+	return feed.Permanent(fmt.Errorf("the document could not be read %d times in a row, so its provider has to act: %w", s.unread, err))
 }
 
 // Detect reports whether a document is a batch of CloudEvents: a list that is empty, or whose first item has a
