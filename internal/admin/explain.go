@@ -51,6 +51,9 @@ func (f *Feed) describeActivity(r *feedRecord, now time.Time) string {
 	case bridge.Reading:
 		return f.explainReading(r, since, now)
 	case bridge.Idle:
+		if r.status.State == bridge.Reading {
+			return fmt.Sprintf("caught up: %s, waiting for the server to send more", f.published(r, now))
+		}
 		if !r.due.IsZero() {
 			next += ", as the feed asks"
 		}

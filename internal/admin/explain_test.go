@@ -171,6 +171,17 @@ func TestExplanations(t *testing.T) {
 			"reading", "polling: 20000 entities are published, the last commit was 32s ago, and the feed has not answered for 20s",
 		},
 		{
+			"an http-feed at its end waits",
+			func(f *admin.Feed) {
+				cp := at(20000, own, 5*time.Second)
+				cp.Source = "http-feeds"
+				enter(f, bridge.Reading, cp, 0, nil)
+				f.Polled(feed.Batch{Cursor: cp.Cursor}, nil, time.Second)
+				f.Processed(feed.Batch{}, 0)
+			}, 12 * time.Second,
+			"idle", "caught up: 20000 entities are published, the last commit was 12s ago, waiting for the server to send more",
+		},
+		{
 			"paused",
 			func(f *admin.Feed) {
 				f.Polled(batch("a", 1, true), nil, 0)

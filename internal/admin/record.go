@@ -176,10 +176,17 @@ func (r *feedRecord) violated(v feed.Violation, at time.Time) {
 	r.violations[v.Kind] = kind
 }
 
+// longPolling is the kind of source whose server holds a request until there is something new.
+const longPolling = "http-feeds"
+
 // bridgeState returns the present state of the bridge. It does not report that it reads when
-// its wait for the next poll is over, so that is computed here.
+// its wait for the next poll is over, so that is computed here. At the end of a feed with long polling
+// a poll waits most of the time, so the feed counts as idle.
 func (r *feedRecord) bridgeState(now time.Time) (bridge.State, time.Time) {
 	s := r.status
+	if s.Checkpoint.Source == longPolling && r.caughtUp && s.State == bridge.Reading {
+		return bridge.Idle, s.Since
+	}
 	if s.State == bridge.Idle && !now.Before(s.Until) {
 		return bridge.Reading, s.Until
 	}
@@ -194,7 +201,7 @@ const confirmedWithin = time.Minute
 // checkpoint by the bus; 0 if that is not too long. Then it is unknown whether the topic has what this
 // process has published.
 func (r *feedRecord) unconfirmed(now time.Time) time.Duration {
-	if state, since := r.bridgeState(now); state == bridge.Idle && r.status.Confirmed != nil {
+	if state, since := r.bridgeState(now); state == bridge.Idle && r.status.State == state && r.status.Confirmed != nil {
 		if age := min(now.Sub(since), now.Sub(r.status.Confirmed())); age > confirmedWithin {
 			return age
 		}
