@@ -18,7 +18,7 @@ import (
 // newTestFeeds returns feeds whose log and admin server are real.
 func newTestFeeds(log *slog.Logger) *feeds {
 	return &feeds{running: map[string]*runningFeed{}, commands: &feedCommands{}, pipelines: &pipelines{
-		adm: admin.New(admin.Options{Log: log}), failures: newFailureLog(log), opts: Options{Log: log}, hosts: &source.Hosts{}, title: (&config.Config{}).Title,
+		adm: admin.New(admin.Options{Log: log}), failures: newFailureLog(log), opts: Options{Log: log}, hosts: &source.Hosts{},
 	}}
 }
 

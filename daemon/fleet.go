@@ -158,7 +158,7 @@ func (d *daemon) remoteFeed(name string) (f commandedFeed, ok bool) {
 func (d *daemon) assign(a fleet.Assignment) { d.feeds.settle(d.changeFeeds(a)) }
 
 // countFeeds divides the rates of the feeds' hosts among the members of the fleet, if there is one. Nil is no
-// assignment. Feeds that are prepared from now on have the titles of cfg.
+// assignment. Feeds are shown with the titles of cfg.
 func (d *daemon) countFeeds(cfg *config.Config, a *fleet.Assignment) {
 	feeds, members := make([]source.HostFeed, 0, len(cfg.Feeds)), 1
 	if a != nil {
@@ -168,7 +168,7 @@ func (d *daemon) countFeeds(cfg *config.Config, a *fleet.Assignment) {
 		feeds = append(feeds, source.HostFeed{URL: f.Source.URL, Rate: f.Source.Limits.Rate, Own: a == nil || a.Owns(f.To.Topic)})
 	}
 	d.feeds.pipelines.hosts.SetFeeds(feeds, members)
-	d.feeds.pipelines.title = cfg.Title
+	d.feeds.pipelines.titles.Store(cfg)
 }
 
 // changeFeeds is assign, and returns the feeds that were stopped.

@@ -62,24 +62,30 @@ type list struct {
 	cfg  config.List
 	stop context.CancelFunc
 	wake chan struct{} // requests a look at once
-	// inUse is used, and held is not yet, since heldSince.
-	inUse, held listEntries
-	heldSince   time.Time
-	// confirmed is set if a person has confirmed inUse, to this copy or to another member of the fleet.
-	confirmed bool
-	failure   string    // the last error, which is logged once
-	succeeded time.Time // the last attempt that worked
-	lookedAt  time.Time // the last attempt because other members have another version
-	// added is what the configuration in use has of the list; nil before the first version.
-	added *addedList
+	// looked is closed at the end of the next look that begins.
+	looked chan struct{}
+	// inUse is the version that the configuration in use has, and next a newer one, which is held since heldSince if
+	// that is not zero. They are confirmed if a person has confirmed them, to this copy or to another member of the
+	// fleet.
+	inUse, next                   listEntries
+	inUseConfirmed, nextConfirmed bool
+	heldSince                     time.Time
+	held                          status.HeldList // without Since
+	failure                       string          // the last error, which is logged once
+	succeeded                     time.Time       // the last attempt that worked
+	lookedAt                      time.Time       // the last attempt because other members have another version
+	// added is what the configuration in use has of the list.
+	added addedList
 
-	// The goroutine's own: the file, or the validators of the URL, of the version that was read last.
+	// The goroutine's own: the client, nil for a file and before its first use, and the file, or the validators of the
+	// URL, of the version that was read last.
+	client             *source.Client
 	file               os.FileInfo
 	etag, lastModified string
 }
 
-// listEntries are the entries of a list that was read. The digest is the same for the same names and URLs. It is empty
-// if there is no list.
+// listEntries are the entries of a list that was read. The digest is the same for the same names, URLs and titles. It is
+// empty if there is no list.
 type listEntries struct {
 	all    []config.Entry
 	digest string
@@ -88,7 +94,7 @@ type listEntries struct {
 func newListEntries(all []config.Entry) listEntries {
 	lines := make([]string, len(all))
 	for i, e := range all {
-		lines[i] = e.Name + "\x00" + e.URL
+		lines[i] = e.Name + "\x00" + e.URL + "\x00" + e.Title
 	}
 	slices.Sort(lines)
 	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
@@ -99,9 +105,6 @@ func newListEntries(all []config.Entry) listEntries {
 type addedList struct {
 	feeds, bad  int
 	fingerprint string
-	// entries is the digest of the entries, which are confirmed if these are.
-	entries   string
-	confirmed bool
 	// moved are the feeds that had another URL in the version before.
 	moved []string
 }
@@ -113,12 +116,11 @@ func newLists(version string, redact *safetext.Redactor, log *slog.Logger) *list
 	}
 }
 
-// configure watches the configured lists until ctx ends, and looks at all of them now. A list whose address has
-// changed keeps its entries until the other one was read.
-func (s *lists) configure(ctx context.Context, configured map[string]config.List) (first *sync.WaitGroup) {
+// configure watches the configured lists until ctx ends, and looks at all of them now. The channels are closed when that
+// is done. A list whose address has changed keeps its entries until the other one was read.
+func (s *lists) configure(ctx context.Context, configured map[string]config.List) (looked []<-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first = &sync.WaitGroup{}
 	for name, l := range s.byName {
 		if _, ok := configured[name]; !ok {
 			l.stop()
@@ -130,75 +132,74 @@ func (s *lists) configure(ctx context.Context, configured map[string]config.List
 		before := s.byName[name]
 		if before != nil && reflect.DeepEqual(before.cfg, cfg) {
 			signalIf(before.wake, true)
+			looked = append(looked, before.looked)
 			continue
 		}
-		l := &list{name: name, cfg: cfg, wake: make(chan struct{}, 1)}
+		l := &list{name: name, cfg: cfg, wake: make(chan struct{}, 1), looked: make(chan struct{})}
 		if before != nil {
 			before.stop()
-			l.inUse, l.confirmed, l.added = before.inUse, before.confirmed, before.added
+			l.inUse, l.inUseConfirmed, l.added = before.inUse, before.inUseConfirmed, before.added
 		}
 		var watching context.Context
 		watching, l.stop = context.WithCancel(ctx)
 		s.byName[name] = l
-		first.Add(1)
-		go s.watch(watching, l, sync.OnceFunc(first.Done))
+		looked = append(looked, l.looked)
+		go s.watch(watching, l)
 	}
-	return first
+	return looked
 }
 
-// watch looks at a list again and again, sooner after an error. It calls looked after the first time.
-func (s *lists) watch(ctx context.Context, l *list, looked func()) {
+// awaitLooks waits until lists were looked at, or ctx ends.
+func awaitLooks(ctx context.Context, looked []<-chan struct{}) {
+	for _, one := range looked {
+		select {
+		case <-one:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// watch looks at a list again and again, sooner after an error.
+func (s *lists) watch(ctx context.Context, l *list) {
 	every := listFileEvery
 	if l.cfg.URL != "" {
 		every = l.cfg.Every
 	}
-	client, err := s.open(l)
 	again := retry.Backoff{Min: listFileEvery, Max: every}
 	for {
+		s.mu.Lock()
+		looked := l.looked
+		l.looked = make(chan struct{})
+		s.mu.Unlock()
 		wait := every
-		if err == nil {
-			err = s.look(ctx, l, client)
-		} else {
-			s.update(l, nil, false, err)
-		}
-		if err != nil {
+		if err := s.look(ctx, l); err != nil {
 			wait = again.Next()
 		} else {
 			again = retry.Backoff{Min: listFileEvery, Max: every}
 		}
-		err = nil
-		looked()
+		close(looked)
 		select {
 		case <-time.After(retry.Jitter(wait)):
 		case <-l.wake:
 		case <-ctx.Done():
 			return
 		}
-		if client == nil {
-			client, err = s.open(l)
-		}
 	}
-}
-
-// open returns the client for a list; nil for a file.
-func (s *lists) open(l *list) (*source.Client, error) {
-	if l.cfg.URL == "" {
-		return nil, nil //nolint:nilnil // a file needs none
-	}
-	return source.NewClient(l.cfg.Source(), s.opts)
 }
 
 // look reads a list, unless it is the same as before.
-func (s *lists) look(ctx context.Context, l *list, client *source.Client) error {
+func (s *lists) look(ctx context.Context, l *list) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	var data []byte
 	var changed bool
-	var err error
-	if client != nil {
-		data, changed, err = l.request(ctx, client)
-	} else {
+	if l.cfg.URL == "" {
 		data, changed, err = l.readFile()
+	} else if l.client == nil {
+		l.client, err = source.NewClient(l.cfg.Source(), s.opts)
+	}
+	if l.client != nil {
+		data, changed, err = l.request(ctx)
 	}
 	var entries []config.Entry
 	if err == nil && changed {
@@ -229,14 +230,15 @@ func (l *list) readFile() (data []byte, changed bool, err error) {
 		return nil, false, err
 	}
 	defer func() { _ = file.Close() }() // it was only read
-	data, err = io.ReadAll(io.LimitReader(file, config.MaxList+1))
-	l.file = info
+	if data, err = io.ReadAll(io.LimitReader(file, config.MaxList+1)); err == nil {
+		l.file = info // else it is read again
+	}
 	return data, true, err
 }
 
 // request returns the document at the URL, unless it is not modified.
-func (l *list) request(ctx context.Context, client *source.Client) (data []byte, changed bool, err error) {
-	resp, err := client.Do(ctx, source.Request{Method: http.MethodGet, URL: l.cfg.URL, IfNoneMatch: l.etag, IfModifiedSince: l.lastModified})
+func (l *list) request(ctx context.Context) (data []byte, changed bool, err error) {
+	resp, err := l.client.Do(ctx, source.Request{Method: http.MethodGet, URL: l.cfg.URL, IfNoneMatch: l.etag, IfModifiedSince: l.lastModified})
 	if err != nil {
 		return nil, false, listError(err)
 	}
@@ -276,50 +278,35 @@ func (s *lists) update(l *list, entries []config.Entry, changed bool, err error)
 			if l.inUse.digest == "" {
 				message = "a list of feeds cannot be read, and has no feeds yet"
 			}
-			log.Error(message, "error", text, "feeds", len(l.inUse.all))
+			log.Error(message, "error", text, "feeds", l.added.feeds)
 		}
 		return
 	}
 	if l.failure != "" {
 		signalIf(s.noted, true)
 		log.Info("the list of feeds can be read again")
-		l.heldSince = time.Now() // it may have been another one meanwhile
+		if l.isHeld() {
+			l.heldSince = time.Now() // it may have been another one meanwhile
+		}
 	}
 	l.failure, l.succeeded = "", time.Now()
-	version := l.held
-	if changed {
-		version = newListEntries(entries)
-	}
-	switch lost := lostFeeds(l.inUse.all, version.all); {
-	case version.digest == "": // it was not changed, and is not held
-		return
-	case version.digest == l.inUse.digest:
-		s.hold(l, listEntries{})
-		return
-	case mustHold(len(l.inUse.all), len(version.all), lost):
-		if version.digest != l.held.digest {
-			s.hold(l, version)
-			log.Warn("a list has lost most of its feeds, and is not used yet; it is used when it has stayed the same for 15 minutes, or with 'feedbridge reload --yes'",
-				"feeds", len(l.inUse.all), "lost", lost)
+	if version := newListEntries(entries); changed && version.digest != l.next.digest {
+		signalIf(s.noted, l.isHeld())
+		if version.digest == l.inUse.digest {
+			version = listEntries{}
 		}
-		if time.Since(l.heldSince) < holdFor {
-			return
-		}
+		l.setNext(version)
 	}
-	s.use(l, version, false)
+	signalIf(s.changed, l.next.digest != "" && (!l.isHeld() || time.Since(l.heldSince) >= holdFor))
 }
 
-// hold holds a version of a list, or none. The caller holds the lock.
-func (s *lists) hold(l *list, version listEntries) {
-	signalIf(s.noted, version.digest != l.held.digest)
-	l.held, l.heldSince = version, time.Now()
+// setNext sets the version to use next, or none. The caller holds the lock.
+func (l *list) setNext(version listEntries) {
+	l.next, l.nextConfirmed, l.heldSince = version, false, time.Time{}
 }
 
-// use uses a version of a list. The caller holds the lock.
-func (s *lists) use(l *list, version listEntries, confirmed bool) {
-	l.inUse, l.held, l.confirmed = version, listEntries{}, confirmed
-	signalIf(s.changed, true)
-}
+// isHeld reports whether the next version was held, perhaps for long enough.
+func (l *list) isHeld() bool { return !l.heldSince.IsZero() }
 
 // signalIf sends a value to a channel of capacity 1, if is is true and the channel has none.
 func signalIf(c chan struct{}, is bool) {
@@ -354,12 +341,14 @@ func (s *lists) readLists() map[string]fleet.List {
 	defer s.mu.Unlock()
 	read := map[string]fleet.List{}
 	for name, l := range s.byName {
-		if l.added != nil {
-			read[name] = fleet.List{
-				URLs: map[string]string{}, Failed: l.failure != "",
-				Entries: l.added.entries, Held: l.held.digest, Confirmed: l.added.confirmed,
-			}
+		if l.inUse.digest == "" {
+			continue
 		}
+		version := fleet.List{URLs: map[string]string{}, Failed: l.failure != "", Entries: l.inUse.digest, Confirmed: l.inUseConfirmed}
+		if l.isHeld() {
+			version.Held = l.next.digest
+		}
+		read[name] = version
 	}
 	return read
 }
@@ -370,35 +359,38 @@ func (s *lists) status() (rows []status.List) {
 	defer s.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(s.byName)) {
 		l := s.byName[name]
-		row := status.List{List: name, Source: cmp.Or(l.cfg.URL, l.cfg.File), Error: l.failure}
-		if l.added != nil {
-			row.Feeds, row.BadEntries, row.Digest = l.added.feeds, l.added.bad, l.added.fingerprint
-			row.MovedFeeds, row.Moved = len(l.added.moved), l.added.moved[:min(len(l.added.moved), namedTopics)]
+		row := status.List{
+			List: name, Source: cmp.Or(l.cfg.URL, l.cfg.File), Error: l.failure,
+			Feeds: l.added.feeds, BadEntries: l.added.bad, Digest: l.added.fingerprint,
+			MovedFeeds: len(l.added.moved), Moved: l.added.moved[:min(len(l.added.moved), namedTopics)],
 		}
 		if at := l.succeeded.UTC(); !l.succeeded.IsZero() {
 			row.LastSuccess = &at
 		}
-		if l.held.digest != "" {
-			at := l.heldSince.UTC()
-			row.Held = &status.HeldList{Feeds: len(l.held.all), Lost: lostFeeds(l.inUse.all, l.held.all), Since: &at}
+		if at := l.heldSince.UTC(); l.isHeld() {
+			row.Held = &status.HeldList{Feeds: l.held.Feeds, Lost: l.held.Lost, Since: &at}
 		}
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-// useHeld uses the lists that are held, and confirms those that other members of the fleet hold; a is nil without one.
-func (s *lists) useHeld(a *fleet.Assignment) {
+// confirmOthers confirms the versions in use that other members of the fleet hold, and returns these members by list. a
+// is nil without a fleet.
+func (s *lists) confirmOthers(a *fleet.Assignment) map[string][]string {
+	if a == nil {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	confirmed := map[string][]string{}
 	for name, l := range s.byName {
-		switch {
-		case l.held.digest != "":
-			s.use(l, l.held, true)
-		case a != nil && len(a.HeldBy(name)) > 0:
-			s.use(l, l.inUse, true)
+		if members := a.HeldBy(name); len(members) > 0 {
+			confirmed[name], l.inUseConfirmed = members, true
+			signalIf(s.noted, true)
 		}
 	}
+	return confirmed
 }
 
 // useConfirmed uses the versions that are held, and that another member of the fleet has confirmed.
@@ -406,56 +398,108 @@ func (s *lists) useConfirmed(a fleet.Assignment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, l := range s.byName {
-		if l.held.digest != "" && a.Confirms(name, l.held.digest) {
-			s.use(l, l.held, true)
+		if l.isHeld() && a.Confirms(name, l.next.digest) {
+			l.nextConfirmed = true
+			signalIf(s.changed, true)
 		}
 	}
 }
 
-// mustHold reports whether a list with n feeds now, which had some before and lost some of these, may be a mistake:
-// more than half of them, or all.
-func mustHold(before, n, lost int) bool {
-	return before >= leastHeld && 2*lost > before || before > 0 && n == 0
+// choose returns the version to use: the one that was read last, unless it is held, and whether it is confirmed.
+func (l *list) choose(confirm bool) (version listEntries, confirmed bool) {
+	confirm = confirm || l.nextConfirmed
+	if l.next.digest == "" || l.isHeld() && !confirm && time.Since(l.heldSince) < holdFor {
+		return l.inUse, l.inUseConfirmed
+	}
+	return l.next, l.isHeld() && confirm
 }
 
-// lostFeeds returns how many entries are not among those now.
-func lostFeeds(before, now []config.Entry) (lost int) {
-	type key struct{ name, url string }
-	kept := make(map[key]bool, len(now))
-	for _, e := range now {
-		kept[key{e.Name, e.URL}] = true
+// addTo returns cfg with the feeds of the lists. Those that running has keep their names and topics. A version that has
+// lost most of the feeds that running has is held, unless a person confirms it. accept, which is called once cfg is in
+// use, records that, and logs the errors of entries, each once. Until then the versions before are in use.
+func (s *lists) addTo(cfg, running *config.Config, confirm bool) (_ *config.Config, accept func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	versions, confirmed, entries := map[string]listEntries{}, map[string]bool{}, map[string][]config.Entry{}
+	choose := func(name string, l *list) {
+		versions[name], confirmed[name] = l.choose(confirm)
+		entries[name] = versions[name].all
 	}
-	for _, e := range before {
-		if !kept[key{e.Name, e.URL}] {
+	for name, l := range s.byName {
+		choose(name, l)
+	}
+	base := cfg
+	cfg, refused := base.WithLists(entries, running)
+	held := false
+	for name, l := range s.byName {
+		if _, ok := base.FeedsFrom[name]; !ok || l.isHeld() || l.next.digest == "" {
+			continue
+		}
+		if before, now, lost := countLost(running, cfg, name); mustHold(before, now, lost) {
+			held, l.heldSince, l.held = true, time.Now(), status.HeldList{Feeds: now, Lost: lost}
+			signalIf(s.noted, true)
+			s.log.Warn("a list has lost most of its feeds, and is not used yet; it is used when it has stayed the same for 15 minutes, or with 'feedbridge reload --yes'",
+				"list", name, "feeds", before, "lost", lost)
+			choose(name, l)
+		}
+	}
+	if held {
+		cfg, refused = base.WithLists(entries, running)
+	}
+	return cfg, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for name, l := range s.byName {
+			changes := l.inUse.digest != versions[name].digest
+			switch {
+			case l.next.digest == versions[name].digest:
+				l.setNext(listEntries{})
+			case changes && l.next.digest == "": // a look has found the version before again
+				l.setNext(l.inUse)
+				signalIf(s.changed, true)
+			}
+			if changes {
+				l.added.moved = nil // they are shown until the list changes
+			}
+			l.inUse, l.inUseConfirmed = versions[name], confirmed[name]
+		}
+		s.note(cfg, running, refused)
+		logged := map[string]bool{}
+		for _, err := range refused {
+			text := err.Error()
+			if logged[text] = true; !s.logged[text] && len(logged) <= loggedEntries {
+				s.log.Error("an entry of a list of feeds is not used; all others are", "error", s.opts.Redact.Text(text))
+			}
+		}
+		if len(refused) > 0 && !maps.Equal(logged, s.logged) {
+			s.log.Warn("entries of lists of feeds are not used", "entries", len(refused), "feeds", len(cfg.Feeds))
+		}
+		s.logged = logged
+	}
+}
+
+// mustHold reports whether a list that loses some of its feeds may be a mistake: more than half of them, or all.
+func mustHold(before, now, lost int) bool {
+	return before >= leastHeld && 2*lost > before || before > 0 && now == 0
+}
+
+// countLost returns how many feeds of a list running and next have, and how many of the former are lost: next has no
+// feed with the same name and URL.
+func countLost(running, next *config.Config, list string) (before, now, lost int) {
+	for name, of := range running.ListOf {
+		if of != list {
+			continue
+		}
+		if before++; next.Feeds[name].Source.URL != running.Feeds[name].Source.URL {
 			lost++
 		}
 	}
-	return lost
-}
-
-// addTo returns cfg with the feeds of the lists. Those that running has keep their names and topics. It logs the errors
-// of entries, each once.
-func (s *lists) addTo(cfg, running *config.Config) *config.Config {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	entries := map[string][]config.Entry{}
-	for name, l := range s.byName {
-		entries[name] = l.inUse.all
-	}
-	cfg, refused := cfg.WithLists(entries, running)
-	s.note(cfg, running, refused)
-	logged := map[string]bool{}
-	for _, err := range refused {
-		text := err.Error()
-		if logged[text] = true; !s.logged[text] && len(logged) <= loggedEntries {
-			s.log.Error("an entry of a list of feeds is not used; all others are", "error", s.opts.Redact.Text(text))
+	for _, of := range next.ListOf {
+		if of == list {
+			now++
 		}
 	}
-	if len(refused) > 0 && !maps.Equal(logged, s.logged) {
-		s.log.Warn("entries of lists of feeds are not used", "entries", len(refused), "feeds", len(cfg.Feeds))
-	}
-	s.logged = logged
-	return cfg
+	return before, now, lost
 }
 
 // note records what a configuration has of the lists. The caller holds the lock.
@@ -472,11 +516,10 @@ func (s *lists) note(cfg, running *config.Config, refused config.Errors) {
 		}
 	}
 	for name, l := range s.byName {
-		before := l.added
-		if l.added = nil; l.inUse.digest == "" {
+		if l.inUse.digest == "" {
 			continue
 		}
-		l.added = &addedList{feeds: len(versions[name].URLs), fingerprint: versions[name].Fingerprint(), entries: l.inUse.digest, confirmed: l.confirmed, moved: moved[name]}
+		l.added = addedList{feeds: len(versions[name].URLs), fingerprint: versions[name].Fingerprint(), moved: l.added.moved}
 		for _, err := range refused {
 			if err.Source == "feeds_from."+name {
 				l.added.bad++
@@ -484,10 +527,9 @@ func (s *lists) note(cfg, running *config.Config, refused config.Errors) {
 		}
 		if len(moved[name]) > 0 {
 			slices.Sort(moved[name])
+			l.added.moved = moved[name]
 			s.log.Warn("feeds of a list have another URL than before, and go on in the same topics; give an entry another name if it is another feed",
 				"list", name, "count", len(moved[name]), "feeds", namedList(moved[name]))
-		} else if before != nil && before.entries == l.added.entries {
-			l.added.moved = before.moved // they are shown until the list changes
 		}
 	}
 }
@@ -501,14 +543,14 @@ func ReadLists(ctx context.Context, cfg *config.Config, o Options) (*config.Conf
 	s := newLists(o.Version, safetext.NewRedactor(cfg.SecretParameters...), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s.configure(ctx, cfg.FeedsFrom).Wait()
+	awaitLooks(ctx, s.configure(ctx, cfg.FeedsFrom))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
 	entries := map[string][]config.Entry{}
 	for _, name := range slices.Sorted(maps.Keys(s.byName)) {
 		l := s.byName[name]
-		if entries[name] = l.inUse.all; l.failure != "" {
+		if entries[name] = l.next.all; l.failure != "" {
 			errs = append(errs, fmt.Errorf("feeds_from.%s: %s", name, l.failure))
 		}
 	}
@@ -523,12 +565,8 @@ func ReadLists(ctx context.Context, cfg *config.Config, o Options) (*config.Conf
 func ReadList(ctx context.Context, cfg config.List, o Options) ([]config.Entry, error) {
 	s := newLists(o.Version, nil, slog.New(slog.DiscardHandler))
 	l := &list{cfg: cfg}
-	client, err := s.open(l)
-	if err != nil {
-		return nil, err
-	}
-	if _ = s.look(ctx, l, client); l.failure != "" {
+	if _ = s.look(ctx, l); l.failure != "" {
 		return nil, errors.New(l.failure)
 	}
-	return l.inUse.all, ctx.Err()
+	return l.next.all, ctx.Err()
 }

@@ -133,7 +133,7 @@ func TestAFleetHoldsAList(t *testing.T) {
 	if done := copies[0].mustReload(t, environs[0]); len(done.Held) != 1 || done.Held[0].List != "blogs" || done.Held[0].Lost != 17 {
 		t.Errorf("a reload reports %+v", done.Held)
 	}
-	if status, body := copies[1].post(t, "/reload?lists=use"); status != http.StatusOK {
+	if status, body := copies[1].post(t, "/reload?lists=use"); status != http.StatusOK || !strings.Contains(body, `"confirmed_lists": {`) {
 		t.Fatalf("%d: %s", status, body)
 	}
 	await("the other member has confirmed it", 3, 0)

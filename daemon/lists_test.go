@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
@@ -103,6 +105,51 @@ func TestFeedsFromLists(t *testing.T) {
 	must.Succeed(t, func() error { _, errs := r.reload(t, environ); return fmtErrors(errs) }())
 	if row := r.awaitFeed(t, "two", entities(12)); row.Published != 0 {
 		t.Errorf("the feed that came back has published %d entities again", row.Published)
+	}
+}
+
+// A list that is held is used once a person confirms it, with the first command and not if the configuration is wrong.
+// Titles are those of the version that was read last.
+func TestAPersonConfirmsALostList(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	_, url := newUpstream(t, 3)
+	file := filepath.Join(dir, "list.opml")
+	write := func(outlines string) {
+		must.Succeed(t, os.WriteFile(file+".new", []byte("<opml><body>"+outlines+"</body></opml>"), 0o600))
+		must.Succeed(t, os.Rename(file+".new", file))
+	}
+	outline := func(title string) string { return "<outline name='one' title='" + title + "' xmlUrl='" + url + "'/>" }
+	write(outline("The first"))
+	environ := reloadableEnviron(dir, nil, "FEEDBRIDGE_FEEDS_FROM_L_FILE="+file)
+	r := startReloadable(t, environ)
+	r.awaitFeed(t, "one", entities(3))
+	write("")
+	r.mustReload(t, environ)
+	r.awaitLog(t, "a list has lost most of its feeds")
+	r.next.Store(&config.Options{Environ: append(slices.Clone(environ), "FEEDBRIDGE_FEEDS_MORE_URL=ftp://x/")})
+	if status, body := r.post(t, "/reload?lists=use"); status != http.StatusUnprocessableEntity {
+		t.Fatalf("a wrong configuration: %d: %s", status, body)
+	}
+	r.next.Store(&config.Options{Environ: environ})
+	if held := r.mustReload(t, environ).Held; len(held) != 1 || held[0].Lost != 1 {
+		t.Errorf("after a wrong configuration: held are %+v", held)
+	}
+	r.awaitStatus(t, "one", http.StatusOK)
+	write(outline("Another one"))
+	r.mustReload(t, environ)
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if _, body := r.read(t, "/status/one"); strings.Contains(body, `"title": "Another one"`) {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("the title is not shown: %s", body)
+		}
+	}
+	write("")
+	var done daemon.Reloaded
+	_, body := r.post(t, "/reload?lists=use")
+	if must.Succeed(t, json.Unmarshal([]byte(body), &done)); len(done.Held) > 0 || !slices.Equal(done.Feeds.Removed, []string{"one"}) {
+		t.Errorf("the list that was just written is not used: %s", body)
 	}
 }
 

@@ -45,7 +45,7 @@ type pipelines struct {
 	traces   *trace.Tracer // nil if none are sent
 	opts     Options
 	pacer    *bridge.Pacer
-	title    func(feed string) string // of the configuration
+	titles   atomic.Pointer[config.Config] // has the titles of the feeds
 }
 
 // newBridge builds the bridge of a feed: the source, the gate that skips entities that the
@@ -101,7 +101,7 @@ func (p *pipelines) newBridge(name string, f *config.Feed, snk *lazySink) *bridg
 // addObserver returns the observer of a feed that the admin server shows.
 func (p *pipelines) addObserver(name string, f *config.Feed, sources *feedSources, commitsBy func() string) *admin.Feed {
 	return p.adm.AddFeed(admin.FeedOptions{
-		Name: name, Title: p.title(name), URL: p.redact.URL(f.Source.URL), Format: string(f.Format),
+		Name: name, Title: func() string { return p.titles.Load().Title(name) }, URL: p.redact.URL(f.Source.URL), Format: string(f.Format),
 		Bus: f.To.Bus, Topic: f.To.Topic,
 		Every: f.Every, Freshness: f.Freshness,
 		Describe: sources.describe, CommitsBy: commitsBy,

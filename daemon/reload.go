@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
-	"time"
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/internal/admin"
@@ -25,6 +24,8 @@ type Reloaded struct {
 	LeftBehind []LeftBehind `json:"left_behind"`
 	// Held are the lists of feeds of which a version is not used yet.
 	Held []HeldList `json:"held_lists,omitempty"`
+	// Confirmed are the lists whose version in this copy was confirmed for the members of the fleet that hold it.
+	Confirmed map[string][]string `json:"confirmed_lists,omitempty"`
 }
 
 // HeldList is a list of feeds that has lost most of its feeds.
@@ -67,22 +68,32 @@ func (d *daemon) reloadOnRequest(ctx context.Context) {
 	for {
 		select {
 		case <-d.opts.Reload:
-			_, _ = d.reload(d.loadChanged) // it logs its errors
+			_, _ = d.reload(d.loadChanged, false) // it logs its errors
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// serveReload reloads the configuration for a request.
-func (d *daemon) serveReload(_ context.Context, r *http.Request) (any, error) {
-	if r.URL.Query().Get("lists") == "use" {
+// serveReload reloads the configuration for a request, which may confirm the versions of lists that are held, or that
+// would be after a look.
+func (d *daemon) serveReload(ctx context.Context, r *http.Request) (any, error) {
+	confirm := r.URL.Query().Get("lists") == "use"
+	if confirm {
 		d.mu.Lock()
-		d.lists.useHeld(d.membership.assigned())
+		looked := d.lists.configure(d.ctx, d.cfg.FeedsFrom)
 		d.mu.Unlock()
+		looking, cancel := context.WithTimeout(ctx, firstLists)
+		defer cancel()
+		awaitLooks(looking, looked)
 	}
-	reloaded, err := d.reload(d.loadChanged)
+	reloaded, err := d.reload(d.loadChanged, confirm)
 	if err == nil {
+		if confirm {
+			d.mu.Lock()
+			reloaded.Confirmed = d.lists.confirmOthers(d.membership.assigned())
+			d.mu.Unlock()
+		}
 		for _, row := range d.lists.status() {
 			if row.Held != nil {
 				reloaded.Held = append(reloaded.Held, HeldList{row.List, *row.Held})
@@ -106,7 +117,7 @@ func (d *daemon) followLists(ctx context.Context) {
 	for {
 		select {
 		case <-d.lists.changed:
-			_, _ = d.reload(func() (*config.Config, error) { return d.cfg, nil }) // it logs its errors
+			_, _ = d.reload(func() (*config.Config, error) { return d.cfg, nil }, false) // it logs its errors
 		case <-d.lists.noted:
 			d.mu.Lock()
 			d.membership.configure(d.cfg)
@@ -120,37 +131,33 @@ func (d *daemon) followLists(ctx context.Context) {
 // startLists reads the lists of feeds, for as long as a start may wait for them, and adds their feeds.
 func (d *daemon) startLists(ctx context.Context, redact *safetext.Redactor) {
 	d.lists = newLists(d.opts.Version, redact, d.log)
-	first := d.lists.configure(ctx, d.cfg.FeedsFrom)
-	looked := make(chan struct{})
-	go func() {
-		first.Wait()
-		close(looked)
-	}()
-	select {
-	case <-looked:
+	looking, cancel := context.WithTimeout(ctx, firstLists)
+	defer cancel()
+	awaitLooks(looking, d.lists.configure(ctx, d.cfg.FeedsFrom))
+	if looking.Err() == nil {
 		select {
 		case <-d.lists.changed: // these feeds are added here
 		default:
 		}
-	case <-time.After(firstLists):
-	case <-ctx.Done():
 	}
-	d.cfg = d.lists.addTo(d.cfg, d.cfg)
+	var accept func()
+	d.cfg, accept = d.lists.addTo(d.cfg, d.cfg, false)
+	accept()
 }
 
-// reload loads the configuration, adds the feeds of its lists and changes what differs. After an error nothing has
-// changed. Every reload begins and ends in this function.
+// reload loads the configuration, adds the feeds of its lists, whose held versions a person may confirm, and changes
+// what differs. After an error nothing has changed. Every reload begins and ends in this function.
 //
 // A feed that is restarted finishes its commit in flight first, unless that takes longer than
 // [bridge.YieldTime]. Its successor reads the checkpoint from the bus, as at any start, so the topic
 // stays exact. While a reload waits for feeds the daemon is not locked: a stop and another reload may
 // take place.
-func (d *daemon) reload(load func() (*config.Config, error)) (*Reloaded, error) {
+func (d *daemon) reload(load func() (*config.Config, error), confirm bool) (*Reloaded, error) {
 	if d.ctx.Err() == nil {
 		d.supervisor.reportReloading()
 		defer d.supervisor.reportReady()
 	}
-	cfg, reloaded, finish, err := d.loadAndApply(load)
+	cfg, reloaded, finish, err := d.loadAndApply(load, confirm)
 	if err == nil {
 		finish()
 	}
@@ -179,20 +186,21 @@ func (d *daemon) reload(load func() (*config.Config, error)) (*Reloaded, error) 
 var errStoppingNow = errors.New("feedbridge is stopping, and nothing was reloaded")
 
 // loadAndApply loads the configuration and applies it, with the daemon locked.
-func (d *daemon) loadAndApply(load func() (*config.Config, error)) (cfg *config.Config, reloaded *Reloaded, finish func(), err error) {
+func (d *daemon) loadAndApply(load func() (*config.Config, error), confirm bool) (cfg *config.Config, reloaded *Reloaded, finish func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before := d.cfg
 	cfg, err = load()
 	isSame := cfg == before // only the lists have changed
+	var accept func()
 	if err == nil {
-		cfg = d.lists.addTo(cfg, before)
+		cfg, accept = d.lists.addTo(cfg, before, confirm)
 	}
 	switch {
 	case err == nil && d.ctx.Err() != nil:
 		return nil, nil, nil, errStoppingNow
 	case err == nil:
-		reloaded, finish, err = d.apply(cfg)
+		reloaded, finish, err = d.apply(cfg, accept)
 	}
 	if !isSame {
 		d.adm.ConfigLoaded(err)
@@ -256,9 +264,9 @@ func needRestart(old, now *config.Config, levelCanChange bool) config.Errors {
 	return errs
 }
 
-// apply changes the daemon to a configuration. After an error nothing has changed. It does not wait for
-// the feeds that it stops: finish does, and must be called, without a lock.
-func (d *daemon) apply(cfg *config.Config) (_ *Reloaded, finish func(), _ error) {
+// apply changes the daemon to a configuration, and calls accept if nothing can fail any more. After an error nothing has
+// changed. It does not wait for the feeds that it stops: finish does, and must be called, without a lock.
+func (d *daemon) apply(cfg *config.Config, accept func()) (_ *Reloaded, finish func(), _ error) {
 	changed := d.compare(cfg)
 	// Connections that are not needed any more are closed after their feeds have ended.
 	next := &buses{byName: maps.Clone(d.buses.Load().byName), server: d.buses.Load().server}
@@ -279,6 +287,7 @@ func (d *daemon) apply(cfg *config.Config) (_ *Reloaded, finish func(), _ error)
 		served[name] = r
 	}
 	// Nothing fails from here on.
+	accept()
 	d.countFeeds(cfg, d.membership.assigned())
 	prepared := map[string]*runningFeed{}
 	for _, name := range changed.Feeds.started() {

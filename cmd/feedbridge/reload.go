@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,7 +55,7 @@ the exit code is 1.`,
 		},
 	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVar(&yes, "yes", false, "use lists that have lost most of their feeds, and are held")
+	cmd.Flags().BoolVar(&yes, "yes", false, "look at the lists of feeds, and use those that have lost most of their\nfeeds, and are held")
 	return cmd
 }
 
@@ -72,6 +74,10 @@ func printReloaded(p *printer, done daemon.Reloaded) (lines int) {
 	}
 	for _, l := range done.Held {
 		p.printLine("the list %s %s", l.List, l.HeldList)
+		lines++
+	}
+	for _, list := range slices.Sorted(maps.Keys(done.Confirmed)) {
+		p.printLine("the list %s: its version in this copy is confirmed for the members that held it, which use it now (%s)", list, strings.Join(done.Confirmed[list], ", "))
 		lines++
 	}
 	return lines

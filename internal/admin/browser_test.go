@@ -440,7 +440,10 @@ func TestBrowserAtEachSize(t *testing.T) {
 		for i := range feeds {
 			long := strings.Repeat("W", 30*(i%4))
 			f := s.AddFeed(admin.FeedOptions{
-				Name: fmt.Sprintf("feed-%d%s", i, long), Title: []string{"", "The Journal of <b>Tests</b> & Trials", "\u202eexe.gpj", strings.Repeat("x", 1000)}[i%4],
+				Name: fmt.Sprintf("feed-%d%s", i, long),
+				Title: func() string {
+					return []string{"", "The Journal of <b>Tests</b> & Trials", "\u202eexe.gpj", strings.Repeat("x", 1000)}[i%4]
+				},
 				URL: "https://shop.example.com/" + long, Bus: "main", Topic: "t" + long + ".v1", Every: time.Second, Freshness: time.Minute,
 				Describe: func(checkpoint.Checkpoint) admin.Description {
 					return admin.Description{Format: "atom", Cursor: map[string]any{"page": "https://shop.example.com/" + long}}

@@ -115,5 +115,5 @@ func (f *Feed) trouble(now time.Time) status.Trouble {
 	defer f.mu.Unlock()
 	state, since := f.currentState(&f.record, now)
 	_, cause := f.attention(&f.record, now)
-	return status.Trouble{Feed: f.opts.Name, Title: f.opts.Title, State: string(state), Since: formatTime(since), Cause: f.redact.Excerpt(cause, longestCause)}
+	return status.Trouble{Feed: f.opts.Name, Title: f.title(), State: string(state), Since: formatTime(since), Cause: f.redact.Excerpt(cause, longestCause)}
 }

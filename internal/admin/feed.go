@@ -20,8 +20,9 @@ import (
 type FeedOptions struct {
 	// Name is the configured name. It is a label of every metric of the feed.
 	Name string
-	// Title is the title of the feed for people; its name, or empty, if it has none.
-	Title string
+	// Title returns the title of the feed for people; its name, or empty, if it has none. It may be called at any time,
+	// and may be nil.
+	Title func() string
 	// URL is the feed's entry point, without secrets.
 	URL string
 	// Format is the configured format of the feed. It is shown until Describe
@@ -92,9 +93,6 @@ type Feed struct {
 }
 
 func newFeed(opts FeedOptions, writer string, redact *safetext.Redactor, fleet *Fleet, process *sharedActivity, h histograms) *Feed {
-	if opts.Title = redact.Excerpt(opts.Title, longestTitle); opts.Title == opts.Name {
-		opts.Title = ""
-	}
 	return &Feed{
 		opts:           opts,
 		writer:         writer,
@@ -106,6 +104,17 @@ func newFeed(opts FeedOptions, writer string, redact *safetext.Redactor, fleet *
 		commitEntities: h.commitEntities.of(opts.Name),
 		record:         newRecord(),
 	}
+}
+
+// title returns the title for people; empty if there is none but the name.
+func (f *Feed) title() string {
+	if f.opts.Title == nil {
+		return ""
+	}
+	if title := f.redact.Excerpt(f.opts.Title(), longestTitle); title != f.opts.Name {
+		return title
+	}
+	return ""
 }
 
 // copyRecord returns a copy of the record. The caller owns it.

@@ -27,7 +27,7 @@ func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) statuspage.Fe
 	answer := statuspage.Feeds{Summary: summary, Config: p.config.status(p.redact), Fleet: fleet, Lists: p.listStatus(), LeftBehind: p.leftBehind(), SlowHosts: p.slowHosts(), All: len(all), States: map[string]int{}}
 	var found []sortKey
 	for _, f := range all {
-		if !anyContains(q.Search, f.opts.Name, f.opts.Title, f.opts.URL, f.opts.Bus, f.opts.Topic) {
+		if !anyContains(q.Search, f.opts.Name, f.title(), f.opts.URL, f.opts.Bus, f.opts.Topic) {
 			continue
 		}
 		key := newSortKey(f, q.Sort, now)

@@ -97,7 +97,7 @@ func (f *Feed) feedStatus(now time.Time) status.Feed {
 	state, since := f.currentState(&r, now)
 	row := status.Feed{
 		Feed:              f.opts.Name,
-		Title:             f.opts.Title,
+		Title:             f.title(),
 		State:             string(state),
 		Since:             formatTime(since),
 		Explanation:       f.explainState(&r, now),
