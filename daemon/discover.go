@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/config"
@@ -32,6 +33,9 @@ type FoundFeed struct {
 	answered string // the URL after redirects
 }
 
+// IsFeed reports whether the URL serves a feed, perhaps one that cannot be read to its end.
+func (f FoundFeed) IsFeed() bool { return f.Format != "" }
+
 // FoundEntry is an entry of a feed that was found.
 type FoundEntry struct {
 	Title string    `json:"title"`
@@ -44,15 +48,15 @@ const mostFoundEntries = 3
 // usualPaths are the paths at which many sites have their feed.
 var usualPaths = []string{"/feed", "/rss.xml", "/atom.xml", "/feed.json", "/index.xml"}
 
-// FindFeeds requests the feed's URL, and returns the feeds of the page there that can be read; none if the URL serves
-// anything but a page that names feeds.
+// FindFeeds requests the feed's URL, and returns the feeds of the page there, also those that cannot be read; none if the
+// URL serves anything but a page that names feeds.
 func (s *Sources) FindFeeds(ctx context.Context) []FoundFeed {
 	_, err := detectFormat(ctx, s.client, s.feed.Source.URL, s.opts.Redact, closeResponse)
 	page, ok := errors.AsType[*NotFeedError](err)
 	if !ok {
 		return nil
 	}
-	return slices.DeleteFunc(s.readNamed(ctx, page.Feeds), func(f FoundFeed) bool { return f.Format == "" })
+	return s.readNamed(ctx, page.Feeds)
 }
 
 // Discover requests the feed's URL, and returns that feed, or the feeds of the page there. With guess it also requests
@@ -83,6 +87,9 @@ func (s *Sources) Discover(ctx context.Context, guess bool) ([]FoundFeed, error)
 		return found, ctx.Err()
 	}
 	if len(found) == 0 {
+		if ok && guess {
+			page.cure = strings.TrimSuffix(page.cure, guessCure) + "; none of the usual paths has a feed either"
+		}
 		return nil, err
 	}
 	return found, nil

@@ -116,7 +116,10 @@ var texts = []struct{ prefix, what string }{
 	{"---\n", "YAML"},
 }
 
-const checkURL = "check the url, or ask the provider for that of the feed"
+const (
+	checkURL  = "check the url, or ask the provider for that of the feed"
+	guessCure = "; 'feedbridge discover --guess' tries the usual paths"
+)
 
 // describe sets what the document is, and the cure. base is its URL.
 func (d *document) describe(base string) {
@@ -258,7 +261,7 @@ func (d *document) describePage(text []byte, base string) {
 			})
 		}
 	}
-	d.what, d.cure = "an HTML page", checkURL+"; 'feedbridge discover --guess' tries the usual paths"
+	d.what, d.cure = "an HTML page", checkURL+guessCure
 	if login && len(d.Feeds) == 0 {
 		d.what, d.cure = "a login page (HTML)", "set auth to the credentials of the feed, or ask the provider for a url that programs can read"
 	}

@@ -41,7 +41,7 @@ configuration is not added again.
 A server to which no feed of the file sends the headers and auth of feed_defaults does
 not get them: the lines of the new feed switch them off.
 
-Without -c the file is feedbridge.yaml.`,
+Without -c the file is $FEEDBRIDGE_CONFIG, or else feedbridge.yaml.`,
 		Example: `  feedbridge add https://shop.example.com
   feedbridge add -c feedbridge.yaml --name shop https://shop.example.com/feed/latest
   feedbridge add -c feedbridge.yaml subscriptions.opml`,
@@ -220,12 +220,12 @@ func (ad *addition) discover(ctx context.Context, p *printer, url string) (entri
 	if err != nil {
 		return nil, err
 	}
-	feeds = slices.DeleteFunc(feeds, func(f daemon.FoundFeed) bool { return f.Format == "" || f.Error != "" })
-	switch {
-	case len(feeds) == 0:
+	if n := len(feeds); n > 1 && !ad.all {
+		return nil, fmt.Errorf("%s names %d feeds; name one of them by its URL, or take all that can be read with --all; nothing was written", url, n)
+	}
+	feeds = slices.DeleteFunc(feeds, func(f daemon.FoundFeed) bool { return !f.IsFeed() || f.Error != "" })
+	if len(feeds) == 0 {
 		return nil, errors.New("no feed can be read to its end; nothing was written")
-	case len(feeds) > 1 && !ad.all:
-		return nil, fmt.Errorf("%s names %d feeds; name one of them by its URL, or take all with --all; nothing was written", url, len(feeds))
 	}
 	p.printLine("")
 	for _, f := range feeds {

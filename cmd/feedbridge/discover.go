@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,7 +26,7 @@ Link: the format and the dialect of each, its title, its newest three entries an
 the mean time between them. If URL is that of a feed, it prints that feed. It
 publishes nothing. Feeds on other hosts must have public addresses.
 
-It exits with 1 if it finds no feed.`,
+It exits with 1 if no feed can be read.`,
 		Example: `  feedbridge discover https://shop.example.com
   feedbridge discover --guess --json https://shop.example.com | jq -r '.feeds[].url'`,
 		Args: exactArgs("URL"),
@@ -39,11 +40,16 @@ It exits with 1 if it finds no feed.`,
 			case err != nil:
 				return err
 			case asJSON:
-				return printReport(a.out, a.redact, struct {
+				err = printReport(a.out, a.redact, struct {
 					Feeds []daemon.FoundFeed `json:"feeds"`
 				}{feeds})
+			default:
+				err = printFound(a.out, a.redact, feeds)
 			}
-			return printFound(a.out, a.redact, feeds)
+			if err == nil && !slices.ContainsFunc(feeds, daemon.FoundFeed.IsFeed) {
+				err = fmt.Errorf("%s is a page that names %s, and none can be read", a.redact.URL(args[0]), withNoun(len(feeds), "feed", "feeds"))
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&guess, "guess", false, "request the usual paths, too: /feed, /rss.xml, /atom.xml,\n/feed.json and /index.xml")
@@ -99,7 +105,7 @@ func printFound(w io.Writer, redact *safetext.Redactor, feeds []daemon.FoundFeed
 const longestLook = 10 * time.Second
 
 // followPage returns the URL of the only feed of the page at a URL, or the URL itself if there is no such page. It
-// prints the feeds and returns an error if there are several, and for a topic that is given: a provider's page for an
+// prints the feeds and returns an error if there are several, or if the only one cannot be read, and for a topic that is given: a provider's page for an
 // outage may name another feed than the one in the topic.
 func (a *app) followPage(ctx context.Context, url, topic string) (string, error) {
 	sources, err := a.sourcesOfURL(url)
@@ -112,7 +118,7 @@ func (a *app) followPage(ctx context.Context, url, topic string) (string, error)
 	switch {
 	case len(feeds) == 0:
 		return url, nil
-	case len(feeds) == 1 && topic == "":
+	case len(feeds) == 1 && topic == "" && feeds[0].IsFeed():
 		return feeds[0].URL, nil
 	}
 	if err := printFound(a.out, a.redact, feeds); err != nil {
