@@ -59,6 +59,8 @@ var badFileErrors = map[string]string{
 	"feed_defaults_bus":           `:2: feed_defaults.to.bus: there is no bus "mian"; want embedded`,
 	"feed_defaults_bus_key":       `:3: feed_defaults.to.buss: unknown key; did you mean "bus"?`,
 	"feed_defaults_topic":         `:2: feed_defaults.to.topic: news on bus embedded belongs to the feed a already; each feed needs its own, as with a topic of {feed}`,
+	"stream_of_host":              `:2: feed_defaults.to.stream.name: the streams s_b_example_com and s_a_example_com, of this feed and of a, would both have the subjects news.> on bus embedded, which NATS refuses; give them one name without {host}, or topics that begin with other words; if you create the streams yourself, set to.stream.create: false`,
+	"stream_within_another":       `:2: feeds.a.to.stream.name: the streams news_eu_a and news, of this feed and of b, would both have the subjects news.> on bus embedded, which NATS refuses; give them one name without {host}, or topics that begin with other words; if you create the streams yourself, set to.stream.create: false`,
 	"template_unknown":            `:4: feeds.a.to.topic: there is no placeholder {fed}; want {feed} or {host}; did you mean "feed"?`,
 	"stream_subjects":             `:4: feeds.a.to.stream.subjects: news.a is not among them; add it`,
 	"stream_subjects_max_bytes":   `:3: feed_defaults.to.stream.max_bytes: would delete checkpoints of other topics in a stream for several topics; leave it out, and set max_age`,

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,13 +29,14 @@ func (v *validator) checkFeeds() {
 		v.topics[topic] = append(v.topics[topic], name)
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return v.rank(a) - v.rank(b) })
+	streams := v.wildcardStreams(names)
 	for _, name := range names {
 		f, path := v.cfg.Feeds[name], joinPath("feeds", name)
 		v.reportAll(path, f.Source.Validate())
 		v.reportAll(path, f.Syndication.Validate())
 		v.checkFormat(path, f)
 		v.checkTo(path, f)
-
+		v.checkStream(name, f.To, streams)
 		if f.DeadLetters() {
 			v.checkDeadLetters(name, f)
 		}
@@ -62,6 +64,51 @@ func (v *validator) checkFeeds() {
 		}
 		if other := owners[topic]; other == "" || v.rank(name) == v.rank(other) {
 			owners[topic] = name
+		}
+	}
+}
+
+// wildcardStreams returns the first feed whose stream is created with a subject, by bus and subject.
+func (v *validator) wildcardStreams(names []string) map[[2]string]string {
+	streams := map[[2]string]string{}
+	for _, name := range names {
+		if to := v.cfg.Feeds[name].To; to.Stream != nil && to.Stream.Create {
+			for _, subject := range to.Stream.Subjects {
+				streams[[2]string{to.Bus, subject}] = cmp.Or(streams[[2]string{to.Bus, subject}], name)
+			}
+		}
+	}
+	return streams
+}
+
+// checkStream reports a stream that cannot be created besides one of streams, whose subjects include one of its own.
+func (v *validator) checkStream(name string, to To, streams map[[2]string]string) {
+	if to.Stream == nil || !to.Stream.Create {
+		return
+	}
+	subjects := to.Stream.Subjects
+	if len(subjects) == 0 {
+		subjects = []string{to.Topic}
+	}
+	for _, subject := range subjects {
+		patterns := []string{subject}
+		for i, c := range subject {
+			if c == '.' {
+				patterns = append(patterns, subject[:i]+".>")
+			}
+		}
+		for _, pattern := range patterns {
+			other := streams[[2]string{to.Bus, pattern}]
+			if other == "" || v.cfg.Feeds[other].To.streamName() == to.streamName() {
+				continue
+			}
+			if v.rank(other) > v.rank(name) {
+				name, other = other, name
+			}
+			v.addError(joinPath(joinPath("feeds", name), "to.stream.name"), fmt.Sprintf("the streams %s and %s, of this feed and of %s, would both have the subjects %s on bus %s, which NATS refuses; "+
+				"give them one name without {host}, or topics that begin with other words; if you create the streams yourself, set to.stream.create: false",
+				v.cfg.Feeds[name].To.streamName(), v.cfg.Feeds[other].To.streamName(), other, pattern, to.Bus))
+			return
 		}
 	}
 }

@@ -223,6 +223,9 @@ func (t To) Events() *message.Events {
 // isShared reports whether other feeds may be copied to the topic too.
 func (t To) isShared() bool { return t.Kafka != nil && t.Kafka.Shared }
 
+// streamName returns the name of the stream on NATS.
+func (t To) streamName() string { return nats.Topic{Subject: t.Topic, Stream: *t.Stream}.StreamName() }
+
 // Defaults are values of the keys of feeds, as feed_defaults sets them: by the key, such as
 // to.topic. Values that are empty are left out.
 type Defaults map[string]any

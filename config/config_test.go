@@ -164,10 +164,10 @@ func withDefaults() *Config {
 			return f
 		}
 		a := common("news.a_example_com_8443.a", "https://A.example.com:8443/feed")
-		b := common("news.b_example_com.b", "https://b.example.com/feed")
+		b := common("blogs.b", "https://b.example.com/feed")
 		b.Format, b.Every, b.Freshness = "atom", 7*time.Second, 5*time.Minute
 		b.Source.Headers, b.Source.Auth = []credential.Secret{}, source.Auth{Basic: source.Basic{Username: "me", Password: "own"}}
-		b.To.Stream.Name, b.To.Stream.MaxAge = "own-b", time.Hour
+		b.To.Stream.Name, b.To.Stream.Subjects, b.To.Stream.MaxAge = "own-b", []string{"blogs.>"}, time.Hour
 		onLake := common("c", "https://c.example.com/feed")
 		onLake.Key, onLake.To = "/id", To{Bus: "lake", Topic: "c", Kafka: new(kafka.DefaultOptions())}
 		onLake.To.Kafka.Partitions = 6
