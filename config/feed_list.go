@@ -81,7 +81,8 @@ func countMarks(data []byte) (n int) {
 	return n
 }
 
-// parseOPML returns the outlines that have a URL of a feed, of a document in UTF-8 whatever it declares. Entities of the document's own are not expanded.
+// parseOPML returns the outlines that have a URL of a feed, of a document in UTF-8 whatever it declares. Entities of the
+// document's own are not expanded.
 func parseOPML(data []byte) (entries []Entry, err error) {
 	decoder := xml.NewDecoder(bytes.NewReader(data))
 	decoder.Entity = xml.HTMLEntity

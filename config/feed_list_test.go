@@ -116,7 +116,7 @@ func TestWithLists(t *testing.T) {
 	for _, part := range []string{
 		"feeds_from.blogs:5: url: ", `feeds_from.blogs:6: "Bad Name": a name has only`, "feeds_from.blogs:7: the name own belongs to a feed of the configuration",
 		"feeds_from.blogs:8: 2 entries with different URLs have the name d-example-com-a-b", "feeds_from.blogs:9: 2 entries with different URLs have the name d-example-com-a-b",
-		"feeds_from.blogs: 1 entry has the URL of another entry",
+		"feeds_from.blogs:4: another entry, of this list or another one, has this URL too",
 		"feeds.x.to.topic: x_example_com on bus embedded belongs to the feed y", "feeds.y.to.topic: x_example_com on bus embedded belongs to the feed x",
 		"feeds_from.shops:5: the feed own of the configuration has this URL too; remove one of the two",
 		"feeds.w.to.topic: own_example_com on bus embedded belongs to the feed own already",
@@ -157,8 +157,8 @@ func TestIncumbentsOfLists(t *testing.T) {
 	}{
 		{"a derived name", "blogs", Entry{URL: "https://d.example.com/a/b"}, "feeds_from.blogs:9: the name " + name + " belongs to a feed of the list blogs, which had it before; give"},
 		{"a name", "blogs", Entry{Name: "x", URL: "https://y.example.com/"}, "feeds_from.blogs:9: the name x belongs to a feed of the list shops, which had it before; give"},
-		{"a URL", "blogs", Entry{Name: "w", URL: "https://m.example.com/"}, "feeds_from.blogs: 1 entry has the URL of another entry, of this list or another one; the entry that was used before stays, or"},
-		{"a name and a URL", "blogs", Entry{Name: "m", URL: "https://m.example.com/"}, "feeds_from.blogs: 1 entry has the URL of another entry"},
+		{"a URL", "blogs", Entry{Name: "w", URL: "https://m.example.com/"}, "feeds_from.blogs:9: another entry, of this list or another one, has this URL too; the entry that was used before stays, or"},
+		{"a name and a URL", "blogs", Entry{Name: "m", URL: "https://m.example.com/"}, "feeds_from.blogs:9: another entry"},
 		{"a topic", "shops", Entry{Name: "a", URL: "https://x.example.com/2"}, "feeds.a.to.topic: x_example_com on bus embedded belongs to the feed x already"},
 		{"a topic, with a later name", "shops", Entry{Name: "z", URL: "https://x.example.com/2"}, "feeds.z.to.topic: x_example_com on bus embedded belongs to the feed x already"},
 	} {

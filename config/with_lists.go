@@ -68,7 +68,7 @@ func (l *valueSet) addListed(c, running *Config, lists map[string][]Entry) {
 			}
 		}
 	}
-	byName, seen, repeated, order := map[string][]listed{}, map[string]bool{}, map[string]int{}, []string{}
+	byName, seen, order := map[string][]listed{}, map[string]bool{}, []string{}
 	for n, e := range slices.Concat(incumbents, others) {
 		err, named := source.CheckURL(e.URL), byName[e.Name]
 		switch {
@@ -77,7 +77,7 @@ func (l *valueSet) addListed(c, running *Config, lists map[string][]Entry) {
 		case own[e.URL] != "":
 			refuse(e, fmt.Sprintf("the feed %s of the configuration has this URL too; remove one of the two", own[e.URL]))
 		case seen[e.URL]:
-			repeated[e.list]++
+			refuse(e, "another entry, of this list or another one, has this URL too; the entry that was used before stays, or else the first is used")
 		case !nameForm.MatchString(e.Name):
 			refuse(e, fmt.Sprintf("%q: %s", e.Name, badNameText(e.Name)))
 		case l.locations.isSet(joinPath("feeds", e.Name)):
@@ -91,13 +91,6 @@ func (l *valueSet) addListed(c, running *Config, lists map[string][]Entry) {
 			}
 			byName[e.Name] = append(named, e)
 		}
-	}
-	for _, list := range slices.Sorted(maps.Keys(repeated)) {
-		entries := "1 entry has"
-		if n := repeated[list]; n > 1 {
-			entries = fmt.Sprintf("%d entries have", n)
-		}
-		refuse(listed{list: list}, entries+" the URL of another entry, of this list or another one; the entry that was used before stays, or else the first is used")
 	}
 	for _, name := range order {
 		entries := byName[name]

@@ -75,7 +75,7 @@ func TestFeedsFromLists(t *testing.T) {
 	// An entry of a list before it that takes the URL of a running feed does not stop it.
 	write(fmt.Sprintf("- {name: one, url: \"%s\"}\n- {name: two, url: \"%[1]s?a\"}\n", url))
 	must.Succeed(t, func() error { _, errs := r.reload(t, environ); return fmtErrors(errs) }())
-	r.awaitLog(t, "feeds_from.files: 1 entry has the URL of another entry")
+	r.awaitLog(t, "feeds_from.files:1: another entry, of this list or another one, has this URL too")
 	r.awaitStatus(t, "one", http.StatusNotFound)
 	r.awaitStatus(t, "three", http.StatusOK)
 	// A list with an error, and one that is empty, change nothing.
