@@ -19,6 +19,7 @@
 package admin
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"time"
@@ -34,7 +35,6 @@ import (
 // goroutine.
 type Server struct {
 	*inventory
-	opts     Options
 	registry *prometheus.Registry
 	metrics  http.Handler      // one for all clients; see shareGather
 	changes  map[string]Change // by pattern; set before the first request
@@ -47,7 +47,7 @@ func New(opts Options) *Server {
 		opts.Connections = 64
 	}
 	times := newHistograms(opts.PerFeed)
-	inv := &inventory{writer: opts.Writer, started: opts.Started, redact: opts.Redact, fleet: opts.Fleet, lists: opts.Lists, slow: opts.SlowHosts, forward: newForwarder(opts.Fleet, opts.Token), times: times, config: configHistory{loadedAt: time.Now()}}
+	inv := &inventory{opts: opts, redact: opts.Redact, fleet: opts.Fleet, lists: feedLists{opts.Lists, opts.Redact, opts.Fleet}, forward: newForwarder(opts.Fleet, opts.Token), times: times, config: configHistory{loadedAt: time.Now()}}
 	for _, bus := range opts.Buses {
 		inv.AddBus(bus)
 	}
@@ -55,7 +55,6 @@ func New(opts Options) *Server {
 	registry := newRegistry(inv, times, opts)
 	return &Server{
 		inventory: inv,
-		opts:      opts,
 		registry:  registry,
 		metrics: promhttp.HandlerFor(prometheus.GathererFunc(shareGather(registry.Gather)), promhttp.HandlerOpts{
 			ErrorLog:      slog.NewLogLogger(opts.Log.Handler(), slog.LevelError),
@@ -97,10 +96,7 @@ func (s *Server) Handler() http.Handler {
 func (s *Server) newHandler(socket bool) http.Handler {
 	mux := http.NewServeMux()
 	s.pages.Register(mux)
-	h := &handler{s.inventory, s.opts, &tokenCheck{s.opts.Token, s.opts.Log}}
-	if socket {
-		h.token = nil
-	}
+	h := &handler{s.inventory, socket}
 	mux.HandleFunc("GET /healthz", h.serveHealth)
 	mux.HandleFunc("GET /readyz", h.serveReady)
 	mux.Handle("GET /status", compress(http.HandlerFunc(h.serveStatus)))
@@ -115,4 +111,13 @@ func (s *Server) newHandler(socket bool) http.Handler {
 		w.Header().Set(status.ConfigHeader, s.opts.Config)
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// Forward sends a request without a body to the member of the fleet that runs a feed, and decodes its answer.
+// An error of that member is a [*ChangeError]. After any other error it is not known whether the member got
+// the request; the error has the cure.
+func (s *Server) Forward(ctx context.Context, owner, method, path string, limit time.Duration, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return s.forward.sendWithin(ctx, limit, owner, method, path, answer)
 }

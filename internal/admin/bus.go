@@ -44,6 +44,8 @@ type busCheck struct {
 	running chan struct{}
 }
 
+func (c *busCheck) name() string { return c.Name }
+
 type busStatus struct {
 	status.Bus
 	unready bool
@@ -51,13 +53,18 @@ type busStatus struct {
 
 // checkBuses asks all buses concurrently.
 func checkBuses(ctx context.Context, buses []*busCheck, redact *safetext.Redactor) []busStatus {
-	answers := make([]busStatus, len(buses))
+	return askAll(buses, func(c *busCheck) busStatus {
+		at, ever, err := c.latestResult(ctx)
+		return busStatus{Bus: c.describe(at, err, redact), unready: err != nil && (!c.ServedOnly || !ever)}
+	})
+}
+
+// askAll calls ask for all concurrently, and returns the answers in the same order.
+func askAll[T, A any](all []T, ask func(T) A) []A {
+	answers := make([]A, len(all))
 	var asked sync.WaitGroup
-	for i, c := range buses {
-		asked.Go(func() {
-			at, ever, err := c.latestResult(ctx)
-			answers[i] = busStatus{Bus: c.describe(at, err, redact), unready: err != nil && (!c.ServedOnly || !ever)}
-		})
+	for i, each := range all {
+		asked.Go(func() { answers[i] = ask(each) })
 	}
 	asked.Wait()
 	return answers

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
-	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -27,27 +26,10 @@ const (
 // other error is answered with 500.
 type Change func(ctx context.Context, r *http.Request) (answer any, err error)
 
-// ChangeError is an error of a [Change]. Nothing was changed, except perhaps by a pause or its
-// end that the bus did not acknowledge; repeating it does no harm.
-type ChangeError struct {
-	// Status is the HTTP status of the answer.
-	Status int
-	// Errs are the errors; each has its cure.
-	Errs []error
-}
-
-func (e *ChangeError) Error() string   { return errors.Join(e.Errs...).Error() }
-func (e *ChangeError) Unwrap() []error { return e.Errs }
-
-// changeErrors is the answer to a change that failed.
-type changeErrors struct {
-	Errors []string `json:"errors"`
-}
-
 // serveChange answers a request for a change.
 func (h *handler) serveChange(w http.ResponseWriter, r *http.Request, change Change) {
 	readable := r.Method != http.MethodPost && h.opts.Token == nil && statuspage.IsLocal(r)
-	if h.token != nil && !readable && !h.token.authorize(w, r) {
+	if !h.trusted && !readable && !h.authorize(w, r) {
 		return
 	}
 	// The server's timeouts are for requests that are answered at once.
@@ -73,15 +55,9 @@ func (h *handler) serveChange(w http.ResponseWriter, r *http.Request, change Cha
 	h.writeJSON(w, failed.Status, changeErrors{texts})
 }
 
-// tokenCheck checks the token of changes.
-type tokenCheck struct {
-	token func() (credential.Secret, error) // nil if there is none
-	log   *slog.Logger
-}
-
 // authorize reports whether the request has the token, and answers it if not.
-func (c *tokenCheck) authorize(w http.ResponseWriter, r *http.Request) bool {
-	if c.token == nil {
+func (h *handler) authorize(w http.ResponseWriter, r *http.Request) bool {
+	if h.opts.Token == nil {
 		if r.Method != http.MethodPost {
 			http.Error(w, "messages are shown only to those who may make changes; use the socket of the daemon, or set admin.token", http.StatusForbidden)
 			return false
@@ -89,9 +65,9 @@ func (c *tokenCheck) authorize(w http.ResponseWriter, r *http.Request) bool {
 		http.Error(w, "changes are disabled at this address; use the socket of the daemon, or set admin.token", http.StatusForbidden)
 		return false
 	}
-	token, err := c.token()
+	token, err := h.opts.Token()
 	if err != nil {
-		c.log.Error("cannot read the token for changes", "error", err)
+		h.opts.Log.Error("cannot read the token for changes", "error", err)
 		http.Error(w, "the token for changes cannot be read; the log has the reason", http.StatusServiceUnavailable)
 		return false
 	}

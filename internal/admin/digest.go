@@ -3,12 +3,15 @@ package admin
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/admin/statuspage"
+	"github.com/feedbridge/feedbridge/internal/fleet"
 )
 
 const (
@@ -19,83 +22,93 @@ const (
 	longestCause = 160
 )
 
-// attention returns whether a feed needs a person, fails or is behind, and why. It reads r, which is the record
-// or a copy of it. Of a feed that another member of the fleet runs that member has said so.
-func (f *Feed) attention(r *feedRecord, now time.Time) (status.Attention, string) {
-	state, since := f.currentState(r, now)
+// attention returns whether a feed needs a person, fails or is behind, and why. Of a feed that another member
+// of the fleet runs that member has said so.
+func (v *feedView) attention() (status.Attention, string) {
+	state, since := v.currentState()
 	switch state {
 	case bridge.Halted:
-		return status.NeedsYou, r.lastError.Text
+		return status.NeedsYou, v.r.lastError.Text
 	case stateElsewhere:
-		return f.attentionElsewhere()
+		return v.attentionElsewhere()
 	case bridge.Paused, bridge.Standby, bridge.Stopped:
 		return "", ""
 	}
 	// A feed that reads page after page gets there by itself, and so may one that has just started.
-	limit := f.opts.Freshness
-	stale := f.staleReason(r, now)
-	if stale != "" && now.Sub(r.began) > limit && (state != bridge.Reading || now.Sub(r.goodPoll) > limit) {
+	limit := v.opts.Freshness
+	stale := v.staleReason()
+	if stale != "" && v.now.Sub(v.r.began) > limit && (state != bridge.Reading || v.now.Sub(v.r.goodPoll) > limit) {
 		return status.NeedsYou, stale
 	}
-	if r.heldDeletes != "" {
-		return status.NeedsYou, r.heldDeletes
+	if v.r.heldDeletes != "" {
+		return status.NeedsYou, v.r.heldDeletes
 	}
-	lag, _ := r.publishLag()
+	lag, _ := v.r.publishLag()
 	if state == bridge.Retrying {
 		return status.Failing, ""
 	}
-	if lag > behindAfter || state == bridge.Reading && !r.caughtUp && now.Sub(since) > behindAfter {
+	if lag > behindAfter || state == bridge.Reading && !v.r.caughtUp && v.now.Sub(since) > behindAfter {
 		return status.Behind, ""
 	}
 	return "", ""
 }
 
 // attentionElsewhere is attention for a feed that this copy does not run.
-func (f *Feed) attentionElsewhere() (status.Attention, string) {
-	owner, _ := f.fleet.ownerElsewhere(f.opts.Topic)
-	switch trouble := f.fleet.troubleOf(owner, f.opts.Name); {
+func (v *feedView) attentionElsewhere() (status.Attention, string) {
+	switch trouble := v.fleet.troubleOf(v.owner, v.opts.Name); {
 	case trouble != nil:
 		return status.NeedsYou, trouble.Cause
-	case owner == "" && f.fleet.failed():
-		return status.NeedsYou, f.explainElsewhere()
-	case owner == "":
+	case v.owner == "" && v.member.err != nil:
+		return status.NeedsYou, v.explainElsewhere()
+	case v.owner == "":
 		return status.Behind, ""
 	}
 	return "", ""
 }
 
+// trouble returns the feed as a digest names it.
+func (v *feedView) trouble() status.Trouble {
+	state, since := v.currentState()
+	_, cause := v.attention()
+	return status.Trouble{Feed: v.opts.Name, Title: v.title(), State: string(state), Since: formatTime(since), Cause: v.redact.Excerpt(cause, longestCause)}
+}
+
+// illFeed is a feed that needs a person, with its state.
+type illFeed struct {
+	feed  *Feed
+	state string
+}
+
 // digest returns the digest of the feeds that this copy runs. Encoded as JSON it has at most so many
 // bytes, if those suffice for a digest that names no feeds.
 func (n *inventory) digest(now time.Time, most int) status.Digest {
-	d := status.Digest{At: formatTime(now), Started: formatTime(n.started), States: map[string]int{}, Troubles: []status.Trouble{}}
+	d := status.Digest{At: formatTime(now), Started: formatTime(n.opts.Started), States: map[string]int{}, Troubles: []status.Trouble{}}
 	n.activity.use(func(a *activity) { d.EntitiesLastHour, d.ByHour = a.total(60, now), a.hourly(now) })
-	var ill []sortKey
+	var ill []illFeed
 	for _, f := range n.contents().feeds {
-		f.mu.Lock()
-		state, _ := f.currentState(&f.record, now)
-		if state == stateElsewhere {
-			f.mu.Unlock()
-			continue
-		}
-		needs, _ := f.attention(&f.record, now)
-		f.mu.Unlock()
-		d.Feeds++
-		d.States[string(state)]++
-		switch needs {
-		case status.Failing:
-			d.Failing++
-		case status.Behind:
-			d.Behind++
-		case status.NeedsYou:
-			d.NeedYou++
-			ill = append(ill, sortKey{feed: f, state: string(state)})
-		}
+		f.use(now, func(v *feedView) {
+			state, _ := v.currentState()
+			if state == stateElsewhere {
+				return
+			}
+			d.Feeds++
+			d.States[string(state)]++
+			switch needs, _ := v.attention(); needs {
+			case status.Failing:
+				d.Failing++
+			case status.Behind:
+				d.Behind++
+			case status.NeedsYou:
+				d.NeedYou++
+				ill = append(ill, illFeed{f, string(state)})
+			}
+		})
 	}
-	slices.SortStableFunc(ill, func(a, b sortKey) int {
+	slices.SortStableFunc(ill, func(a, b illFeed) int {
 		return cmp.Compare(statuspage.Severity(a.state), statuspage.Severity(b.state))
 	})
-	for _, key := range ill[:min(len(ill), status.MostTroubles)] {
-		d.Troubles = append(d.Troubles, key.feed.trouble(now))
+	for _, each := range ill[:min(len(ill), status.MostTroubles)] {
+		d.Troubles = append(d.Troubles, each.feed.view(now).trouble())
 	}
 	d.MoreTroubles = d.NeedYou - len(d.Troubles)
 	for len(d.Troubles) > 0 {
@@ -109,11 +122,23 @@ func (n *inventory) digest(now time.Time, most int) status.Digest {
 	return d
 }
 
-// trouble returns the feed as a digest names it.
-func (f *Feed) trouble(now time.Time) status.Trouble {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	state, since := f.currentState(&f.record, now)
-	_, cause := f.attention(&f.record, now)
-	return status.Trouble{Feed: f.opts.Name, Title: f.title(), State: string(state), Since: formatTime(since), Cause: f.redact.Excerpt(cause, longestCause)}
+// Note returns what this copy publishes in a fleet of so many members.
+func (n *inventory) Note(members int) fleet.Note {
+	d := n.digest(time.Now(), min(longestNote, longestNotes/members))
+	note := memberNote{Admin: n.fleet.notes.address, Digest: &d}
+	if note.Admin != "" {
+		if key, err := n.forward.sealKey(); err == nil && key != nil {
+			note.Seal = addressSeal(key, n.fleet.notes.self, note.Admin)
+		}
+	}
+	text, err := json.Marshal(note)
+	if err != nil {
+		panic(err) // it has only texts and numbers
+	}
+	// What changes all the time is not in the key.
+	key := []string{note.Admin, note.Seal, fmt.Sprint(d.Feeds, d.NeedYou)}
+	for _, t := range d.Troubles {
+		key = append(key, t.Feed, t.State)
+	}
+	return fleet.Note{Text: text, Key: strings.Join(key, "\n")}
 }

@@ -2,9 +2,7 @@ package admin
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -13,75 +11,11 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin/status"
-	"github.com/feedbridge/feedbridge/internal/safetext"
 )
-
-// FeedOptions describe a feed, for people.
-type FeedOptions struct {
-	// Name is the configured name. It is a label of every metric of the feed.
-	Name string
-	// Title returns the title of the feed for people; its name, or empty, if it has none. It may be called at any time,
-	// and may be nil.
-	Title func() string
-	// URL is the feed's entry point, without secrets.
-	URL string
-	// Format is the configured format of the feed. It is shown until Describe
-	// returns another one.
-	Format string
-	// Bus and Topic are where the feed is copied to.
-	Bus, Topic string
-	// Every is the wait between polls that find nothing new.
-	Every time.Duration
-	// Freshness limits the time since the feed was last copied to its end, or made progress
-	// towards it. After that time the process is not ready.
-	Freshness time.Duration
-	// Describe puts a checkpoint into words. It may be called at any time, and may be nil.
-	Describe func(checkpoint.Checkpoint) Description
-	// CommitsBy returns how the bus stores the commits, "" if it is not known. It may be called at any
-	// time, and may be nil.
-	CommitsBy func() string
-}
-
-// Description describes how far a feed has come, according to a checkpoint.
-type Description struct {
-	// Format is the format of the feed, "" if it is not known yet.
-	Format string
-	// Cursor describes the cursor, as a value for JSON.
-	Cursor any
-	// Search is the search for the position where reading starts, and how far it has come, as a
-	// part of a sentence; "" if there is none.
-	Search string
-	// Lacking is what the topic does not have of the feed; nil for a feed that has no such thing.
-	Lacking *Lacking
-}
-
-// Lacking counts what a topic does not have of its feed.
-type Lacking struct {
-	Gaps    int // documents that are missing
-	Deletes int // that are held back
-	// Until is the time at which the deletes are published, if the same entries are missing then.
-	Until time.Time
-}
-
-// explainDeletes says until when deletes are held back, and how to publish them at once; empty if there are none.
-func (l *Lacking) explainDeletes() string {
-	if l == nil || l.Deletes == 0 {
-		return ""
-	}
-	noun := "deletes are"
-	if l.Deletes == 1 {
-		noun = "delete is"
-	}
-	return fmt.Sprintf("%d %s held back until %s, because most of the feed has vanished; to publish now, set max_delete_ratio: 1 and run 'feedbridge reload'",
-		l.Deletes, noun, l.Until.UTC().Format(time.RFC3339))
-}
 
 // Feed watches the bridge of one feed. It is a [bridge.Observer].
 type Feed struct {
-	opts   FeedOptions
-	writer string
-	redact *safetext.Redactor
-	fleet  *Fleet // nil without one
+	feedInfo
 	// process is the activity of all feeds.
 	process *sharedActivity
 
@@ -92,36 +26,30 @@ type Feed struct {
 	history history
 }
 
-func newFeed(opts FeedOptions, writer string, redact *safetext.Redactor, fleet *Fleet, process *sharedActivity, h histograms) *Feed {
+func newFeed(info feedInfo, process *sharedActivity, h histograms) *Feed {
 	return &Feed{
-		opts:           opts,
-		writer:         writer,
-		redact:         redact,
-		fleet:          fleet,
+		feedInfo:       info,
 		process:        process,
-		requestSeconds: h.requestSeconds.of(opts.Name),
-		commitSeconds:  h.commitSeconds.of(opts.Name),
-		commitEntities: h.commitEntities.of(opts.Name),
+		requestSeconds: h.requestSeconds.of(info.opts.Name),
+		commitSeconds:  h.commitSeconds.of(info.opts.Name),
+		commitEntities: h.commitEntities.of(info.opts.Name),
 		record:         newRecord(),
 	}
 }
 
-// title returns the title for people; empty if there is none but the name.
-func (f *Feed) title() string {
-	if f.opts.Title == nil {
-		return ""
-	}
-	if title := f.redact.Excerpt(f.opts.Title(), longestTitle); title != f.opts.Name {
-		return title
-	}
-	return ""
-}
-
-// copyRecord returns a copy of the record. The caller owns it.
-func (f *Feed) copyRecord() feedRecord {
+// view returns a view of a copy of the record. The caller owns it.
+func (f *Feed) view(now time.Time) *feedView {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.record.deepCopy()
+	r := f.record.deepCopy()
+	return f.feedInfo.view(&r, now)
+}
+
+// use calls do with a view of the record, which it must not keep. f.mu is held.
+func (f *Feed) use(now time.Time, do func(v *feedView)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do(f.feedInfo.view(&f.record, now))
 }
 
 // handOver returns what a feed that takes the place of this one continues with. This one may still be
@@ -159,7 +87,7 @@ func (f *Feed) Polled(b feed.Batch, err error, took time.Duration) {
 		// is one violation until a poll has worked.
 		if v, ok := errors.AsType[*feed.Violation](err); ok && (haltCause{v.Kind, v.Page}) != r.lastHaltCause {
 			r.lastHaltCause = haltCause{v.Kind, v.Page}
-			f.violated(*v, now)
+			r.violated(*v, now, f.redact)
 		}
 		return
 	}
@@ -186,7 +114,7 @@ func (f *Feed) Processed(b feed.Batch, took time.Duration) {
 	r.duplicates += uint64(b.Duplicates)
 	r.oversized += uint64(b.Oversized)
 	for _, v := range b.Violations {
-		f.violated(v, now)
+		r.violated(v, now, f.redact)
 	}
 	r.noteRemarks(b)
 	cp := &r.status.Checkpoint
@@ -286,12 +214,6 @@ func (f *Feed) Exchanged(method string, status int, err error, took time.Duratio
 	f.record.requests.add(labelsOf(method, status, err))
 }
 
-// violated records a violation. f.mu is held.
-func (f *Feed) violated(v feed.Violation, at time.Time) {
-	v.Page, v.Detail = f.redact.Clip(v.Page, longestDetail), f.redact.Clip(v.Detail, longestDetail)
-	f.record.violated(v, at)
-}
-
 func classOf(err error) class {
 	switch {
 	case errors.Is(err, checkpoint.ErrConflict):
@@ -300,17 +222,4 @@ func classOf(err error) class {
 		return permanent
 	}
 	return transient
-}
-
-// describe describes the checkpoint of a copy of the record, once.
-func (f *Feed) describe(r *feedRecord) *Description {
-	if r.described == nil {
-		r.described = &Description{}
-		if f.opts.Describe != nil {
-			*r.described = f.opts.Describe(r.status.Checkpoint)
-		}
-		r.described.Format = cmp.Or(r.described.Format, f.opts.Format)
-		r.described.Search = f.redact.Clip(r.described.Search, longestName)
-	}
-	return r.described
 }

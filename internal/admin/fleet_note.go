@@ -2,8 +2,6 @@ package admin
 
 import (
 	"encoding/json"
-	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -41,59 +39,24 @@ type fleetNotes struct {
 	decoded map[string]*memberNote
 }
 
-// Follow makes the fleet show what its members publish. self is the name of this copy and seen that of its
-// [fleet.Member]; address is where the others reach the admin server of this copy, empty if they cannot. It is
-// called before the first request.
-func (f *Fleet) Follow(self string, seen func() map[string]fleet.Seen, address string) {
-	f.notes.self, f.notes.seen, f.notes.address = self, seen, address
-}
-
-// failed reports whether an error keeps this copy from taking part that requires action by a person.
-func (f *Fleet) failed() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.err != nil
-}
-
-// Note returns what this copy publishes in a fleet of so many members.
-func (s *Server) Note(members int) fleet.Note {
-	d := s.digest(time.Now(), min(longestNote, longestNotes/members))
-	note := memberNote{Admin: s.fleet.notes.address, Digest: &d}
-	if note.Admin != "" {
-		if key, err := s.forward.sealKey(); err == nil && key != nil {
-			note.Seal = addressSeal(key, s.fleet.notes.self, note.Admin)
-		}
-	}
-	text, err := json.Marshal(note)
-	if err != nil {
-		panic(err) // it has only texts and numbers
-	}
-	// What changes all the time is not in the key.
-	key := []string{note.Admin, note.Seal, fmt.Sprint(d.Feeds, d.NeedYou)}
-	for _, t := range d.Troubles {
-		key = append(key, t.Feed, t.State)
-	}
-	return fleet.Note{Text: text, Key: strings.Join(key, "\n")}
-}
-
-// readNotes returns the notes of all members, and of those that are gone. One that cannot be read is missing.
+// read returns the notes of all members, and of those that are gone. One that cannot be read is missing.
 // Nobody changes them. The texts are not trusted: others may write to the bus.
-func (f *Fleet) readNotes() map[string]*memberNote {
-	if f == nil || f.notes.seen == nil {
+func (n *fleetNotes) read() map[string]*memberNote {
+	if n.seen == nil {
 		return nil
 	}
-	seen := f.notes.seen()
-	f.notes.mu.Lock()
-	defer f.notes.mu.Unlock()
+	seen := n.seen()
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	all := make(map[string]*memberNote, len(seen))
 	for name, s := range seen {
-		note := f.notes.decoded[name]
+		note := n.decoded[name]
 		if note == nil || !note.at.Equal(s.At) || !note.goneSince.Equal(s.GoneSince) {
 			note = decodeNote(s)
 		}
 		all[name] = note
 	}
-	f.notes.decoded = all
+	n.decoded = all
 	return all
 }
 
@@ -118,15 +81,4 @@ func decodeNote(s fleet.Seen) *memberNote {
 		note.troubles[d.Troubles[i].Feed] = &d.Troubles[i]
 	}
 	return note
-}
-
-// noteOf returns the note of a member; nil if there is none.
-func (f *Fleet) noteOf(member string) *memberNote { return f.readNotes()[member] }
-
-// troubleOf returns what a member has published about a feed that needs a person; nil if it has not.
-func (f *Fleet) troubleOf(member, feed string) *status.Trouble {
-	if note := f.noteOf(member); member != "" && note != nil {
-		return note.troubles[feed]
-	}
-	return nil
 }

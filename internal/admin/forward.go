@@ -103,7 +103,7 @@ func (f *forwarder) sealKey() ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if token != f.last {
-		key, err := pbkdf2.Key(sha256.New, token.Reveal(), []byte("feedbridge fleet "+f.fleet.name), keyIterations, sha256.Size)
+		key, err := pbkdf2.Key(sha256.New, token.Reveal(), []byte("feedbridge fleet "+f.fleet.known.fleet), keyIterations, sha256.Size)
 		if err != nil {
 			return nil, err
 		}
@@ -133,15 +133,6 @@ type forwardedKey struct{}
 // IsForwarded reports whether another member of the fleet has forwarded the request with a context. It must
 // not be forwarded again.
 func IsForwarded(ctx context.Context) bool { return ctx.Value(forwardedKey{}) != nil }
-
-// Forward sends a request without a body to the member of the fleet that runs a feed, and decodes its answer.
-// An error of that member is a [*ChangeError]. After any other error it is not known whether the member got
-// the request; the error has the cure.
-func (s *Server) Forward(ctx context.Context, owner, method, path string, limit time.Duration, answer any) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	return s.forward.sendWithin(ctx, limit, owner, method, path, answer)
-}
 
 // read is Forward for details.
 func (f *forwarder) read(ctx context.Context, owner, path string, answer any) error {

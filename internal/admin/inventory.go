@@ -1,6 +1,9 @@
 package admin
 
 import (
+	"context"
+	"fmt"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -12,13 +15,10 @@ import (
 // inventory holds the feeds, served topics and buses of the process, and the outcome of the
 // last reload. Its methods may be called from any goroutine.
 type inventory struct {
-	writer string
-	// started is when the process started.
-	started time.Time
-	redact  *safetext.Redactor
-	fleet   *Fleet // nil without one
-	slow    func() []status.SlowHost
-	lists   func() []status.List // nil without any
+	opts   Options
+	redact *safetext.Redactor
+	fleet  *Fleet // nil without one
+	lists  feedLists
 	// forward is nil without a fleet.
 	forward *forwarder
 	times   histograms
@@ -35,7 +35,7 @@ type contents struct {
 	buses  byName[*busCheck]
 	feeds  byName[*Feed]
 	served byName[*Served]
-	left   []*leftBehind
+	left   []*leftBehind // the oldest first
 }
 
 // byName are sorted by name, in natural order. They are copied before they change.
@@ -58,24 +58,18 @@ func (all byName[T]) without(name string) byName[T] {
 	return slices.DeleteFunc(slices.Clone(all), func(each T) bool { return each.name() == name })
 }
 
-func (f *Feed) name() string     { return f.opts.Name }
-func (s *Served) name() string   { return s.opts.Name }
-func (c *busCheck) name() string { return c.Name }
-
 // AddFeed returns the observer of the bridge that copies the feed. It takes the place of the
 // feed of that name, if there is one, whose counters start again at zero.
 func (n *inventory) AddFeed(opts FeedOptions) *Feed {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	i, found := n.held.feeds.find(opts.Name)
-	if found {
-		n.times.forgetFeed(opts.Name)
-	}
-	f := newFeed(opts, n.writer, n.redact, n.fleet, &n.activity, n.times)
+	n.times.forgetFeed(opts.Name)
+	f := newFeed(feedInfo{opts, n.opts.Writer, n.redact, n.fleet}, &n.activity, n.times)
 	if found {
 		// The topic is as fresh as it was, and its chart continues.
 		f.record.freshAt, f.history.activity = n.held.feeds[i].handOver()
-		if owner, _ := n.fleet.ownerElsewhere(opts.Topic); owner != "" {
+		if owner, _ := n.fleet.membership().ownerElsewhere(opts.Topic); owner != "" {
 			f.record.freshAt = time.Now() // another member has run it until now
 		}
 	}
@@ -134,6 +128,30 @@ func (n *inventory) contents() contents {
 	return n.held
 }
 
+// details returns the status of a feed with its recent errors and entities. If another member of the fleet
+// runs the feed, that member is asked. If it does not answer, the status has the reason.
+func (n *inventory) details(ctx context.Context, f *Feed) status.Feed {
+	owner, _ := n.fleet.membership().ownerElsewhere(f.opts.Topic)
+	if owner == "" || IsForwarded(ctx) {
+		return f.details(time.Now())
+	}
+	var row status.Feed
+	err := n.forward.read(ctx, owner, "/status/"+url.PathEscape(f.opts.Name), &row)
+	switch {
+	case err == nil && row.Feed != f.opts.Name:
+		err = fmt.Errorf("%s answers with another feed", owner)
+	case err == nil && row.State == string(stateElsewhere):
+		err = fmt.Errorf("%s does not run the feed either; the fleet is dividing its feeds", owner)
+	}
+	if err != nil {
+		row = f.details(time.Now())
+		row.OwnerError = n.redact.Clip(err.Error(), longestError)
+		return row
+	}
+	row.Owner = n.redact.Clip(owner, longestName)
+	return row
+}
+
 // ConfigLoaded records an attempt to load the configuration again. If err is not nil the one
 // before stays in use.
 func (n *inventory) ConfigLoaded(err error) { n.config.record(err) }
@@ -145,4 +163,30 @@ func (n *inventory) AwaitFeeds() {
 		f.mu.Lock()
 		f.mu.Unlock() //nolint:staticcheck // SA2001: whether the lock can be taken is the question
 	}
+}
+
+// AddLeftBehind shows a feed that was stopped and has not ended, until remove is called. work returns
+// what it waits for.
+func (n *inventory) AddLeftBehind(name string, work func() string) (remove func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	added := &leftBehind{name, time.Now(), work}
+	n.held.left = append(slices.Clip(n.held.left), added)
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.held.left = slices.DeleteFunc(slices.Clone(n.held.left), func(l *leftBehind) bool { return l == added })
+	}
+}
+
+// slowHosts returns the hosts that are asked less often. Their names may come from redirects.
+func (n *inventory) slowHosts() []status.SlowHost {
+	rows := []status.SlowHost{}
+	if n.opts.SlowHosts != nil {
+		for _, host := range n.opts.SlowHosts() {
+			host.Host = n.redact.Clip(host.Host, longestError)
+			rows = append(rows, host)
+		}
+	}
+	return rows
 }

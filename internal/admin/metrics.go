@@ -76,7 +76,7 @@ func newCollector(inv *inventory, p PerFeed) *collector {
 type metric struct {
 	description
 	kind prometheus.ValueType
-	each func(f *Feed, r *feedRecord, now time.Time, emit func(v float64, labels ...string))
+	each func(v *feedView, emit func(value float64, labels ...string))
 }
 
 // The metrics of the process.
@@ -137,7 +137,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			sendGauge(out, c.servedUp, oneIf(f.OK), f.Feed)
 		}
 	}
-	sendGauge(out, leftBehindFeeds, float64(len(c.leftBehind())))
+	sendGauge(out, leftBehindFeeds, float64(len(showLeftBehind(c.contents().left, c.redact))))
 	sendGauge(out, slowHosts, float64(len(c.slowHosts())))
 	config := c.config.status(c.redact)
 	sendGauge(out, reloadSuccess, oneIf(config.Error == nil))
@@ -147,19 +147,59 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.collectLists(out)
 	now, sums := time.Now(), &totals{map[series]float64{}, map[bridge.State]int{}, 0}
 	for _, f := range feeds {
-		r := f.copyRecord()
-		sums.countFeed(f, &r, now)
+		v := f.view(now)
+		sums.countFeed(v)
 		for _, m := range c.metrics {
-			m.each(f, &r, now, func(v float64, labels ...string) {
+			m.each(v, func(value float64, labels ...string) {
 				if !m.perFeed {
-					sums.counters[series{m.desc, strings.Join(labels, "\x00")}] += v
+					sums.counters[series{m.desc, strings.Join(labels, "\x00")}] += value
 					return
 				}
-				out <- prometheus.MustNewConstMetric(m.desc, m.kind, v, append([]string{f.opts.Name}, labels...)...)
+				out <- prometheus.MustNewConstMetric(m.desc, m.kind, value, append([]string{f.opts.Name}, labels...)...)
 			})
 		}
 	}
-	sums.emit(out, c.fleet.states())
+	sums.emit(out, c.fleet.membership().states())
+}
+
+// collectFleet sends the metrics of the fleet, if there is one.
+func (c *collector) collectFleet(out chan<- prometheus.Metric) {
+	if c.fleet == nil {
+		return
+	}
+	s, all := c.overview(time.Now())
+	own, other, isMember := 0, 0, false
+	for _, m := range s.Members {
+		if m.OtherFeeds {
+			other++
+		}
+		if m.Self {
+			own, isMember = m.Feeds, s.Error == ""
+		}
+	}
+	sendGauge(out, fleetMembers, float64(len(s.Members)), s.Fleet)
+	sendGauge(out, fleetMember, oneIf(isMember), s.Fleet)
+	sendGauge(out, fleetFeeds, float64(own), s.Fleet)
+	sendGauge(out, fleetOtherFeeds, float64(other), s.Fleet)
+	sendGauge(out, fleetNeedPerson, float64(all.NeedYou), s.Fleet)
+	sendGauge(out, fleetBehind, float64(all.Failing+all.Behind), s.Fleet)
+	sendGauge(out, fleetGone, float64(len(s.Gone)), s.Fleet)
+}
+
+// collectLists sends the metrics of the lists.
+func (c *collector) collectLists(out chan<- prometheus.Metric) {
+	for _, row := range c.lists.status() {
+		sendGauge(out, listUp, oneIf(row.Error == "" && row.LastSuccess != nil), row.List)
+		sendGauge(out, listFeeds, float64(row.Feeds), row.List)
+		sendGauge(out, listBadEntries, float64(row.BadEntries), row.List)
+		sendGauge(out, listHeld, oneIf(row.Held != nil), row.List)
+		if row.LastSuccess != nil {
+			sendGauge(out, listSuccess, float64(row.LastSuccess.UnixMilli())/1000, row.List)
+		}
+		if c.fleet != nil {
+			sendGauge(out, listDiffers, oneIf(row.FleetDigest != ""), row.List)
+		}
+	}
 }
 
 // metrics returns the metrics that are made from records.
@@ -193,8 +233,8 @@ func labeledCounters() []metric {
 		{
 			newDesc("violations_total", "Breaches of the feed's specification, by kind. One that halts the feed counts once, however often the feed is tried again.", "kind"),
 			prometheus.CounterValue,
-			func(_ *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {
-				for kind, b := range r.violations {
+			func(v *feedView, emit func(float64, ...string)) {
+				for kind, b := range v.r.violations {
 					emit(float64(b.Count), kind)
 				}
 			},
@@ -204,8 +244,8 @@ func labeledCounters() []metric {
 		{
 			newDesc("http_requests_total", "HTTP requests to the feed's upstream, by the class of the response's status; error if there was no response.", "method", "code"),
 			prometheus.CounterValue,
-			func(_ *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {
-				for request, n := range r.requests.all() {
+			func(v *feedView, emit func(float64, ...string)) {
+				for request, n := range v.r.requests.all() {
 					emit(float64(n), request.method, request.code)
 				}
 			},
@@ -219,29 +259,29 @@ func labeledCounters() []metric {
 func progressGauges() []metric {
 	return []metric{
 		feedGauge("lag_seconds", "How much older the last published entity is than the newest known entity of the feed; 0 when all is published. Absent while unknown, for example while another copy publishes the feed.",
-			func(_ *Feed, r *feedRecord, _ time.Time) (float64, bool) {
-				lag, known := r.publishLag()
+			func(v *feedView) (float64, bool) {
+				lag, known := v.r.publishLag()
 				return lag.Seconds(), known
 			}),
 		// Feeds do not report how many entities they still have, so there is no
 		// other value. The series is for alerts and graphs that count entities.
 		feedGauge("lag_entities", "0 when all is published; absent otherwise, because a feed does not show how many entities follow.",
-			func(_ *Feed, r *feedRecord, _ time.Time) (float64, bool) {
-				_, known := r.publishLag()
-				return 0, known && r.caughtUp
+			func(v *feedView) (float64, bool) {
+				_, known := v.r.publishLag()
+				return 0, known && v.r.caughtUp
 			}),
 		feedGauge("last_successful_poll_timestamp_seconds", "When a poll last worked, in Unix time. Absent before.",
-			func(_ *Feed, r *feedRecord, _ time.Time) (float64, bool) { return unixSeconds(r.goodPoll) }),
+			func(v *feedView) (float64, bool) { return unixSeconds(v.r.goodPoll) }),
 		feedGauge("last_commit_timestamp_seconds", "When this process last made a commit, in Unix time. Absent before.",
-			func(_ *Feed, r *feedRecord, _ time.Time) (float64, bool) { return unixSeconds(r.committedAt) }),
+			func(v *feedView) (float64, bool) { return unixSeconds(v.r.committedAt) }),
 		feedGauge("checkpoint_age_seconds", "Age of the newest checkpoint that this process knows, made by any copy. It grows while the feed has nothing new.",
-			func(_ *Feed, r *feedRecord, now time.Time) (float64, bool) {
-				at := r.status.Checkpoint.At
-				return max(now.Sub(at), 0).Seconds(), !at.IsZero()
+			func(v *feedView) (float64, bool) {
+				at := v.r.status.Checkpoint.At
+				return max(v.now.Sub(at), 0).Seconds(), !at.IsZero()
 			}),
 		feedGauge("topic_entities", "Entities that any copy has ever published to the topic, according to the newest checkpoint that this process knows.",
-			func(_ *Feed, r *feedRecord, _ time.Time) (float64, bool) {
-				return float64(r.status.Checkpoint.Count), true
+			func(v *feedView) (float64, bool) {
+				return float64(v.r.status.Checkpoint.Count), true
 			}),
 	}
 }
@@ -250,32 +290,32 @@ func progressGauges() []metric {
 func stateGauges() []metric {
 	return []metric{
 		feedGauge("feed_fresh", "1 if the feed was copied within its freshness limit, as /readyz requires; 0 if not.",
-			func(f *Feed, r *feedRecord, now time.Time) (float64, bool) {
-				return oneIf(f.staleReason(r, now) == ""), true
+			func(v *feedView) (float64, bool) {
+				return oneIf(v.staleReason() == ""), true
 			}),
 		feedGauge("feed_gaps", "Missing documents of an Atom or RSS feed, which hide all older ones; they are requested again. Absent while unknown, and for datareplication feeds.",
-			func(f *Feed, r *feedRecord, _ time.Time) (float64, bool) {
-				lacking := f.describe(r).Lacking
+			func(v *feedView) (float64, bool) {
+				lacking := v.describe().Lacking
 				return float64(cmp.Or(lacking, &Lacking{}).Gaps), lacking != nil
 			}),
 		feedGauge("feed_deletes_held", "Deletes that are held back because most of the feed has vanished at once. Absent like feedbridge_feed_gaps.",
-			func(f *Feed, r *feedRecord, _ time.Time) (float64, bool) {
-				lacking := f.describe(r).Lacking
+			func(v *feedView) (float64, bool) {
+				lacking := v.describe().Lacking
 				return float64(cmp.Or(lacking, &Lacking{}).Deletes), lacking != nil
 			}),
 		{
 			newDesc("feed_info", "Always 1; the labels are the format of the feed, if it is known, and its bus and topic.", "format", "bus", "topic"),
 			prometheus.GaugeValue,
-			func(f *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {
-				emit(1, f.describe(r).Format, f.opts.Bus, f.opts.Topic)
+			func(v *feedView, emit func(float64, ...string)) {
+				emit(1, v.describe().Format, v.opts.Bus, v.opts.Topic)
 			},
 		},
 		{
 			newDesc("feed_state", "1 for the state that the feed is in, 0 for the others.", "state"),
 			prometheus.GaugeValue,
-			func(f *Feed, r *feedRecord, now time.Time, emit func(float64, ...string)) {
-				current, _ := f.currentState(r, now)
-				for _, state := range f.fleet.states() {
+			func(v *feedView, emit func(float64, ...string)) {
+				current, _ := v.currentState()
+				for _, state := range v.member.states() {
 					emit(oneIf(state == current), string(state))
 				}
 			},
@@ -287,8 +327,8 @@ func stateGauges() []metric {
 func keyedCounter[K ~string](name, help, label string, counts func(*feedRecord) counterMap[K]) metric {
 	return metric{
 		newDesc(name, help, label), prometheus.CounterValue,
-		func(_ *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {
-			of := counts(r)
+		func(v *feedView, emit func(float64, ...string)) {
+			of := counts(v.r)
 			for key, n := range of.all() {
 				emit(float64(n), string(key))
 			}
@@ -299,21 +339,21 @@ func keyedCounter[K ~string](name, help, label string, counts func(*feedRecord) 
 func feedCounter(name, help string, value func(*feedRecord) uint64) metric {
 	return metric{
 		newDesc(name, help), prometheus.CounterValue,
-		func(_ *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) { emit(float64(value(r))) },
+		func(v *feedView, emit func(float64, ...string)) { emit(float64(value(v.r))) },
 	}
 }
 
 // feedGauge is absent for a feed that another member of the fleet runs: what this copy knows of
 // it is out of date.
-func feedGauge(name, help string, value func(*Feed, *feedRecord, time.Time) (v float64, known bool)) metric {
+func feedGauge(name, help string, value func(*feedView) (gauge float64, known bool)) metric {
 	return metric{
 		newDesc(name, help), prometheus.GaugeValue,
-		func(f *Feed, r *feedRecord, now time.Time, emit func(float64, ...string)) {
-			if _, elsewhere := f.fleet.ownerElsewhere(f.opts.Topic); elsewhere {
+		func(v *feedView, emit func(float64, ...string)) {
+			if v.elsewhere {
 				return
 			}
-			if v, known := value(f, r, now); known {
-				emit(v)
+			if gauge, known := value(v); known {
+				emit(gauge)
 			}
 		},
 	}
@@ -321,4 +361,15 @@ func feedGauge(name, help string, value func(*Feed, *feedRecord, time.Time) (v f
 
 func unixSeconds(t time.Time) (seconds float64, known bool) {
 	return float64(t.UnixMilli()) / 1000, !t.IsZero()
+}
+
+func sendGauge(out chan<- prometheus.Metric, desc *prometheus.Desc, v float64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }

@@ -45,24 +45,25 @@ func (h *handler) serveReady(w http.ResponseWriter, req *http.Request) {
 	answer := readiness{Reasons: []string{}, Notes: []string{}, Feeds: []feedReadiness{}, Buses: checkBuses(req.Context(), h.contents().buses, h.redact)}
 	now := time.Now()
 	for _, f := range h.contents().feeds {
-		r := f.copyRecord()
-		reason := f.staleReason(&r, now)
+		v := f.view(now)
+		reason := v.staleReason()
 		if reason != "" {
 			answer.Reasons = append(answer.Reasons, fmt.Sprintf("feed %s: %s", f.opts.Name, reason))
 		}
-		state, _ := f.currentState(&r, now)
-		answer.Feeds = append(answer.Feeds, feedReadiness{f.opts.Name, reason == "", state, formatTime(r.freshAt), status.FormatDuration(f.opts.Freshness)})
+		state, _ := v.currentState()
+		answer.Feeds = append(answer.Feeds, feedReadiness{f.opts.Name, reason == "", state, formatTime(v.r.freshAt), status.FormatDuration(f.opts.Freshness)})
 	}
 	for _, bus := range answer.Buses {
 		if bus.unready {
 			answer.Reasons = append(answer.Reasons, fmt.Sprintf("bus %s: %s", bus.Bus.Bus, bus.Error))
 		}
 	}
-	answer.Reasons = append(answer.Reasons, h.unreadLists()...)
-	if reason := h.fleet.notMember(); reason != "" {
+	answer.Reasons = append(answer.Reasons, h.lists.unread()...)
+	member := h.fleet.membership()
+	if reason := member.notMember(); reason != "" {
 		answer.Reasons = append(answer.Reasons, reason)
 	}
-	if note := h.fleet.differs(now); note != "" {
+	if note := member.differs(now); note != "" {
 		answer.Notes = append(answer.Notes, note)
 	}
 	answer.Ready = len(answer.Reasons) == 0
@@ -71,43 +72,4 @@ func (h *handler) serveReady(w http.ResponseWriter, req *http.Request) {
 		status = http.StatusServiceUnavailable
 	}
 	h.writeJSON(w, status, answer)
-}
-
-// staleReason returns why the feed makes the process not ready, "" if it does not. A halted
-// feed is ready until its limit has passed, like any other. A paused feed is always ready, and so
-// is one that another member of the fleet runs. A feed that waits for its next poll is not ready
-// while it is unknown whether its topic still has what was published.
-func (f *Feed) staleReason(r *feedRecord, now time.Time) string {
-	if _, elsewhere := f.fleet.ownerElsewhere(f.opts.Topic); elsewhere {
-		return ""
-	}
-	age, limit := now.Sub(r.freshAt), f.opts.Freshness
-	if r.due.After(r.freshAt) {
-		age = now.Sub(r.due)
-	}
-	var what string
-	switch {
-	case r.status.State == bridge.Stopped:
-		return "stopping"
-	case r.status.State == bridge.Paused:
-		return ""
-	case r.unconfirmed(now) > 0:
-		return fmt.Sprintf("bus %s has not confirmed its checkpoint for %s", f.opts.Bus, status.FormatDuration(r.unconfirmed(now)))
-	case r.freshAt.IsZero() && r.goodPoll.IsZero():
-		what = "has not been read yet"
-	case r.freshAt.IsZero():
-		what = "has not been published yet"
-	case age <= limit:
-		return ""
-	case now.Sub(r.goodPoll) <= limit:
-		what = fmt.Sprintf("is read, but has not been published for %s (limit %s)", status.FormatDuration(age), status.FormatDuration(limit))
-	default:
-		what = fmt.Sprintf("has not been read for %s (limit %s)", status.FormatDuration(age), status.FormatDuration(limit))
-	}
-	state, since := f.currentState(r, now)
-	switch state {
-	case bridge.Retrying, bridge.Halted:
-		return what + ": " + r.lastError.Text
-	}
-	return fmt.Sprintf("%s: %s for %s", what, state, status.FormatDuration(now.Sub(since)))
 }

@@ -9,7 +9,42 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin/status"
+	"github.com/feedbridge/feedbridge/internal/safetext"
 )
+
+// Description describes how far a feed has come, according to a checkpoint.
+type Description struct {
+	// Format is the format of the feed, "" if it is not known yet.
+	Format string
+	// Cursor describes the cursor, as a value for JSON.
+	Cursor any
+	// Search is the search for the position where reading starts, and how far it has come, as a
+	// part of a sentence; "" if there is none.
+	Search string
+	// Lacking is what the topic does not have of the feed; nil for a feed that has no such thing.
+	Lacking *Lacking
+}
+
+// Lacking counts what a topic does not have of its feed.
+type Lacking struct {
+	Gaps    int // documents that are missing
+	Deletes int // that are held back
+	// Until is the time at which the deletes are published, if the same entries are missing then.
+	Until time.Time
+}
+
+// explainDeletes says until when deletes are held back, and how to publish them at once; empty if there are none.
+func (l *Lacking) explainDeletes() string {
+	if l == nil || l.Deletes == 0 {
+		return ""
+	}
+	noun := "deletes are"
+	if l.Deletes == 1 {
+		noun = "delete is"
+	}
+	return fmt.Sprintf("%d %s held back until %s, because most of the feed has vanished; to publish now, set max_delete_ratio: 1 and run 'feedbridge reload'",
+		l.Deletes, noun, l.Until.UTC().Format(time.RFC3339))
+}
 
 // feedRecord has the state and the counters of a feed. It holds no entities, and its size
 // is bounded for every feed.
@@ -166,13 +201,13 @@ func (r *feedRecord) deepCopy() feedRecord {
 // few dozen.
 const maxKinds = 64
 
-func (r *feedRecord) violated(v feed.Violation, at time.Time) {
+func (r *feedRecord) violated(v feed.Violation, at time.Time, redact *safetext.Redactor) {
 	if _, known := r.violations[v.Kind]; !known && len(r.violations) >= maxKinds {
 		v.Kind = "other"
 	}
 	kind := r.violations[v.Kind]
 	kind.Count++
-	kind.Last.At, kind.Last.Page, kind.Last.Detail = formatTime(at), v.Page, v.Detail
+	kind.Last.At, kind.Last.Page, kind.Last.Detail = formatTime(at), redact.Clip(v.Page, longestDetail), redact.Clip(v.Detail, longestDetail)
 	r.violations[v.Kind] = kind
 }
 

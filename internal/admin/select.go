@@ -24,7 +24,7 @@ func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) statuspage.Fe
 	now := time.Now()
 	all := p.contents().feeds
 	fleet, summary := p.overview(now)
-	answer := statuspage.Feeds{Summary: summary, Config: p.config.status(p.redact), Fleet: fleet, Lists: p.listStatus(), LeftBehind: p.leftBehind(), SlowHosts: p.slowHosts(), All: len(all), States: map[string]int{}}
+	answer := statuspage.Feeds{Summary: summary, Config: p.config.status(p.redact), Fleet: fleet, Lists: p.lists.status(), LeftBehind: showLeftBehind(p.contents().left, p.redact), SlowHosts: p.slowHosts(), All: len(all), States: map[string]int{}}
 	var found []sortKey
 	for _, f := range all {
 		if !anyContains(q.Search, f.opts.Name, f.title(), f.opts.URL, f.opts.Bus, f.opts.Topic) {
@@ -40,7 +40,7 @@ func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) statuspage.Fe
 	answer.Found = len(found)
 	from, to := q.Slice(len(found))
 	for _, key := range found[from:to] {
-		row := key.feed.feedDetails(now)
+		row := key.feed.details(now)
 		row.Cursor = p.decodeCursor(row.Cursor)
 		answer.Rows = append(answer.Rows, &row)
 	}
@@ -61,14 +61,13 @@ func (p pageSource) complete(t *status.Trouble, now time.Time) {
 	if !ok {
 		return
 	}
-	f := all[i]
-	r := f.copyRecord()
-	state, _ := f.currentState(&r, now)
+	v := all[i].view(now)
+	state, _ := v.currentState()
 	if state == stateElsewhere {
 		return
 	}
-	t.State, t.Cause = string(state), f.explainState(&r, now)
-	if stale := f.staleReason(&r, now); stale != "" && state != bridge.Halted {
+	t.State, t.Cause = string(state), v.explainState()
+	if stale := v.staleReason(); stale != "" && state != bridge.Halted {
 		t.Cause = stale + "; " + t.Cause
 	}
 }
@@ -128,27 +127,27 @@ type sortKey struct {
 func newSortKey(f *Feed, column statuspage.Column, now time.Time) sortKey {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r := &f.record
-	state, _ := f.currentState(r, now)
+	v := f.feedInfo.view(&f.record, now)
+	state, _ := v.currentState()
 	key := sortKey{feed: f, state: string(state), value: math.NaN()}
 	switch column {
 	case statuspage.ByState:
 		key.value = float64(statuspage.Severity(key.state))
 	case statuspage.ByTotal:
-		key.value = float64(r.status.Checkpoint.Count)
+		key.value = float64(v.r.status.Checkpoint.Count)
 	case statuspage.ByRecent:
 		key.value = float64(f.history.activity.total(status.Minutes, now))
 	case statuspage.ByLag:
-		if lag, known := r.publishLag(); known {
+		if lag, known := v.r.publishLag(); known {
 			key.value = lag.Seconds()
 		}
 	case statuspage.ByCommit:
-		if at := r.status.Checkpoint.At; !at.IsZero() {
+		if at := v.r.status.Checkpoint.At; !at.IsZero() {
 			key.value = float64(at.UnixNano())
 		}
 	case statuspage.ByNext:
-		if key.value = 0; r.status.Until.After(now) {
-			key.value = float64(r.status.Until.UnixNano())
+		if key.value = 0; v.r.status.Until.After(now) {
+			key.value = float64(v.r.status.Until.UnixNano())
 		}
 	}
 	return key

@@ -68,6 +68,8 @@ type Served struct {
 	removed bool
 }
 
+func (s *Served) name() string { return s.opts.Name }
+
 // Answered records a request: the status of the answer, and how long it took to its
 // last byte. It may be called from any goroutine.
 func (s *Served) Answered(status int, took time.Duration) {
@@ -90,13 +92,7 @@ func (s *Served) remove() {
 
 // inspectServed returns the status of all served topics, which it asks concurrently.
 func inspectServed(ctx context.Context, all []*Served) []status.Served {
-	rows := make([]status.Served, len(all))
-	var looking sync.WaitGroup
-	for i, f := range all {
-		looking.Go(func() { rows[i] = f.inspectTopic(ctx) })
-	}
-	looking.Wait()
-	return rows
+	return askAll(all, func(s *Served) status.Served { return s.inspectTopic(ctx) })
 }
 
 func (s *Served) inspectTopic(ctx context.Context) status.Served {

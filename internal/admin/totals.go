@@ -2,16 +2,11 @@ package admin
 
 import (
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/feedbridge/feedbridge/bridge"
 )
-
-var states = []bridge.State{
-	bridge.Starting, bridge.Reading, bridge.Idle, bridge.Standby, bridge.Paused, bridge.Retrying, bridge.Halted, bridge.Stopped,
-}
 
 // totals are the sums over all feeds that are made in one scrape.
 type totals struct {
@@ -27,10 +22,10 @@ type series struct {
 }
 
 // countFeed counts a feed by its state.
-func (t *totals) countFeed(f *Feed, r *feedRecord, now time.Time) {
-	state, _ := f.currentState(r, now)
+func (t *totals) countFeed(v *feedView) {
+	state, _ := v.currentState()
 	t.states[state]++
-	if f.staleReason(r, now) != "" {
+	if v.staleReason() != "" {
 		t.stale++
 	}
 }
@@ -48,15 +43,4 @@ func (t *totals) emit(out chan<- prometheus.Metric, states []bridge.State) {
 		}
 		out <- prometheus.MustNewConstMetric(s.desc, prometheus.CounterValue, sum, labels...)
 	}
-}
-
-func sendGauge(out chan<- prometheus.Metric, desc *prometheus.Desc, v float64, labels ...string) {
-	out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
-}
-
-func oneIf(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
 }

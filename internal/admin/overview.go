@@ -1,0 +1,130 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/feedbridge/feedbridge/internal/admin/status"
+	"github.com/feedbridge/feedbridge/internal/admin/statuspage"
+)
+
+// overview returns the fleet, nil without one, and the summary of the feeds of all its members.
+func (n *inventory) overview(now time.Time) (*status.Fleet, status.Summary) {
+	own := n.digest(now, math.MaxInt)
+	s := n.fleetStatus(&own)
+	all := status.Summary{Digest: status.Digest{At: own.At, States: map[string]int{}, ByHour: status.NewHourly(), Troubles: []status.Trouble{}}}
+	if s == nil {
+		all.Add(own, "", now)
+		all.Sentence = n.describe(&all.Digest)
+		return nil, all
+	}
+	silent := 0
+	for i, m := range s.Members {
+		if m.Digest == nil {
+			silent++
+			continue
+		}
+		all.Add(*m.Digest, m.Member, now)
+		shown := *m.Digest
+		shown.ByHour = status.Hourly{} // long, and in the sum
+		s.Members[i].Digest = &shown
+	}
+	if !slices.ContainsFunc(s.Members, func(m status.Member) bool { return m.Self }) {
+		all.Add(own, n.fleet.notes.self, now)
+	}
+	n.addUnowned(&all.Digest, now)
+	slices.SortStableFunc(all.Troubles, func(a, b status.Trouble) int {
+		return cmp.Or(cmp.Compare(statuspage.Severity(a.State), statuspage.Severity(b.State)), status.CompareNames(a.Feed, b.Feed))
+	})
+	if more := len(all.Troubles) - status.MostTroubles; more > 0 {
+		all.Troubles, all.MoreTroubles = all.Troubles[:status.MostTroubles], all.MoreTroubles+more
+	}
+	all.Sentence = n.describe(&all.Digest)
+	if n.fleet.membership().blind {
+		all.Sentence += "; the other members are not known at present"
+	}
+	if silent > 0 {
+		all.Sentence += fmt.Sprintf("; %d of %d members do not report theirs", silent, len(s.Members))
+	}
+	return s, all
+}
+
+// describe returns the sentence of a digest, after what is wrong with the whole process.
+func (n *inventory) describe(d *status.Digest) string {
+	if n.config.status(n.redact).Error != nil {
+		return "The configuration was not reloaded; " + d.Describe()
+	}
+	return d.Describe()
+}
+
+// addUnowned adds the feeds that no member runs to a digest.
+func (n *inventory) addUnowned(d *status.Digest, now time.Time) {
+	member := n.fleet.membership()
+	for _, f := range n.contents().feeds {
+		owner, elsewhere := member.ownerElsewhere(f.opts.Topic)
+		if !elsewhere || owner != "" {
+			continue
+		}
+		d.Feeds++
+		d.States[string(stateElsewhere)]++
+		switch t := f.view(now).trouble(); {
+		case t.Cause == "":
+			d.Behind++
+		case len(d.Troubles) < status.MostTroubles:
+			d.NeedYou++
+			d.Troubles = append(d.Troubles, t)
+		default:
+			d.NeedYou++
+			d.MoreTroubles++
+		}
+	}
+}
+
+// fleetStatus returns the fleet as far as this copy knows it, with the number of feeds that each
+// member runs; nil without a fleet. own is the digest of this copy.
+func (n *inventory) fleetStatus(own *status.Digest) *status.Fleet {
+	if n.fleet == nil {
+		return nil
+	}
+	redact := func(text string) string { return n.redact.Clip(text, longestError) }
+	notes, known := n.fleet.notes.read(), n.fleet.membership()
+	s := &status.Fleet{Fleet: known.fleet, Bus: n.fleet.bus, Members: []status.Member{}, Gone: []status.Member{}}
+	if known.err != nil {
+		s.Error = redact(known.err.Error())
+	}
+	a := known.assignment
+	if a == nil {
+		return s
+	}
+	s.FeedsDifferSince = formatTime(a.DifferentSince)
+	counts := map[string]int{}
+	for _, f := range n.contents().feeds {
+		counts[a.Owner(f.opts.Topic)]++
+	}
+	for _, name := range a.Members {
+		m := status.Member{Member: redact(name), Self: name == a.Self, Feeds: counts[name], OtherFeeds: slices.Contains(a.Different, name), OtherLists: redactAll(a.OtherLists[name], redact)}
+		if m.Self {
+			m.Digest = own
+		} else if note := notes[name]; note != nil {
+			m.Admin, m.Digest = note.Admin, note.Digest
+		}
+		s.Members = append(s.Members, m)
+	}
+	for _, name := range slices.Sorted(maps.Keys(notes)) {
+		if note := notes[name]; !note.goneSince.IsZero() && !slices.Contains(a.Members, name) {
+			s.Gone = append(s.Gone, status.Member{Member: redact(name), GoneSince: formatTime(note.goneSince)})
+		}
+	}
+	return s
+}
+
+func redactAll(texts []string, redact func(string) string) (redacted []string) {
+	for _, text := range texts {
+		redacted = append(redacted, redact(text))
+	}
+	return redacted
+}
