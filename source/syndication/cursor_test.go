@@ -41,7 +41,7 @@ func fullCursor() cursor {
 		},
 		lastDocument: lastDocument{
 			At: hashOf("https://feed.example/new"), ETag: `W/"x"`, Modified: "Tue, 05 Oct 1999 03:00:00 GMT", Body: "0f", Full: 3,
-			Hints: feedxml.Hints{Period: 60, SkipHours: 3, SkipDays: 1},
+			Hints: feedxml.Hints{Period: 60, SkipHours: 3, SkipDays: 1, Expired: true},
 		},
 		olderDocuments: olderDocuments{
 			Newest: "https://feed.example/a2", Walked: 4, Gaps: []gap{{URL: "https://feed.example/a1", Kind: kindArchiveGone, Retry: 6, Times: 1}},

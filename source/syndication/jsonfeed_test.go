@@ -2,6 +2,7 @@ package syndication_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
@@ -94,6 +96,11 @@ func TestJSONFeedPages(t *testing.T) {
 		u.set("/d", jsonFeed(next("/b"), "d c"))
 		r.want("a b c d e f g h")
 	})
+	t.Run("start now, and dates of publication only", func(t *testing.T) {
+		items := `"items":[{"id":"b","date_published":"2026-01-02T00:00:00Z"},{"id":"a","date_published":"2026-01-01T00:00:00Z"}]}`
+		u := newUpstream("/feed", `{"version":"https://jsonfeed.org/version/1.1","title":"T",`+next("/b")+items)
+		u.read(t, inSource, func(c *syndication.Config) { c.Start.Now = true }).wantError(true, "", "its entries have no times of their last change")
+	})
 	t.Run("start now, and a second that two pages share", func(t *testing.T) {
 		u := newUpstream("/feed", jsonFeed(next("/b"), "d@3 c@2"), "/b", jsonFeed("", "b@2 a@1"))
 		r := u.read(t, inSource, func(c *syndication.Config) { c.Start.Now = true })
@@ -156,9 +163,23 @@ func TestJSONFeedTroubles(t *testing.T) {
 		u := newUpstream("/feed", jsonFeed(`"expired":true,`, "a"))
 		r := u.read(t, inSource)
 		r.want("a", "feed_expired")
-		if r.fresh != 24*time.Hour {
-			t.Errorf("the next poll is after %v", r.fresh)
+		for range 2 {
+			err := r.poll()
+			if !errors.Is(err, feed.ErrPermanent) || feed.RetryDelay(err) != 24*time.Hour || !strings.Contains(err.Error(), "/feed has expired: true, and all of it is published") {
+				t.Errorf("polled with %v, and again after %v", err, feed.RetryDelay(err))
+			}
+			r.restart()
 		}
+		u.set("/feed", jsonFeed(`"expired":true,`, "b a"))
+		r.want("b", "feed_expired")
+		u.set("/feed", jsonFeed("", "c b a"))
+		r.want("c")
+		r.want("")
+	})
+	t.Run("case 29: expired, without hints", func(t *testing.T) {
+		r := newUpstream("/feed", jsonFeed(`"expired":true,`, "a")).read(t, inSource, func(c *syndication.Config) { c.Hints = "ignore" })
+		r.want("a", "feed_expired")
+		r.want("")
 	})
 	t.Run("xml", func(t *testing.T) {
 		newUpstream("/feed", jsonFeed("", "a")).read(t).wantError(true, "", "set body to json")

@@ -35,7 +35,7 @@ func (p poller) readSubscription(ctx context.Context, now time.Time) (*document,
 	if source.StatusOf(err) == http.StatusGone {
 		// Not to ask at all would take a person to start again a feed whose server has said
 		// so by mistake.
-		return nil, feed.RetryAfter(fmt.Errorf("the provider reports that the feed is gone for good; remove it from the configuration. It is requested once a day, and after a restart: %w", err), 24*time.Hour)
+		return nil, goneForGood(err)
 	}
 	if err != nil {
 		return nil, p.unreadable(err)
@@ -47,6 +47,10 @@ func (p poller) readSubscription(ctx context.Context, now time.Time) (*document,
 	p.dropReported(d)
 	p.recordRedirect(q.url, d.response)
 	return d, nil
+}
+
+func goneForGood(err error) error {
+	return feed.RetryAfter(feed.Permanent(fmt.Errorf("the provider reports that the feed is gone for good; remove it from the configuration. It is requested once a day, and after a restart: %w", err)), 24*time.Hour)
 }
 
 // unreadTimes is the number of consecutive polls with an unreadable subscription
@@ -219,6 +223,8 @@ func (p poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err 
 	p.asked = true
 	wait := func() time.Duration { return askedToWait(s.cfg.Hints, d.response, p.cur.Hints, now) }
 	switch {
+	case (d.unmodified || p.isUnchanged(d, now)) && p.cur.Hints.Expired && s.cfg.Hints != "ignore":
+		return feed.Batch{}, false, goneForGood(fmt.Errorf("%s has expired: true, and all of it is published", s.cfg.URL))
 	case d.unmodified:
 		p.keepValidators(d)
 		return feed.Batch{Fresh: wait()}, true, nil
@@ -318,7 +324,7 @@ func (cur *cursor) skipAll(d *document) error {
 	if len(items) > maxSeen || d.dialect == Paged && len(items) > 0 {
 		oldest := at(items[min(len(items), maxSeen)-1])
 		if oldest == 0 {
-			return impossible("its entries have no dates, which distinguish the new ones")
+			return impossible("its entries have no times of their last change, which distinguish the new ones")
 		}
 		if cur.Since = oldest; at(items[0]) > oldest {
 			cur.Since++ // entries of that time may be on the next page, too

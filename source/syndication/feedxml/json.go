@@ -11,7 +11,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/feedbridge/feedbridge/internal/jsonpage"
 )
@@ -19,9 +18,6 @@ import (
 // jsonVersion is part of the version of every JSON Feed, whatever its scheme and host prefix. Versions 1 and 1.1 are
 // read.
 const jsonVersion = "jsonfeed.org/version/1"
-
-// expiredPeriod is the time between polls of a feed that says that nothing will come any more.
-const expiredPeriod = 24 * time.Hour
 
 // jsonReader reads the items of a JSON Feed (version 1.1 and 1).
 type jsonReader struct {
@@ -50,7 +46,8 @@ func (r *jsonReader) checkVersion() error {
 	if !ok {
 		return r.fail(ErrNotFeed, "it is JSON without a version, and no JSON Feed")
 	}
-	if v := jsonText(raw); !strings.Contains(v, jsonVersion) {
+	v := jsonText(raw)
+	if _, minor, ok := strings.Cut(v, jsonVersion); !ok || strings.TrimLeft(minor, "0123456789") != minor {
 		return r.fail(ErrNotFeed, "it is JSON of the version %s, and no JSON Feed of version 1 or 1.1", Excerpt(v))
 	}
 	return nil
@@ -87,8 +84,8 @@ func (r *jsonReader) next() (Entry, error) {
 func (r *jsonReader) recordJSONFault(offset int64, err error) {
 	if r.faults.countFault(offset) {
 		// An error also names the consequence of a fault that is not repaired, and this one is.
-		text, _, _ := strings.Cut(err.Error(), ": "+ErrMalformed.Error())
-		text, _, _ = strings.Cut(text, ": "+ErrTruncated.Error())
+		text, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), r.name()+": "), ": "+ErrMalformed.Error())
+		text, _, _ = strings.Cut(text, "; it is read again") // of ErrTruncated
 		r.faults.insertFault(locatedFault{offset, text, err})
 	}
 }
@@ -99,16 +96,25 @@ func (r *jsonReader) explain(err error) error {
 		jsonpage.ErrNotPage: ErrNotFeed, jsonpage.ErrTruncated: ErrTruncated, jsonpage.ErrMalformed: ErrMalformed, jsonpage.ErrTooLarge: ErrTooLarge,
 	} {
 		if errors.Is(err, from) {
-			text := strings.TrimSuffix(err.Error(), ": "+io.ErrUnexpectedEOF.Error())
-			return r.fail(to, "%s", strings.TrimSuffix(text, ": "+jsonpage.ErrTooLarge.Error())) // to has the cure
+			text := r.name() + ": " + err.Error()
+			switch {
+			case errors.Is(from, jsonpage.ErrTooLarge): // no key changes these limits
+				return &documentError{kind: to, text: text}
+			case errors.Is(from, jsonpage.ErrTruncated):
+				text = strings.TrimSuffix(text, ": "+from.Error()) // to says the same
+			}
+			return fmt.Errorf("%s: %w", text, to)
 		}
 	}
 	return err
 }
 
 func (r *jsonReader) fail(kind error, format string, args ...any) error {
-	return fmt.Errorf("%s: %s: %w", cmp.Or(r.opts.URL, "the document"), fmt.Sprintf(format, args...), kind)
+	return fmt.Errorf("%s: %s: %w", r.name(), fmt.Sprintf(format, args...), kind)
 }
+
+// name returns the URL of the document in errors.
+func (r *jsonReader) name() string { return cmp.Or(r.opts.URL, "the document") }
 
 // readItem returns the Entry of an item.
 func (r *jsonReader) readItem(it jsonpage.Item) (Entry, error) {
@@ -237,14 +243,12 @@ func (r *jsonReader) describe() error {
 	r.addJSONLink("alternate", text("home_page_url"))
 	r.addJSONLink("self", text("feed_url"))
 	r.addJSONLink("next", text("next_url"))
-	var hubs []struct{ Type, URL string }
-	_ = json.Unmarshal(head["hubs"], &hubs)
-	for _, hub := range hubs[:min(len(hubs), mostAuthors)] {
-		r.addJSONLink("hub", clipText(hub.URL))
+	var hubs []any
+	if _ = json.Unmarshal(head["hubs"], &hubs); len(hubs) > 0 {
+		r.violationf(kindHubs, "the feed names %d hubs, which are not used: it is polled", len(hubs))
 	}
-	if jsonText(head["expired"]) == "true" {
-		r.violationf(kindExpired, "the feed says that nothing will come any more; it is polled once a day")
-		meta.Hints.Period = int64(expiredPeriod / time.Second)
+	if meta.Hints.Expired = jsonText(head["expired"]) == "true"; meta.Hints.Expired {
+		r.violationf(kindExpired, "the feed says that nothing will come any more")
 	}
 	var authors []jsonAuthor
 	var one jsonAuthor // of version 1

@@ -73,14 +73,13 @@ func TestDescriptionOfJSON(t *testing.T) {
 			{Rel: "alternate", Href: "http://x.example/", Raw: "http://x.example/"},
 			{Rel: "self", Href: "http://x.example/f", Raw: "http://x.example/f"},
 			{Rel: "next", Href: "http://x.example/f?page=2", Raw: "?page=2"},
-			{Rel: "hub", Href: "http://hub.example/", Raw: "http://hub.example/"},
 		},
-		Hints: Hints{Period: 24 * 3600}, Order: NewestFirst,
+		Hints: Hints{Expired: true}, Order: NewestFirst,
 	}
 	if diff := cmp.Diff(want, r.Meta()); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{kindRepeatedMember, kindExpired}, kinds(r.Violations())); diff != "" {
+	if diff := cmp.Diff([]string{kindRepeatedMember, kindHubs, kindExpired}, kinds(r.Violations())); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -97,7 +96,7 @@ func TestDetectJSON(t *testing.T) {
 		must.Succeed(t, err)
 		_ = entries
 	}
-	for name, doc := range map[string]string{"an answer of an API": `{"error":"no"}`, "GeoJSON": `{"type":"FeatureCollection","items":[]}`, "a list": `[{"id":1}]`} {
+	for name, doc := range map[string]string{"an answer of an API": `{"error":"no"}`, "GeoJSON": `{"type":"FeatureCollection","items":[]}`, "a list": `[{"id":1}]`, "version 10": `{"version":"https://jsonfeed.org/version/10","items":[]}`} {
 		if got, err := Detect(strings.NewReader(doc), Options{URL: docURL}); !errors.Is(err, ErrNotFeed) {
 			t.Errorf("%s: %s, %v", name, got, err)
 		}
@@ -136,9 +135,24 @@ func TestLenientJSON(t *testing.T) {
 		if diff := cmp.Diff(c.ids, ids(entries)); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
 		}
-		if c.faults.Count > 0 && r.Faults().Err() == nil {
-			t.Errorf("%s: no error", c.name)
+		if c.faults.Count > 0 && (r.Faults().Err() == nil || strings.Contains(r.Faults().First(), docURL) || c.faults.Truncated && !strings.HasSuffix(r.Faults().First(), ": the document breaks off before it is complete")) {
+			t.Errorf("%s: error %v, fault %q", c.name, r.Faults().Err(), r.Faults().First())
 		}
+	}
+}
+
+// An error says once what is wrong, and has one cure.
+func TestErrorsOfJSON(t *testing.T) {
+	for doc, want := range map[string]string{
+		`{"a":`:                                 ": line 1, column 6: " + ErrTruncated.Error(),
+		jsonFeed("", strings.Repeat("[", 1001)): ": line 1, column 1068: values are nested deeper than 1000: the document is above a limit that no key changes; report this to the provider",
+	} {
+		if _, err := read(NewReader(strings.NewReader(doc), Options{URL: docURL})); err == nil || err.Error() != docURL+want {
+			t.Errorf("got %v", err)
+		}
+	}
+	if _, err := read(NewReader(strings.NewReader(jsonFeed("", strings.Repeat("[", 1001))), Options{URL: docURL})); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -217,6 +217,8 @@ type Hints struct {
 	// Sunday, in which the feed does not change.
 	SkipHours uint32 `json:"skip_hours,omitempty"`
 	SkipDays  uint32 `json:"skip_days,omitempty"`
+	// Expired reports that nothing will come any more.
+	Expired bool `json:"expired,omitempty"`
 }
 
 // addUndefined reports an entity that XML does not define, once for each element that

@@ -34,7 +34,7 @@ func TestDocumentsThatAreNone(t *testing.T) {
 		{"JSON with a trailing comma", `{"version": "https://jsonfeed.org/version/1.1", "items": [{"id": "1"},]}`, ErrMalformed, "comma", []string{"1"}},
 		{"JSON with a comment", `{"version": "https://jsonfeed.org/version/1.1", /* x */ "items": []}`, ErrMalformed, "line 1", nil},
 		{"JSON with NUL", "{\"version\": \"https://jsonfeed.org/version/1.1\", \"items\": [{\"id\": \"1\x00\"}]}", ErrMalformed, "not valid", nil},
-		{"JSON of a great depth", `{"version": "https://jsonfeed.org/version/1.1", "items": [` + strings.Repeat("[", 10_000), ErrTooLarge, "deeper than 1000: raise the key that is named here; if there is none, the limit is fixed", nil},
+		{"JSON of a great depth", `{"version": "https://jsonfeed.org/version/1.1", "items": [` + strings.Repeat("[", 10_000), ErrTooLarge, "deeper than 1000: the document is above a limit that no key changes", nil},
 		{"text", "Service unavailable", ErrNotFeed, "Service unavailable", nil},
 		{"another root", `<opml version="2.0"/>`, ErrNotFeed, "opml in no namespace", nil},
 		{"HTML without a root", "<head><title>T</title></head><p>", ErrNotFeed, "an HTML page", nil},

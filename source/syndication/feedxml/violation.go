@@ -21,6 +21,7 @@ const (
 	kindMissingRef       = "missing_ref"
 	kindMissingWhen      = "missing_when"
 	kindExpired          = "feed_expired"    // a JSON Feed
+	kindHubs             = "hubs_not_used"   // of a JSON Feed
 	kindRepeatedMember   = "repeated_member" // of JSON
 	kindInvalidText      = "invalid_text"    // of JSON
 )
