@@ -41,7 +41,7 @@ func conformanceCommand(a *app) *cobra.Command {
 		Short: "Check a feed against each rule of its specification",
 		Long: `Conformance reads a feed twice, sends requests of its own about some of its pages
 (HEAD, conditional GET), and reports for each MUST and SHOULD of the specification
-whether the feed passed, failed, or was not tested, and why. It publishes nothing.
+that readers depend on whether the feed passed, failed, or was not tested, and why. It publishes nothing.
 FEED is the name of a feed in the configuration, with its credentials.
 
 It exits with 0 if no MUST is violated, and with 1 if one is or if the feed cannot
@@ -140,6 +140,7 @@ func runChecks(ctx context.Context, a *app, f config.Feed, o conformanceFlags) (
 		p := &printer{w: a.err, redact: a.redact}
 		p.printLine("watching the feed for %s", o.watch)
 	}
+	var notAgain error
 	for range looks {
 		if o.watch > 0 && retry.Sleep(ctx, o.watch/mostLooks) != nil {
 			return r, errStopped
@@ -164,13 +165,14 @@ func runChecks(ctx context.Context, a *app, f config.Feed, o conformanceFlags) (
 			return r, errStopped
 		case err != nil:
 			checks.NotReadAgain(err)
-			r.AddNote("the feed could not be read again: %v", err)
+			notAgain = fmt.Errorf("the feed could not be read again: %w", err)
+			r.Error = notAgain.Error()
 		default:
 			again.pages.Compare(newest, r, c.feed.Source.URL, checks)
 			newest = again.pages
 		}
 	}
-	return r, nil
+	return r, notAgain
 }
 
 // poll polls the feed as a reader does that has read it before, and returns the violations that only such a

@@ -11,11 +11,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/conformance"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // endlessFeed is a datareplication feed whose prev links never end. Page n is n steps of time older than the newest.
@@ -109,5 +111,63 @@ func TestWatchedFeedThatChangesOnce(t *testing.T) {
 	}
 	if !maps.Equal(r.Requests, requests) {
 		t.Errorf("the report has %v requests, and the server got %v", r.Requests, requests)
+	}
+}
+
+// TestBrokenFirstPage checks that a fault before the first entity is reported against the requirements of the format
+// that was detected.
+func TestBrokenFirstPage(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		contentType, doc, broken string
+	}{
+		"a page without Content-ID": {
+			"multipart/mixed; boundary=b",
+			"--b\r\nContent-Type: text/plain\r\nLast-Modified: Wed, 01 Jan 2020 00:00:00 GMT\r\nOperation-Type: http-equiv=PUT\r\n\r\nx\r\n--b--\r\n",
+			"datareplication/55",
+		},
+		"an index without id": {"application/json", `{"createdAt":"2020-01-01T00:00:00.000Z","pages":["/p"]}`, "datareplication/130"},
+	} {
+		parallel.Run(t, name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", c.contentType)
+				w.Header().Set("Last-Modified", "Wed, 01 Jan 2020 00:00:00 GMT")
+				w.Header().Set("Link", "<"+r.URL.Path+">; rel=self")
+				fmt.Fprint(w, c.doc)
+			}))
+			t.Cleanup(server.Close)
+			var out, errs bytes.Buffer
+			code := runProgram([]string{"conformance", "--json", server.URL + "/"}, nil, nil, &out, &errs)
+			var r conformance.Report
+			must.Succeed(t, json.Unmarshal(out.Bytes(), &r))
+			i := slices.IndexFunc(r.Requirements, func(res conformance.Result) bool { return res.ID == c.broken })
+			if i < 0 || r.Requirements[i].Outcome != conformance.Failed || code != exitFailed {
+				t.Errorf("exit code %d, format %s, %d requirements\n%s", code, r.Format, len(r.Requirements), &errs)
+			}
+		})
+	}
+}
+
+// TestWatchedFeedThatGoesAway checks that a check fails if the feed cannot be read again.
+func TestWatchedFeedThatGoesAway(t *testing.T) {
+	t.Parallel()
+	var gone atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case gone.Load():
+			http.Error(w, "no", http.StatusServiceUnavailable)
+			return
+		case r.Header.Get("If-None-Match") != "": // by the check of the page, after it was read
+			gone.Store(true)
+		}
+		w.Header().Set("Content-Type", "application/feed+json")
+		w.Header().Set("ETag", `"a"`)
+		fmt.Fprint(w, `{"version":"https://jsonfeed.org/version/1.1","title":"t","items":[{"id":"1","content_text":"x"}]}`)
+	}))
+	t.Cleanup(server.Close)
+	var out, errs bytes.Buffer
+	code := runProgram([]string{"conformance", "--watch", "40ms", server.URL + "/"}, nil, nil, &out, &errs)
+	if code != exitFailed || !strings.Contains(errs.String(), "could not be read again") {
+		t.Errorf("exit code %d\n%s\n%s", code, &out, &errs)
 	}
 }

@@ -203,6 +203,9 @@ func (c *crawl) readFrom(ctx context.Context, most int) error {
 		return nil
 	}
 	err = readFeed(ctx, sources, false, 0, nil, log, take)
+	if r.Entities == 0 { // also a feed whose first page is wrong has a format
+		r.Format = cmp.Or(sources.Describe(checkpoint.Checkpoint{}).Format, r.Format)
+	}
 	if no, ok := errors.AsType[*daemon.NotFeedError](err); ok && no.Index {
 		err = readSnapshot(ctx, r, sources, take, err)
 	}
@@ -222,9 +225,9 @@ func (c *crawl) count(method string, n int) {
 // not serve a feed.
 func readSnapshot(ctx context.Context, r *conformance.Report, sources *daemon.Sources, take func(feed.Batch) error, noFeed error) error {
 	read, err := sources.ReadSnapshot(ctx, take)
+	r.Format, r.Snapshot = datareplication.Kind, &read
 	if read.ID == "" {
 		return fmt.Errorf("%w; as an index it is wrong: %w", noFeed, err)
 	}
-	r.Format, r.Snapshot = datareplication.Kind, &read
 	return err
 }

@@ -56,9 +56,11 @@ func (p *printer) printEvidence(examples []conformance.Evidence, count int) {
 func (p *printer) printSummary(r *conformance.Report) {
 	if sn := r.Snapshot; sn != nil {
 		p.printLine("snapshot     %s", r.URL)
-		p.printLine("id           %s", sn.ID)
-		p.printLine("created      %s", sn.Created.Format(time.RFC3339Nano))
-		p.printLine("index        %s", withNoun(sn.Pages, "page", "pages"))
+		if sn.ID != "" {
+			p.printLine("id           %s", sn.ID)
+			p.printLine("created      %s", sn.Created.Format(time.RFC3339Nano))
+			p.printLine("index        %s", withNoun(sn.Pages, "page", "pages"))
+		}
 	} else {
 		p.printLine("feed         %s (%s)", r.URL, r.Format)
 	}
