@@ -217,7 +217,7 @@ func (in *input) repairBytes() (good int, bad bool, faults []fault, more int) {
 			out = append(out, rest[:size]...)
 			tell(at, "there are bytes that are no character of the document's encoding")
 		default:
-			tell(at, "there is the character U+%04X, which XML does not have", char)
+			tell(at, "there is the character U+%04X, which is not allowed", char)
 		}
 		rest = rest[size:]
 	}

@@ -175,7 +175,7 @@ func (r *tokenizer) endError(err error) error {
 	case errors.As(err, &char) && char.first >= 0x80:
 		return r.errorAt(ErrCharset, at, "there are bytes that are no character of %s", r.charset)
 	case errors.As(err, &char):
-		return r.errorAt(ErrMalformed, at, "there is the character U+%04X, which XML does not have", char.first)
+		return r.errorAt(ErrMalformed, at, "there is the character U+%04X, which is not allowed", char.first)
 	}
 	return err
 }
