@@ -12,7 +12,7 @@ type valueSet struct {
 	environ map[string]string
 	// values has the scalars and lists that are set, by path.
 	values map[string]reflect.Value
-	// feedless is that of Options.
+	// feedless has the value of the field of Options.
 	feedless bool
 	// titles has the titles of feeds in lists, by name.
 	titles map[string]string

@@ -109,7 +109,7 @@ func TestFeedsFromLists(t *testing.T) {
 }
 
 // A list that is held is used once a person confirms it, with the first command and not if the configuration is wrong.
-// Titles are those of the version that was read last.
+// The status shows the titles that the list had when it was read last.
 func TestAPersonConfirmsALostList(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -29,7 +29,7 @@ type Fleet struct {
 	notes fleetNotes
 }
 
-// membership is what this copy knows of its fleet at a time. The zero value is that of a process without one.
+// membership has what this copy knew of its fleet at one moment. It is zero in a process without a fleet.
 type membership struct {
 	fleet string // the name
 	// assignment is the last one; nil before the first.

@@ -165,7 +165,7 @@ func (p *publisher) explainRefusal(ctx context.Context, in ingest, f fence, refu
 	case f.end == known.end:
 		return f, nil
 	case f.end.entity <= known.end.entity && f.end.dead <= known.end.dead && known.last() == known.sequence():
-		// What is in front of a checkpoint that is still there was not lost.
+		// If the checkpoint is still there, the messages before it were not lost.
 		return f, cmp.Or(r.checkSubjectAt(ctx, known.end.entity), r.checkSubjectAt(ctx, known.end.dead))
 	case in != atomicIngest:
 		return f, refused

@@ -28,7 +28,7 @@ func (s *Source) readEvent(it jsonpage.Item, seen *violations) (e feed.Entity, a
 	case it.Length == 0 && members["specversion"] == nil && members["type"] == nil && members["source"] == nil:
 		// Detect takes an empty list for a feed, and many APIs begin with one.
 		return feed.Entity{}, "", feed.Permanent(fmt.Errorf("%s: the item at byte %d is no CloudEvent: it has no specversion, type or source; "+
-			"the url is that of another API, which this format cannot read", where, it.Offset))
+			"the url leads to another API, which this format cannot read", where, it.Offset))
 	case blank && it.Length > 0:
 		return feed.Entity{}, "", feed.Permanent(fmt.Errorf("%s: an event of %d bytes is above limits.entity (%d), and its beginning has no id; raise the limit", where, it.Length, s.cfg.Limits.Entity))
 	case blank:
