@@ -237,7 +237,7 @@ func (s *sevens) Read(p []byte) (int, error) { return s.r.Read(p[:min(len(p), 7)
 // FuzzJSON reads its input as a JSON Feed: in chunks of any size, cut, and leniently. The items of one that is read are
 // those of encoding/json, with their IDs.
 func FuzzJSON(f *testing.F) {
-	for _, items := range []string{`{"id":"a","content_text":"\ud800"}`, `{"id":7,"id":true},{"url":"/x","attachments":[{"url":"y"}]}`, `{"id":"a","_x":{"y":[1e309]}},7`, "{\"id\":\"\n\"}", `[[]],{"title":" "}`} {
+	for _, items := range []string{`{"id":"a","content_text":"\ud800"}`, `{"id":7,"id":true},{"url":"/x","attachments":[{"url":"y"}]}`, `{"id":"a","_x":{"y":[1e309]}},7`, "{\"id\":\"\n\"}", `{"id":" a"},{"id":"\ud800"}`, `[[]],{"title":" "}`} {
 		for _, members := range []string{"", `"next_url":"?2","hubs":[{"url":"h"}],"expired":true,`, `"items":[],`, `"authors":7,"version":8,`} {
 			f.Add(jsonFeed(members, items))
 		}
@@ -270,7 +270,8 @@ func FuzzJSON(f *testing.F) {
 			}
 			var item map[string]any
 			must.Succeed(t, json.Unmarshal(e.Body, &item))
-			if id, ok := item["id"].(string); ok && e.IDFrom == FromID && len(id) < 1000 && e.ID != strings.TrimSpace(id) {
+			// encoding/json reads half a surrogate pair as U+FFFD; a Reader keeps such ids apart.
+			if id, ok := item["id"].(string); ok && e.IDFrom == FromID && len(id) < 1000 && e.ID != id && !strings.Contains(id, "\ufffd") {
 				t.Fatalf("%q: item %d has the ID %q", doc, i, e.ID)
 			}
 		}
