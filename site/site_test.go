@@ -2,10 +2,14 @@
 package site_test
 
 import (
+	"encoding/json"
 	"io/fs"
 	"net/url"
 	"os"
+	"os/exec"
 	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +26,47 @@ func built(t *testing.T) fs.FS {
 		t.Skip("FEEDBRIDGE_SITE is not set; 'make site' sets it")
 	}
 	return os.DirFS(dir)
+}
+
+// A prerelease precedes its release, and the first page never leads to one.
+func TestSiteLeadsToTheNewestRelease(t *testing.T) {
+	dir := t.TempDir()
+	script, err := os.ReadFile("versions")
+	must.Succeed(t, err)
+	must.Succeed(t, os.Mkdir(filepath.Join(dir, "site"), 0o755))
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "site/versions"), script, 0o755))
+	run := func(name string, arguments ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), name, arguments...)
+		cmd.Dir = dir
+		out, err := cmd.Output()
+		must.Succeed(t, err)
+		return string(out)
+	}
+	run("git", "init", "-q")
+	run("git", "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "--allow-empty", "-m", "a")
+	wantNewest := func(versions ...string) {
+		t.Helper()
+		var listed []struct {
+			Version string
+			Aliases []string
+		}
+		must.Succeed(t, json.Unmarshal([]byte(run("site/versions", "list")), &listed))
+		var got []string
+		for _, v := range listed {
+			got = append(got, strings.Join(append([]string{v.Version}, v.Aliases...), " "))
+		}
+		if !slices.Equal(got, versions) {
+			t.Errorf("the versions are %q, want %q", got, versions)
+		}
+	}
+	wantNewest("main latest")
+	run("git", "tag", "v0.1.0-rc.1")
+	wantNewest("v0.1.0-rc.1", "main latest")
+	for _, tag := range []string{"v0.1.0", "v0.2.0-rc.1", "v0.10.0", "v0.10.0-rc.1", "v0.11.0-rc.1"} {
+		run("git", "tag", tag)
+	}
+	wantNewest("v0.11.0-rc.1", "v0.10.0 latest", "v0.10.0-rc.1", "v0.2.0-rc.1", "v0.1.0", "v0.1.0-rc.1", "main")
 }
 
 // webPage is what one page of the site refers to.
