@@ -36,7 +36,8 @@ func TestModuleCanBeInstalled(t *testing.T) {
 	}
 }
 
-// Workflows may read by default, end by themselves, and use actions of GitHub in a fixed version only.
+// Workflows may read by default, end by themselves, use actions of GitHub in a fixed version only, and fail if any command
+// of a pipe does, which takes the shell to be named.
 func TestWorkflowsAreRestricted(t *testing.T) {
 	files, err := filepath.Glob("../.github/workflows/*.yml")
 	if err != nil || len(files) < 4 {
@@ -45,6 +46,7 @@ func TestWorkflowsAreRestricted(t *testing.T) {
 	for _, file := range files {
 		var workflow struct {
 			Permissions map[string]string
+			Defaults    struct{ Run struct{ Shell string } }
 			Jobs        map[string]struct {
 				Uses    string
 				Timeout int `yaml:"timeout-minutes"`
@@ -54,6 +56,9 @@ func TestWorkflowsAreRestricted(t *testing.T) {
 		must.Succeed(t, yaml.Unmarshal([]byte(read(t, file)), &workflow))
 		if len(workflow.Permissions) != 1 || workflow.Permissions["contents"] != "read" {
 			t.Errorf("%s: every job may %v, want contents: read", file, workflow.Permissions)
+		}
+		if workflow.Defaults.Run.Shell != "bash" {
+			t.Errorf("%s: the shell is %q, want bash", file, workflow.Defaults.Run.Shell)
 		}
 		for name, job := range workflow.Jobs {
 			if job.Uses == "" && job.Timeout == 0 {
