@@ -18,6 +18,8 @@ func FuzzRequest(f *testing.F) {
 	f.Add("GET", "/status", "feed=orders&state=halted&limit=1", "Accept-Encoding", "gzip;q=0, br", "")
 	f.Add("GET", "/status/\x1b[2J", "sort=-x&n=%", "If-None-Match", `W/"x"`, "")
 	f.Add("HEAD", "/feed/orders", "refresh=1e9", "Host", "evil.example", "")
+	f.Add("GET", "/feed/\x7f\x1b[2J", "", "", "", "")
+	f.Add("GET", "/", "q=%1b", "", "", "")
 	f.Add("GET", "/served", "after=%00", "Accept", "text/html;q=2", "")
 	s, changes := newChangeable(admin.Options{Token: constantToken(token, nil)})
 	addOrders(s)

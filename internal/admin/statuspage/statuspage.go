@@ -17,8 +17,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/limit"
@@ -222,7 +223,16 @@ func (p *Pages) execute(r *http.Request, t *template.Template, name string, get 
 		Title: title, Path: r.URL.Path, Assets: "/assets/" + assetsVersion, Version: p.opts.Version, Writer: p.opts.Writer,
 		Now: time.Now(), Started: p.opts.Started, Program: p.opts.Program, Token: p.opts.Token, Readable: !p.opts.Token && IsLocal(r), TokenInURL: r.URL.Query().Has("token"), Data: data,
 	})
-	return b.Bytes(), code, err
+	return bytes.Map(visible, b.Bytes()), code, err
+}
+
+// visible replaces a control character, which a terminal may obey and no template has:
+// package html/template lets those of a feed's name or of a query through.
+func visible(r rune) rune {
+	if unicode.IsControl(r) && r != '\n' && r != '\t' {
+		return utf8.RuneError
+	}
+	return r
 }
 
 func (p *Pages) feeds(r *http.Request) (string, int, any) {
@@ -235,7 +245,7 @@ func (p *Pages) feed(r *http.Request) (string, int, any) {
 	name := r.PathValue("feed")
 	f, ok := p.opts.Feed(r.Context(), name)
 	if !ok {
-		return "No such feed", http.StatusNotFound, feedData{Name: strings.ToValidUTF8(name, "?")}
+		return "No such feed", http.StatusNotFound, feedData{Name: name}
 	}
 	return f.Feed, http.StatusOK, feedData{Name: f.Feed, Feed: &f}
 }
