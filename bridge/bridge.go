@@ -1,6 +1,6 @@
 // Package bridge copies one feed to one topic: all entities, in order, each once.
 //
-// A [Bridge] has a [Source], which reads the feed from a cursor, and a [Sink], which appends
+// A [Bridge] has a [feed.Source], which reads the feed from a cursor, and a [Sink], which appends
 // entities to the topic together with the checkpoint that has the next cursor. All state is
 // on the bus. The loop gets the checkpoint from the sink, reads on from its cursor and
 // commits. After any error, a lost answer, a conflict with another copy or a crash, it gets
@@ -51,8 +51,7 @@
 //	  stepper.go         calls the steps, without a goroutine while it waits
 //	  pacer.go, poll_schedule.go
 //	                     when: after starts and outages, after polls
-//	  source.go, sink.go, status.go
-//	                     the interfaces Source, Sink and Observer, and their errors
+//	  sink.go, status.go the interfaces Sink and Observer, and their errors
 //
 // # Goroutines
 //
@@ -93,7 +92,7 @@ type Bridge struct {
 	// cursor, or empty if there is none. If Open returns another kind, the topic is
 	// refused. Open is called in each session. Its errors are handled like those of the
 	// source.
-	Open func(ctx context.Context, kind string) (source Source, of string, err error)
+	Open func(ctx context.Context, kind string) (source feed.Source, of string, err error)
 	Sink Sink
 
 	// Every is the interval between polls when there is nothing new.

@@ -70,7 +70,7 @@ func (l *link) publish(t *testing.T, size endless, d time.Duration) {
 	var topic sinktest.Memory
 	l.Sink = topic.Open(sinktest.Faults{})
 	b := newBridge(nil, l)
-	b.Open = func(context.Context, string) (bridge.Source, string, error) { return size, "test", nil }
+	b.Open = func(context.Context, string) (feed.Source, string, error) { return size, "test", nil }
 	b.Limits, b.ReadAhead = feed.Limits{Bytes: 4 << 20}, 16<<20
 	b.Observer = &l.states
 	stop := start(t, b)

@@ -76,13 +76,13 @@ func (o untilIdle) Entered(s bridge.Status) {
 }
 
 // copyFeed runs a bridge until all of the feed is in the topic.
-func copyFeed(source bridge.Source, topic *list) {
+func copyFeed(source feed.Source, topic *list) {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
 	b := &bridge.Bridge{
 		Feed:   "letters",
 		Writer: "example",
-		Open: func(context.Context, string) (bridge.Source, string, error) {
+		Open: func(context.Context, string) (feed.Source, string, error) {
 			return source, "letters", nil
 		},
 		Sink:     &listSink{list: topic},

@@ -85,7 +85,7 @@ func TestBatchesAreFreedAfterTheirCommitOnly(t *testing.T) {
 		parallel.RunVirtual(t, name, func(t *testing.T) {
 			f := &freeing{n: 8, failAt: 3, all: make(chan struct{})}
 			b := &bridge.Bridge{
-				Feed: "f", Open: func(context.Context, string) (bridge.Source, string, error) { return f, "test", nil },
+				Feed: "f", Open: func(context.Context, string) (feed.Source, string, error) { return f, "test", nil },
 				Sink: f, Every: time.Minute, Limits: feed.Limits{Entities: limit}, ReadAhead: 1 << 20,
 				Log: slog.New(slog.DiscardHandler), Observer: silentObserver{},
 			}
@@ -220,7 +220,7 @@ func TestSinkFreesEntitiesDuringItsCommit(t *testing.T) {
 		all := make(chan struct{})
 		budget := readahead.NewBudget(16 << 20)
 		b := &bridge.Bridge{
-			Feed: "f", Open: func(context.Context, string) (bridge.Source, string, error) { return src, "test", nil },
+			Feed: "f", Open: func(context.Context, string) (feed.Source, string, error) { return src, "test", nil },
 			Sink: snk, Every: time.Minute, ReadAhead: 2 << 20, Share: budget.Share(),
 			Log: slog.New(slog.DiscardHandler), Observer: &freeingObserver{sink: snk, all: all},
 		}

@@ -246,8 +246,8 @@ func TestACommandEndsTheDelayOfAStart(t *testing.T) {
 }
 
 // opens returns a Bridge.Open of that source.
-func opens(source bridge.Source) func(context.Context, string) (bridge.Source, string, error) {
-	return func(context.Context, string) (bridge.Source, string, error) { return source, "test", nil }
+func opens(source feed.Source) func(context.Context, string) (feed.Source, string, error) {
+	return func(context.Context, string) (feed.Source, string, error) { return source, "test", nil }
 }
 
 // Places alone would let feeds start that then wait for the bus or for requests of others, each with
@@ -486,7 +486,7 @@ func TestFeedsThatAreFreshForTheSameTimeDoNotStayTogether(t *testing.T) {
 				polls.add(b.Feed)
 				return feed.Batch{Cursor: after, Fresh: time.Hour}, nil
 			})
-			b.Open = func(context.Context, string) (bridge.Source, string, error) { return src, "test", nil }
+			b.Open = func(context.Context, string) (feed.Source, string, error) { return src, "test", nil }
 		})
 		time.Sleep(5 * time.Hour)
 		if first, later := polls.most(0, time.Minute), polls.most(time.Hour, 5*time.Hour); first != 100 || later > 6 {

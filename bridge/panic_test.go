@@ -43,7 +43,7 @@ func TestAPanicHaltsOneFeed(t *testing.T) {
 	for name, fail := range map[string]func(b *bridge.Bridge){
 		"of the source": func(b *bridge.Bridge) {
 			open, left := b.Open, 2
-			b.Open = func(ctx context.Context, kind string) (bridge.Source, string, error) {
+			b.Open = func(ctx context.Context, kind string) (feed.Source, string, error) {
 				source, kind, err := open(ctx, kind)
 				return sourceFunc(func(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
 					if left > 0 && number(after) == 1 {
@@ -56,7 +56,7 @@ func TestAPanicHaltsOneFeed(t *testing.T) {
 		},
 		"of opening the source": func(b *bridge.Bridge) {
 			open, left := b.Open, 2
-			b.Open = func(ctx context.Context, kind string) (bridge.Source, string, error) {
+			b.Open = func(ctx context.Context, kind string) (feed.Source, string, error) {
 				if left > 0 {
 					left--
 					panic("open is broken")

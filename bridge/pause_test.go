@@ -260,7 +260,7 @@ func TestPauseBeforeTheFirstEntity(t *testing.T) {
 		b := newBridge(upTo(3), topic.Open(sinktest.Faults{}))
 		b.Observer = seen
 		open, opened := b.Open, 0
-		b.Open = func(ctx context.Context, kind string) (bridge.Source, string, error) {
+		b.Open = func(ctx context.Context, kind string) (feed.Source, string, error) {
 			if opened++; opened == 1 && kind != "" {
 				t.Errorf("the kind is %q", kind)
 			}

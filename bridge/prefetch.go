@@ -33,7 +33,7 @@ const commitsAhead = 4
 // released or the prefetcher is stopped.
 type prefetcher struct {
 	prefetchOptions
-	source Source
+	source feed.Source
 	budget *readahead.Budget // of share; nil for no bound but readAhead
 
 	cancel context.CancelFunc
@@ -83,7 +83,7 @@ type prefetchOptions struct {
 
 // startPrefetching reads the first batch after the cursor, and starts to read those that follow it.
 // So a poll that finds nothing new needs no other goroutine. The caller stops the prefetcher.
-func startPrefetching(ctx context.Context, source Source, after feed.Cursor, o prefetchOptions) *prefetcher {
+func startPrefetching(ctx context.Context, source feed.Source, after feed.Cursor, o prefetchOptions) *prefetcher {
 	ctx, cancel := context.WithCancel(ctx)
 	if o.share == nil {
 		o.share = &readahead.Share{}

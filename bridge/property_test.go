@@ -184,7 +184,7 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) (end outcome) {
 					snk, seen := topic.Open(faults), &diary{}
 					share := budget.Share()
 					numbers := &numbers{h: h, begin: begin, dice: dice, happens: happens, share: share, t: t}
-					var src bridge.Source = numbers
+					var src feed.Source = numbers
 					if h.repeats || h.dead {
 						src = &sink.Gate{Source: numbers, IDs: snk.IDs(), Fits: h.fits, Oversize: sink.DeadLetter, Log: discard}
 					}
@@ -506,10 +506,10 @@ func entities(at, end int) []feed.Entity {
 	return all
 }
 
-func newBridge(source bridge.Source, snk bridge.Sink) *bridge.Bridge {
+func newBridge(source feed.Source, snk bridge.Sink) *bridge.Bridge {
 	return &bridge.Bridge{
 		Feed: "numbers", Writer: "me",
-		Open:  func(context.Context, string) (bridge.Source, string, error) { return source, "test", nil },
+		Open:  func(context.Context, string) (feed.Source, string, error) { return source, "test", nil },
 		Sink:  snk,
 		Every: 5 * time.Second, ReadAhead: 1000,
 		Log: discard, Observer: nobody{},

@@ -24,7 +24,7 @@ func TestTheSourceIsOpenedForTheCheckpoint(t *testing.T) {
 		b := newBridge(nil, topic.Open(sinktest.Faults{}))
 		var asked []string
 		kind := "numbers"
-		b.Open = func(_ context.Context, of string) (bridge.Source, string, error) {
+		b.Open = func(_ context.Context, of string) (feed.Source, string, error) {
 			if asked = append(asked, of); len(asked) == 1 {
 				return nil, "", errors.New("upstream does not answer")
 			}
@@ -111,7 +111,7 @@ func TestASourceIsReleasedAfterErrorsAndAtTheStop(t *testing.T) {
 			return sinktest.Fault{Kind: sinktest.FailBefore}
 		}}))
 		var h held
-		b.Open = func(context.Context, string) (bridge.Source, string, error) {
+		b.Open = func(context.Context, string) (feed.Source, string, error) {
 			return releasing{backlog(50, &h), &released}, "test", nil
 		}
 		stop := start(t, b)
@@ -139,7 +139,7 @@ func TestASourceIsReleasedAfterAPanicOfTheSink(t *testing.T) {
 		var h held
 		released := 0
 		b := newBridge(nil, &panickingSink{Sink: topic.Open(sinktest.Faults{}), commits: 1})
-		b.Open = func(context.Context, string) (bridge.Source, string, error) {
+		b.Open = func(context.Context, string) (feed.Source, string, error) {
 			return releasing{backlog(50, &h), &released}, "test", nil
 		}
 		budget := readahead.NewBudget(20 * batchSize)
@@ -173,7 +173,7 @@ func TestASourceIsReleasedWhenTheNextSessionFails(t *testing.T) {
 			return feed.Batch{Cursor: after}, nil
 		})
 		b := newBridge(nil, snk)
-		b.Open = func(context.Context, string) (bridge.Source, string, error) {
+		b.Open = func(context.Context, string) (feed.Source, string, error) {
 			return releasing{idle, &released}, "test", nil
 		}
 		stop := start(t, b)
@@ -198,7 +198,7 @@ func TestASourceIsReleasedWhenAnotherKindGoesOn(t *testing.T) {
 			return feed.Batch{Cursor: after}, nil
 		})
 		b := newBridge(nil, topic.Open(sinktest.Faults{}))
-		b.Open = func(context.Context, string) (bridge.Source, string, error) {
+		b.Open = func(context.Context, string) (feed.Source, string, error) {
 			kind := "one"
 			if reset.Load() {
 				kind = "two"

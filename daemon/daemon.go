@@ -172,7 +172,7 @@ func (d *daemon) openFeeds(writer string, redact *safetext.Redactor, listeners a
 	hosts := &source.Hosts{PageBudget: readahead.NewBudget(pagesAhead)}
 	d.membership = newMembership(d.cfg, writer, d.lists, d.log)
 	d.adm = admin.New(admin.Options{
-		Version: d.opts.Version, Started: time.Now(), Writer: writer, Config: d.cfg.File(), Program: d.program(listeners),
+		Version: d.opts.Version, Started: time.Now(), Writer: writer, Config: d.cfg.File(), Program: newProgram(d.opts, d.cfg, listeners),
 		Buses: slices.Collect(maps.Values(d.buses.Load().readinessChecks(d.cfg))), Log: d.log, Connections: connections, Redact: redact,
 		Token: tokenReader(d.cfg.Admin), Hosts: d.cfg.Admin.Hosts,
 		PerFeed: admin.PerFeed(d.cfg.Metrics.PerFeed), Fleet: d.membership.adminFleet(), Lists: d.lists.status, SlowHosts: func() []status.SlowHost { return slowHosts(hosts) },
@@ -191,12 +191,12 @@ func (d *daemon) openFeeds(writer string, redact *safetext.Redactor, listeners a
 	}}
 }
 
-// program returns how commands find this daemon. Without a file it is found by its address: its variables may not be
+// newProgram returns how commands find this daemon. Without a file it is found by its address: its variables may not be
 // those of the shell.
-func (d *daemon) program(listeners adminListeners) admin.Program {
-	p := admin.Program{Name: d.opts.Program, Flags: d.opts.Flags, Daemon: d.opts.Flags}
+func newProgram(o Options, cfg *config.Config, listeners adminListeners) admin.Program {
+	p := admin.Program{Name: o.Program, Flags: o.Flags, Daemon: o.Flags}
 	switch {
-	case d.cfg.File() != "":
+	case cfg.File() != "":
 	case listeners.socket != nil:
 		p.Daemon = []string{"--admin", "unix:" + listeners.socket.Addr().String()}
 	case listeners.tcp != nil:
@@ -248,8 +248,8 @@ func (d *daemon) announce(writer string, admin adminListeners) {
 		attrs = append(attrs, "served_feeds", len(d.cfg.Serve.Feeds), "serve", at.Feeds)
 	}
 	d.log.Info("feedbridge is up", attrs...)
-	d.warnOfMemory()
-	d.announceTopics()
+	warnOfMemory(d.cfg, d.log)
+	announceTopics(d.cfg, d.log)
 	if d.opts.Started != nil {
 		d.opts.Started(at)
 	}
@@ -259,21 +259,21 @@ func (d *daemon) announce(writer string, admin adminListeners) {
 const namedTopics = 10
 
 // announceTopics logs where messages go: a line for each bus that feeds are copied to.
-func (d *daemon) announceTopics() {
+func announceTopics(cfg *config.Config, log *slog.Logger) {
 	topics, streams := map[string][]string{}, map[string][]string{}
-	for _, name := range slices.Sorted(maps.Keys(d.cfg.Feeds)) {
-		to := d.cfg.Feeds[name].To
+	for _, name := range slices.Sorted(maps.Keys(cfg.Feeds)) {
+		to := cfg.Feeds[name].To
 		topics[to.Bus] = append(topics[to.Bus], to.Topic)
 		if to.Stream != nil {
 			streams[to.Bus] = append(streams[to.Bus], nats.Topic{Subject: to.Topic, Stream: *to.Stream}.StreamName())
 		}
 	}
 	for _, bus := range slices.Sorted(maps.Keys(topics)) {
-		attrs := []any{"bus", bus, "kind", busKind(d.cfg.Buses[bus]), "feeds", len(topics[bus]), "topics", namedList(topics[bus])}
+		attrs := []any{"bus", bus, "kind", busKind(cfg.Buses[bus]), "feeds", len(topics[bus]), "topics", namedList(topics[bus])}
 		if len(streams[bus]) > 0 {
 			attrs = append(attrs, "streams", namedList(streams[bus]))
 		}
-		d.log.Info("feeds are copied to topics of a bus", attrs...)
+		log.Info("feeds are copied to topics of a bus", attrs...)
 	}
 }
 

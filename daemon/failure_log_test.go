@@ -105,7 +105,7 @@ func TestBusThatIsDownIsLoggedOnce(t *testing.T) {
 			cfg := config.Feed{To: config.To{Bus: "main", Topic: fmt.Sprintf("shop.orders-%c", 'a'+i%26)}}
 			copied := &bridge.Bridge{
 				Feed: name, Every: 10 * time.Second, Log: log, Sink: brokenSink{cfg.To.Topic, &down},
-				Open:     func(context.Context, string) (bridge.Source, string, error) { return emptySource{}, "x", nil },
+				Open:     func(context.Context, string) (feed.Source, string, error) { return emptySource{}, "x", nil },
 				Observer: failures.newObserver(name, cfg),
 			}
 			running.Add(1)

@@ -17,6 +17,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/feed"
 )
 
 func TestPauseIsRetriedWhileAnotherCopyCommits(t *testing.T) {
@@ -89,7 +90,7 @@ func TestCommandsWaitForTheRestartOfTheirFeed(t *testing.T) {
 			isDown.Store(down)
 			return &bridge.Bridge{
 				Feed: "orders", Every: time.Hour, Log: slog.New(slog.DiscardHandler), Sink: slowSink{brokenSink{"orders", &isDown}},
-				Open:     func(context.Context, string) (bridge.Source, string, error) { return emptySource{}, "x", nil },
+				Open:     func(context.Context, string) (feed.Source, string, error) { return emptySource{}, "x", nil },
 				Observer: observers{},
 			}
 		}

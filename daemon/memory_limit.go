@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"io/fs"
+	"log/slog"
 	"math"
 	"os"
 	"path"
@@ -94,11 +95,11 @@ func memoryNeeded(cfg *config.Config) int64 {
 
 // warnOfMemory logs that the feeds do not fit in Go's memory limit. Members of a fleet run a part of the feeds, so
 // nothing is known of them.
-func (d *daemon) warnOfMemory() {
+func warnOfMemory(cfg *config.Config, log *slog.Logger) {
 	const mib = 1 << 20
-	needed, limit := memoryNeeded(d.cfg), debug.SetMemoryLimit(-1)
-	if d.cfg.Fleet == nil && needed > limit {
-		d.log.Warn("the feeds do not fit in the memory of the process, which will be slow or killed; raise the limit of its service or container (MemoryHigh, MemoryMax), or GOMEMLIMIT",
-			"feeds", len(d.cfg.Feeds), "needed_mib", needed/mib, "limit_mib", limit/mib)
+	needed, limit := memoryNeeded(cfg), debug.SetMemoryLimit(-1)
+	if cfg.Fleet == nil && needed > limit {
+		log.Warn("the feeds do not fit in the memory of the process, which will be slow or killed; raise the limit of its service or container (MemoryHigh, MemoryMax), or GOMEMLIMIT",
+			"feeds", len(cfg.Feeds), "needed_mib", needed/mib, "limit_mib", limit/mib)
 	}
 }

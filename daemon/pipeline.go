@@ -67,7 +67,7 @@ func (p *pipelines) newBridge(name string, f *config.Feed, snk *lazySink) *bridg
 	var warned sync.Once
 	return &bridge.Bridge{
 		Feed: name, Writer: p.writer,
-		Open: func(ctx context.Context, kind string) (bridge.Source, string, error) {
+		Open: func(ctx context.Context, kind string) (feed.Source, string, error) {
 			opened, err := sources.open(SourceOptions{
 				Version: p.opts.Version, IDs: snk.IDs(), Hosts: p.hosts, ReadAhead: share, FeedMemory: int64(p.reading.feed), Redact: p.redact,
 				Wrap:    p.traces.Transport,

@@ -72,7 +72,7 @@ type Sources struct {
 // openedSource is the source of a kind.
 type openedSource struct {
 	kind   string
-	source sink.Source
+	source feed.Source
 }
 
 // NewSources returns the sources of a feed. It makes no request. It returns an error if a
@@ -94,7 +94,7 @@ func newSources(f *config.Feed, o SourceOptions, log *slog.Logger) (*Sources, er
 // Open returns the source to read with, and its kind. kind is that of the
 // checkpoint's cursor, or empty. Open makes a request only if it has to detect the
 // format. It returns the same source for the same kind each time.
-func (s *Sources) Open(ctx context.Context, kind string) (sink.Source, string, error) {
+func (s *Sources) Open(ctx context.Context, kind string) (feed.Source, string, error) {
 	if configured := s.feed.Format.Kind(); configured != "" {
 		kind = configured
 	}
@@ -122,7 +122,7 @@ func (s *Sources) Open(ctx context.Context, kind string) (sink.Source, string, e
 }
 
 // sourceOf returns the source of a kind, always the same.
-func (s *Sources) sourceOf(kind string) (sink.Source, error) {
+func (s *Sources) sourceOf(kind string) (feed.Source, error) {
 	for _, o := range s.opened {
 		if o.kind == kind {
 			return o.source, nil
@@ -137,7 +137,7 @@ func (s *Sources) sourceOf(kind string) (sink.Source, error) {
 }
 
 // newSource returns a new source of a kind.
-func (s *Sources) newSource(kind string) (sink.Source, error) {
+func (s *Sources) newSource(kind string) (feed.Source, error) {
 	f := s.feed
 	switch kind {
 	case datareplication.Kind:

@@ -51,38 +51,10 @@ func appendAtomEntry(b []byte, e *entity) []byte {
 		return out
 	}
 	if a, ok := e.readEntry(); ok {
-		return e.appendAtom(b, a)
+		return appendAtom(b, e, a)
 	}
 	b = atomEntry(b, e, e.entryID, rfc3339(e.updateTime()))
 	return append(appendContent(b, e), "</entry>\n"...)
-}
-
-// readEntry reads the body of a message that has an entry, as JSON or XML.
-func (e *entity) readEntry() (*entry.Entry, bool) {
-	if e.isJSONEntry() {
-		d, ok := e.document()
-		if !ok {
-			return nil, false
-		}
-		return d.Entry(e.contentBase(), len(e.body)), true
-	}
-	return entry.Read(e.body, e.contentBase())
-}
-
-// isJSONEntry reports whether the body may be what [entry.Entry.Encode] returns. An entity of a
-// datareplication feed has no mark and no Entry-Id, and may have any JSON.
-func (e *entity) isJSONEntry() bool {
-	return (e.changes || e.headerValue(entryID) != "") && e.mediaType() == entry.ContentType
-}
-
-// restoreXML makes the body the XML of an entry that is not well-formed.
-func (e *entity) restoreXML() {
-	if !e.isJSONEntry() {
-		return
-	}
-	if a, ok := entry.Decode(e.body, ""); ok && a.XML != "" {
-		e.body, e.contentType = []byte(a.XML), "application/xml"
-	}
 }
 
 // appendContent appends the body of a message as the content of an entry.
@@ -116,7 +88,7 @@ func atomEntry(b []byte, e *entity, title, updated string) []byte {
 	if !e.published.IsZero() {
 		b = fmt.Appendf(b, "<published>%s</published>", rfc3339(e.published))
 	}
-	return e.appendOperation(b, "")
+	return appendOperation(b, e, "")
 }
 
 // appendID appends the ID of an entry. prefix is that of Atom.
@@ -133,7 +105,7 @@ func appendID(b []byte, prefix, id string) []byte {
 const operationScheme = "https://github.com/feedbridge/feedbridge/operation"
 
 // appendOperation marks the entry of a PATCH. prefix is that of Atom.
-func (e *entity) appendOperation(b []byte, prefix string) []byte {
+func appendOperation(b []byte, e *entity, prefix string) []byte {
 	if e.op != feed.Patch {
 		return b
 	}
@@ -166,7 +138,7 @@ func atomFromAtom(b []byte, e *entity) (_ []byte, ok bool) {
 			return nil, false
 		case kind == xmlcopy.EndToken:
 			if !signed {
-				b = e.appendMissing(b, prefix, has)
+				b = appendMissing(b, e, prefix, has)
 			}
 			return append(xmlcopy.AppendEnd(b, prefix, "entry"), '\n'), true
 		case kind == xmlcopy.TextToken:
@@ -243,7 +215,7 @@ func withBase(attrs []xmlcopy.Attribute, base string) []xmlcopy.Attribute {
 
 // appendMissing appends the elements that an entry lacks and that it must have, or that
 // make it complete outside its feed. prefix is that of Atom.
-func (e *entity) appendMissing(b []byte, prefix string, has map[string]bool) []byte {
+func appendMissing(b []byte, e *entity, prefix string, has map[string]bool) []byte {
 	element := func(local, text string) []byte {
 		b = append(xmlcopy.AppendName(append(b, '<'), prefix, local), '>')
 		return xmlcopy.AppendEnd(xmlcopy.AppendText(b, text), prefix, local)
@@ -260,14 +232,14 @@ func (e *entity) appendMissing(b []byte, prefix string, has map[string]bool) []b
 	if !has["content"] && !has["link "] && !has["link alternate"] {
 		b = element("content", "") // an entry has one of the two (RFC 4287, section 4.1.2)
 	}
-	b = e.appendOperation(b, prefix)
+	b = appendOperation(b, e, prefix)
 	if has["source"] {
 		return b
 	}
 	if !has["author"] {
 		b = appendPersons(b, prefix, "author", feedAuthors(e))
 	}
-	return e.appendSource(b, prefix)
+	return appendOrigin(b, e, prefix)
 }
 
 func appendPersons(b []byte, prefix, local string, persons []entry.Person) []byte {
@@ -284,16 +256,16 @@ func appendPersons(b []byte, prefix, local string, persons []entry.Person) []byt
 	return b
 }
 
-// appendSource appends the known metadata of the feed that an entry is from.
-func (e *entity) appendSource(b []byte, prefix string) []byte {
-	if f := e.originFeed(); f != nil {
+// appendOrigin appends the known metadata of the feed that an entry is from.
+func appendOrigin(b []byte, e *entity, prefix string) []byte {
+	if f := originFeed(e); f != nil {
 		return appendSource(b, prefix, f)
 	}
 	return b
 }
 
 // originFeed returns the known properties of the feed of an entry; nil if there are none.
-func (e *entity) originFeed() *entry.Feed {
+func originFeed(e *entity) *entry.Feed {
 	f := &entry.Feed{ID: e.headerValue("Feed-Id"), Title: e.headerValue("Feed-Title"), Authors: feedAuthors(e), URL: e.page}
 	if f.ID == "" && f.Title == "" && f.Authors == nil {
 		return nil
@@ -326,7 +298,7 @@ func appendSource(b []byte, prefix string, f *entry.Feed) []byte {
 }
 
 // appendAtom appends an article as an entry.
-func (e *entity) appendAtom(b []byte, a *entry.Entry) []byte {
+func appendAtom(b []byte, e *entity, a *entry.Entry) []byte {
 	isAtom := e.isJSONEntry() && e.headerValue("Feed-Format") == ""
 	title, updated := e.entryID, rfc3339(e.updateTime())
 	if at, ok := entry.FormatTime(a.Updated); ok {
@@ -340,7 +312,7 @@ func (e *entity) appendAtom(b []byte, a *entry.Entry) []byte {
 		b = appendAtomProse(b, a.Title, "title")
 	}
 	b = fmt.Appendf(b, "<updated>%s</updated>", updated)
-	b = e.appendOperation(b, "")
+	b = appendOperation(b, e, "")
 	if at, ok := entry.FormatTime(a.Published); ok {
 		b = fmt.Appendf(b, "<published>%s</published>", at)
 	} else if !e.published.IsZero() {
@@ -349,7 +321,7 @@ func (e *entity) appendAtom(b []byte, a *entry.Entry) []byte {
 	for _, l := range a.Links {
 		b = appendAtomLink(b, l, "")
 	}
-	b = appendPersons(b, "", "author", e.authorsOf(a))
+	b = appendPersons(b, "", "author", authorsOf(e, a))
 	b = appendPersons(b, "", "contributor", a.Contributors)
 	for _, c := range a.Categories {
 		b = append(b, `<category term="`...)
@@ -383,7 +355,7 @@ func (e *entity) appendAtom(b []byte, a *entry.Entry) []byte {
 	if a.Source != nil {
 		b = appendSource(b, "", a.Source)
 	} else {
-		b = e.appendSource(b, "")
+		b = appendOrigin(b, e, "")
 	}
 	return append(b, "</entry>\n"...)
 }
@@ -465,7 +437,7 @@ func feedAuthors(e *entity) (authors []entry.Person) {
 
 // authorsOf returns the authors of an entry, or else of its source, or else of the feed that the
 // entity is from.
-func (e *entity) authorsOf(a *entry.Entry) []entry.Person {
+func authorsOf(e *entity, a *entry.Entry) []entry.Person {
 	switch {
 	case a.Authors != nil:
 		return a.Authors

@@ -216,7 +216,7 @@ func (f *handler) readShown(ctx context.Context, view *shownPage, p *page) (whol
 		shown := newShownEntity(e)
 		switch {
 		case f.cfg.Format == HTTPFeeds:
-			shown.ID, shown.Modified = eventID(p.id.epoch, e.position), e.event(f.cfg, p.id.epoch).at.UTC()
+			shown.ID, shown.Modified = eventID(p.id.epoch, e.position), newEvent(f.cfg, p.id.epoch, e).at.UTC()
 		case p.linked:
 			shown.ID, shown.entryID = safetext.Clip(e.entryID, shownName), e.entryID
 			shown.Modified = cmp.Or(shown.Dated, e.published, e.taken)

@@ -63,7 +63,7 @@ func TestPagesInTurn(t *testing.T) {
 				if topic.read != test.read {
 					t.Errorf("%d messages were read, want %d", topic.read, test.read)
 				}
-				if n := len(s.builder.inflight); n > 0 {
+				if n := len(s.builder.inflight.pages); n > 0 {
 					t.Errorf("%d pages are still being read", n)
 				}
 			})
@@ -145,7 +145,7 @@ func TestPagesAreBuiltWhileOthersAreConfirmed(t *testing.T) {
 			close(topic.hold)
 			synctest.Wait()
 			f.builder.memory.releasePage(first)
-			if n := len(f.builder.inflight); n > 0 {
+			if n := len(f.builder.inflight.pages); n > 0 {
 				t.Errorf("%d pages are still being built", n)
 			}
 			for _, path := range []string{"/pages/e0-3-1", "/pages/e0-3-2"} {
@@ -172,8 +172,8 @@ func TestBuildingAheadEndsWithAnError(t *testing.T) {
 		topic.reads, topic.failing = 0, 1
 		s.builder.buildAhead(first)
 		synctest.Wait()
-		if topic.reads != 1 || len(s.builder.inflight) > 0 {
-			t.Errorf("%d pages were read, %d are still being built", topic.reads, len(s.builder.inflight))
+		if topic.reads != 1 || len(s.builder.inflight.pages) > 0 {
+			t.Errorf("%d pages were read, %d are still being built", topic.reads, len(s.builder.inflight.pages))
 		}
 	})
 }
@@ -185,17 +185,17 @@ func TestBuildsThatHaveNoSlot(t *testing.T) {
 		topic := numberedTopic(24)
 		s := serveTopic(t, topic)
 		key := pageKey{feed: s.cfg, id: pageID{"e0", 3, 1}}
-		announced := s.builder.announceBuild(key)
+		announced := s.builder.inflight.announce(key)
 		s.get(t, "/pages/e0-3-2").want(t, 200)
-		s.builder.endBuild(key, announced)
+		s.builder.inflight.end(key, announced)
 
 		// The end of an old build is not that of a new one.
-		next := s.builder.announceBuild(key)
+		next := s.builder.inflight.announce(key)
 		next.started.Store(true)
-		s.builder.endBuild(key, announced)
-		if s.builder.startedBuild(key) != next {
+		s.builder.inflight.end(key, announced)
+		if s.builder.inflight.started(key) != next {
 			t.Error("the new build has ended with the old one")
 		}
-		s.builder.endBuild(key, next)
+		s.builder.inflight.end(key, next)
 	})
 }

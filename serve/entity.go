@@ -273,6 +273,16 @@ func (e *entity) headerValue(name string) string {
 	return value
 }
 
+// headerOf returns the value of a header whose name has that case.
+func (e *entity) headerOf(name string) string {
+	for _, f := range e.header {
+		if f.Name == name {
+			return f.Value
+		}
+	}
+	return ""
+}
+
 // standards are the fields that every part has.
 var standards = [...]string{message.ContentType, message.ContentID, message.LastModified, message.OperationType, contentLength}
 

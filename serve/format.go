@@ -25,7 +25,7 @@ func (f Format) appendEntity(b []byte, p *page, e *entity) []byte {
 	case JSONFeed:
 		return appendJSONItem(b, e)
 	}
-	return e.appendPart(b, p.boundary)
+	return appendPart(b, e, p.boundary)
 }
 
 // headAndTail returns the bytes of a page before and after the entities.

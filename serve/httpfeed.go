@@ -237,7 +237,7 @@ func (pb *pageBuilder) readEvents(ctx context.Context, p *page, from, to uint64)
 		header = e.header
 		begin := len(p.body)
 		p.body = append(p.body, "[,"[min(p.entities, 1)])
-		p.body = e.event(pb.cfg, p.id.epoch).append(p.body)
+		p.body = newEvent(pb.cfg, p.id.epoch, &e).append(p.body)
 		switch n := int64(len(p.body)); {
 		case n > pb.memory.largest && p.entities > 0:
 			p.body, p.after.ok = p.body[:begin], true
@@ -270,8 +270,8 @@ const (
 	base64Data
 )
 
-// event returns the event of a message. Headers of the message whose names are those of attributes are attributes.
-func (e *entity) event(c *Config, epoch string) *event {
+// newEvent returns the event of a message. Headers of the message whose names are those of attributes are attributes.
+func newEvent(c *Config, epoch string, e *entity) *event {
 	ev := &event{at: e.taken}
 	if !e.published.IsZero() {
 		ev.at = e.published
@@ -315,16 +315,6 @@ func (e *entity) event(c *Config, epoch string) *event {
 	}
 	ev.setData(e.body)
 	return ev
-}
-
-// headerOf returns the value of a header whose name has that case.
-func (e *entity) headerOf(name string) string {
-	for _, f := range e.header {
-		if f.Name == name {
-			return f.Value
-		}
-	}
-	return ""
 }
 
 // setData sets the data, in the form from which a reader gets exactly the body.
@@ -403,7 +393,7 @@ func (pb *pageBuilder) eventEntities(ctx context.Context) (iter.Seq2[feed.Entity
 				return
 			}
 			e := pb.decoder.decodeRecord(span.Epoch, r, nil)
-			ev := e.event(pb.cfg, span.Epoch)
+			ev := newEvent(pb.cfg, span.Epoch, &e)
 			if !yield(ev.asRead(e.op), nil) {
 				return
 			}

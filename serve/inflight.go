@@ -18,27 +18,42 @@ type inflight struct {
 	sum     *summary      // nil if the build has failed; set before read is closed
 }
 
-// announceBuild returns the build of a page, which it adds if there is none. The caller calls
-// endBuild.
-func (pb *pageBuilder) announceBuild(key pageKey) *inflight {
-	pb.mu.Lock()
-	defer pb.mu.Unlock()
-	b := pb.inflight[key]
+// inflightBuilds are the pages of a feed that are being built.
+type inflightBuilds struct {
+	mu    sync.Mutex // protects pages
+	pages map[pageKey]*inflight
+}
+
+// announce returns the build of a page, which it adds if there is none. The caller calls end.
+func (all *inflightBuilds) announce(key pageKey) *inflight {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	b := all.pages[key]
 	if b == nil {
 		b = &inflight{read: make(chan struct{})}
-		pb.inflight[key] = b
+		all.pages[key] = b
 	}
 	return b
 }
 
-// startedBuild returns the build of a page that has started, nil if there is none.
-func (pb *pageBuilder) startedBuild(key pageKey) *inflight {
-	pb.mu.Lock()
-	defer pb.mu.Unlock()
-	if b := pb.inflight[key]; b != nil && b.started.Load() {
+// started returns the build of a page that has started, nil if there is none.
+func (all *inflightBuilds) started(key pageKey) *inflight {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if b := all.pages[key]; b != nil && b.started.Load() {
 		return b
 	}
 	return nil
+}
+
+// end ends a build. The page is in the cache, or the build has failed.
+func (all *inflightBuilds) end(key pageKey, b *inflight) {
+	b.setSummary(nil)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.pages[key] == b {
+		delete(all.pages, key)
+	}
 }
 
 // setSummary sets the summary of a page that was read; nil if the build has failed. Only the first call
@@ -48,14 +63,4 @@ func (b *inflight) setSummary(sum *summary) {
 		b.sum = sum
 		close(b.read)
 	})
-}
-
-// endBuild ends a build. The page is in the cache, or the build has failed.
-func (pb *pageBuilder) endBuild(key pageKey, b *inflight) {
-	b.setSummary(nil)
-	pb.mu.Lock()
-	defer pb.mu.Unlock()
-	if pb.inflight[key] == b {
-		delete(pb.inflight, key)
-	}
 }

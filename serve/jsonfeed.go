@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/internal/entry"
 	"github.com/feedbridge/feedbridge/internal/xmlcopy"
 )
 
@@ -42,19 +41,19 @@ func appendJSONItem(b []byte, e *entity) []byte {
 	}
 	d, ok := e.document()
 	if !ok {
-		return append(append(b, ",\n"...), e.otherItem()...)
+		return append(append(b, ",\n"...), otherItem(e)...)
 	}
 	if d.Authors == nil {
 		d.Authors = feedAuthors(e)
 	}
 	if d.Feed == nil && d.Source == nil {
-		d.Feed = e.originFeed()
+		d.Feed = originFeed(e)
 	}
 	return append(append(b, ",\n"...), d.Item()...)
 }
 
 // otherItem returns the item of a message that has no entry.
-func (e *entity) otherItem() []byte {
+func otherItem(e *entity) []byte {
 	custom := map[string]any{"operation": e.op, "content_type": e.contentType}
 	item := map[string]any{"id": e.entryID, "date_modified": e.modified.UTC().Format(time.RFC3339Nano), "_feedbridge": custom}
 	switch media := e.mediaType(); {
@@ -71,24 +70,4 @@ func (e *entity) otherItem() []byte {
 		panic(err) // it has texts and bytes only
 	}
 	return b
-}
-
-// document returns the fields of a message that has an entry or an item.
-func (e *entity) document() (*entry.Document, bool) {
-	if !e.isJSONEntry() {
-		a, ok := entry.Read(e.body, e.contentBase())
-		if !ok {
-			return nil, false
-		}
-		return a.Document(e.entryID), true
-	}
-	d, ok := entry.Parse(e.body)
-	if e.headerValue("Feed-Format") == "jsonfeed" && (!ok || d.Feed == nil) {
-		// The item as the feed has it.
-		if d = entry.ReadItem(e.body, e.contentBase()); d != nil {
-			d.ID = e.entryID
-		}
-		ok = d != nil
-	}
-	return d, ok
 }

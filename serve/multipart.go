@@ -32,7 +32,7 @@ func clashes(part []byte, boundary string) bool {
 
 // appendPart appends the entity as a part of a datareplication page, or of a snapshot. The standard fields are where the message has them, in their
 // usual form and once, and behind the others if the message lacks them.
-func (e *entity) appendPart(b []byte, boundary string) []byte {
+func appendPart(b []byte, e *entity, boundary string) []byte {
 	b = append(b, "--"...)
 	b = append(b, boundary...)
 	b = append(b, "\r\n"...)
@@ -100,7 +100,7 @@ func linkFields(base string, p *page, span feed.Span) []string {
 
 // asRead returns an entity as a reader of a page gets it.
 func asRead(e *entity) feed.Entity {
-	part := string(e.appendPart(nil, ""))
+	part := string(appendPart(nil, e, ""))
 	head, _, _ := strings.Cut(part, "\r\n\r\n")
 	_, head, _ = strings.Cut(head, "\r\n") // the boundary
 	var header feed.Header

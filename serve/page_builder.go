@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
@@ -32,14 +31,13 @@ type pageBuilder struct {
 
 	ahead uint64 // the number of pages that are built before they are requested
 
-	mu       sync.Mutex // protects inflight
-	inflight map[pageKey]*inflight
+	inflight inflightBuilds
 }
 
 func newPageBuilder(cfg *Config, log Log) *pageBuilder {
 	return &pageBuilder{
 		cfg: cfg, log: log, spans: &spanCache{log: log}, find: messageFinder{log}, format: cfg.Format, decoder: decoder{cfg.Name, cfg.Snapshot.Every > 0}, memory: cfg.Memory,
-		ahead: lead, inflight: map[pageKey]*inflight{},
+		ahead: lead, inflight: inflightBuilds{pages: map[pageKey]*inflight{}},
 	}
 }
 
@@ -108,9 +106,9 @@ func (pb *pageBuilder) buildAhead(p *page) {
 				return
 			}
 			slot.Release()
-			b := pb.announceBuild(key)
+			b := pb.inflight.announce(key)
 			go func() {
-				defer pb.endBuild(key, b)
+				defer pb.inflight.end(key, b)
 				if next, err := pb.currentPage(context.Background(), key); err == nil {
 					pb.memory.releasePage(next)
 				}
@@ -130,8 +128,8 @@ func (pb *pageBuilder) buildPage(ctx context.Context, key pageKey) (*page, error
 		return nil, err
 	}
 	defer slot.Release()
-	b := pb.announceBuild(key)
-	defer pb.endBuild(key, b)
+	b := pb.inflight.announce(key)
+	defer pb.inflight.end(key, b)
 	ask := pb.spans.Span
 	for range 5 {
 		span, err := ask(ctx)
@@ -232,7 +230,7 @@ func (pb *pageBuilder) neighbours(ctx context.Context, p *page, r *reading) (err
 
 // summaryOf returns the summary of the page before another, if it is known.
 func (pb *pageBuilder) summaryOf(ctx context.Context, key pageKey) (_ summary, ok bool) {
-	if b := pb.startedBuild(key); b != nil {
+	if b := pb.inflight.started(key); b != nil {
 		select {
 		case <-b.read:
 			if b.sum != nil {

@@ -47,7 +47,7 @@ func appendRSSItem(b []byte, e *entity) []byte {
 		return out
 	}
 	if a, ok := e.readEntry(); ok {
-		return e.appendRSS(b, a)
+		return appendRSS(b, e, a)
 	}
 	a := &entry.Entry{}
 	switch media := e.mediaType(); {
@@ -58,7 +58,7 @@ func appendRSSItem(b []byte, e *entity) []byte {
 	default:
 		a.Summary = &entry.Prose{Text: fmt.Sprintf("%d bytes of %s in base64: %s", len(e.body), media, inBase64(e.body))}
 	}
-	return e.appendRSS(b, a)
+	return appendRSS(b, e, a)
 }
 
 // rssFromRSS appends an item of RSS 2.0 or 0.9x as it is, and adds the
@@ -84,7 +84,7 @@ func rssFromRSS(b []byte, e *entity) (_ []byte, ok bool) {
 			if !has["title"] && !has["description"] {
 				b = appendElement(b, "title", e.entryID)
 			}
-			return append(e.appendItemOperation(b), "</item>\n"...), true
+			return append(appendItemOperation(b, e), "</item>\n"...), true
 		case kind == xmlcopy.TextToken:
 			b = xmlcopy.AppendText(b, s.Text)
 			continue
@@ -132,7 +132,7 @@ func copyRSSChild(b []byte, s *xmlcopy.Scanner, base string, has map[string]bool
 }
 
 // appendItemOperation marks the item of a PATCH.
-func (e *entity) appendItemOperation(b []byte) []byte {
+func appendItemOperation(b []byte, e *entity) []byte {
 	if e.op != feed.Patch {
 		return b
 	}
@@ -150,7 +150,7 @@ func appendGUID(b []byte, id string) []byte {
 }
 
 // appendRSS appends an article as an item.
-func (e *entity) appendRSS(b []byte, a *entry.Entry) []byte {
+func appendRSS(b []byte, e *entity, a *entry.Entry) []byte {
 	// An item of RSS keeps what it lacks, also in JSON.
 	isRSS := e.isJSONEntry() && strings.HasPrefix(e.headerValue("Feed-Format"), "rss") && e.headerValue("Feed-Format") != "rss1"
 	title := e.entryID
@@ -183,7 +183,7 @@ func (e *entity) appendRSS(b []byte, a *entry.Entry) []byte {
 		b = fmt.Appendf(b, `<atom:updated xmlns:atom="%s">%s</atom:updated>`, entry.AtomSpace, rfc3339(updated))
 	}
 	b = appendRSSLinks(b, a.Links)
-	b = e.appendRSSAuthors(b, a)
+	b = appendRSSAuthors(b, e, a)
 	for _, p := range a.Contributors {
 		b = appendDC(b, p, "contributor")
 	}
@@ -195,7 +195,7 @@ func (e *entity) appendRSS(b []byte, a *entry.Entry) []byte {
 		b = appendExtra(b, [2]string{"label", c.Label})
 		b = xmlcopy.AppendEnd(xmlcopy.AppendText(append(b, '>'), c.Term), "", "category")
 	}
-	b = e.appendItemOperation(b)
+	b = appendItemOperation(b, e)
 	// Readers take a description for HTML.
 	if !a.Summary.IsBlank() {
 		b = appendElement(b, "description", a.Summary.HTML())
@@ -240,9 +240,9 @@ func appendRSSLinks(b []byte, links []entry.Link) []byte {
 
 // appendRSSAuthors appends the first author with a mail address as the author, of which
 // an item has one, and the others as creators of Dublin Core.
-func (e *entity) appendRSSAuthors(b []byte, a *entry.Entry) []byte {
+func appendRSSAuthors(b []byte, e *entity, a *entry.Entry) []byte {
 	written := false
-	for _, p := range e.authorsOf(a) {
+	for _, p := range authorsOf(e, a) {
 		if p.Email == "" || written {
 			b = appendDC(b, p, "creator")
 			continue

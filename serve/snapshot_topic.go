@@ -41,7 +41,8 @@ func (pb *pageBuilder) snapshotEntities(ctx context.Context, span feed.Span, fro
 			}
 			out = snapshot.Entity{
 				Position: e.position, ID: own, Op: e.op, Modified: e.modified, Header: e.header, Body: e.body,
-				Key: r.Key, Tombstone: r.Tombstone, AppendPart: e.appendPart,
+				Key: r.Key, Tombstone: r.Tombstone,
+				AppendPart: func(b []byte, boundary string) []byte { return appendPart(b, &e, boundary) },
 			}
 			out.HasID = message.ID(e.header) != ""
 			if pb.cfg.Snapshot.Key != nil && r.Key != nil {

@@ -46,16 +46,6 @@ func (Oversize) Values() []string { return []string{string(Stop), string(Skip), 
 // DeadSuffix follows the name of a topic in the name of its dead-letter topic.
 const DeadSuffix = ".dead"
 
-// A Source reads a feed. It is used by one goroutine at a time.
-type Source interface {
-	// Next returns the batch after a cursor, up to the limits. It may follow a Next from the
-	// same cursor, whose batch is dropped then.
-	Next(ctx context.Context, after feed.Cursor, limits feed.Limits) (feed.Batch, error)
-	// Release drops large state that only saves work. It is not called during Next, and
-	// Next may be called again after it.
-	Release()
-}
-
 // A Gate filters the batches of a Source: it leaves out entities that the
 // topic holds already, and entities that the bus does not take, or makes them dead letters. All of
 // its fields must be set except Oversize and Redact.
@@ -65,7 +55,7 @@ type Source interface {
 // before it reads on, which rolls the IDs back. Otherwise the gate would leave out entities as
 // duplicates that were never published.
 type Gate struct {
-	Source Source
+	Source feed.Source
 	// IDs belong to the sink that the batches are committed to.
 	IDs *IDs
 	// Fits returns how many of the entities, counted from the first, the bus takes, and an error

@@ -198,7 +198,7 @@ func TestDayOfTroubles(t *testing.T) {
 							}
 							ctx, cancel := context.WithTimeout(t.Context(), life)
 							snk := topic.Open(faults)
-							var src bridge.Source = syndication.New(cfg, client, snk.IDs(), log)
+							var src feed.Source = syndication.New(cfg, client, snk.IDs(), log)
 							if f.feed.forgets {
 								src = httpfeed.New(httpfeed.Config{Config: cfg.Config}, client, snk.IDs().Committed, nil, log)
 							}
@@ -206,7 +206,7 @@ func TestDayOfTroubles(t *testing.T) {
 							b := &bridge.Bridge{
 								Feed: "f", Writer: fmt.Sprintf("copy-%d", n), Sink: snk, Every: 40 * time.Second, ReadAhead: 1 << 20,
 								Limits: feed.Limits{Entities: 100, Bytes: 1 << 20}, Log: log, Observer: deafObserver{},
-								Open: func(context.Context, string) (bridge.Source, string, error) { return gate, "x", nil },
+								Open: func(context.Context, string) (feed.Source, string, error) { return gate, "x", nil },
 							}
 							stopped := make(chan struct{})
 							b.Start(ctx, func() { close(stopped) })

@@ -209,7 +209,7 @@ func (ad *addition) discover(ctx context.Context, p *printer, url string) (entri
 		f.Source.Headers, f.Source.Auth = nil, source.Auth{}
 		p.printLine("the headers and auth of feed_defaults are not sent to %s: no feed of %s gets them there; if it needs them, write it into the file yourself", url, ad.file.name)
 	}
-	sources, err := ad.newSources(f)
+	sources, err := sourcesOfFeed(ad.app, f)
 	if err != nil {
 		return nil, err
 	}

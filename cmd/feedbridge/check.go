@@ -57,7 +57,7 @@ exits with 1 unless all of them work.`,
 				}
 			}
 			if len(cfg.FeedsFrom) > 0 {
-				cfg, err = a.readLists(cmd.Context(), cfg)
+				cfg, err = readLists(cmd.Context(), a, cfg)
 				found.Errors, found.OK = problemsOf(err), err == nil
 				if !asJSON { // a comment, as the configuration is YAML
 					(&printer{w: a.out}).printLine("# %s with those of the lists", withNoun(len(cfg.Feeds), "feed", "feeds"))
@@ -65,13 +65,13 @@ exits with 1 unless all of them work.`,
 			}
 			if connect {
 				// As text each is printed at once, as JSON all of them in the end.
-				l := a.lookOf(a.out)
+				l := lookOf(a, a.out)
 				report := func(c daemon.Connection) { fmt.Fprintln(a.out, l.paintFirst(c.String())) }
 				if asJSON {
 					report = func(daemon.Connection) {}
 				}
 				opts := daemon.Options{Version: programVersion(), Log: a.newLog(a.err, config.Log{Level: "error"})}
-				found.Connections = daemon.CheckConnections(cmd.Context(), cfg, opts, a.daemonRuns(cmd.Context()), report)
+				found.Connections = daemon.CheckConnections(cmd.Context(), cfg, opts, daemonRuns(cmd.Context(), a), report)
 				err = errors.Join(err, countFailures(found.Connections))
 				found.OK = err == nil
 			}
@@ -87,14 +87,14 @@ exits with 1 unless all of them work.`,
 }
 
 // daemonRuns reports whether the daemon of the configuration answers.
-func (a *app) daemonRuns(ctx context.Context) bool {
+func daemonRuns(ctx context.Context, a *app) bool {
 	client, err := a.openAdmin()
 	return err == nil && client.checkConfig(a.file) == nil && client.do(ctx, http.MethodGet, "/readyz", &daemonReadiness{}, http.StatusServiceUnavailable) == nil
 }
 
 // readLists returns the configuration with the feeds of its lists, and an error of type [config.Errors] if there are
 // any in them.
-func (a *app) readLists(ctx context.Context, cfg *config.Config) (*config.Config, error) {
+func readLists(ctx context.Context, a *app, cfg *config.Config) (*config.Config, error) {
 	cfg, refused := daemon.ReadLists(ctx, cfg, daemon.Options{Version: programVersion()})
 	var errs config.Errors
 	for _, err := range refused {

@@ -105,7 +105,7 @@ func checkConformance(ctx context.Context, a *app, f config.Feed, o conformanceF
 	if o.json {
 		return errors.Join(printReport(out, a.redact, r), err)
 	}
-	return errors.Join(printConformance(out, a.redact, a.lookOf(out), r), err)
+	return errors.Join(printConformance(out, a.redact, lookOf(a, out), r), err)
 }
 
 // mostLooks is the number of times that a feed is read again while it is watched.

@@ -25,7 +25,7 @@ the document has no credentials.`,
 		Example: `  feedbridge describe -c feedbridge.yaml > asyncapi.yaml
   feedbridge describe -c feedbridge.yaml orders --json | jq .channels`,
 		Args:              optionalArg,
-		ValidArgsFunction: a.completeTopics,
+		ValidArgsFunction: completeTopics(a),
 		RunE: func(_ *cobra.Command, args []string) error {
 			cfg, err := a.loadConfig("", "")
 			if err != nil {
@@ -76,11 +76,13 @@ func addresses(topics []asyncapi.Topic) (names []string) {
 	return slices.Compact(names) // of several buses
 }
 
-// completeTopics returns the names of the topics, for completion in a shell.
-func (a *app) completeTopics(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	cfg, err := a.loadConfig("", "")
-	if err != nil || len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// completeTopics completes the name of a topic in a shell.
+func completeTopics(a *app) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		cfg, err := a.loadConfig("", "")
+		if err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return addresses(asyncapi.Topics(cfg)), cobra.ShellCompDirectiveNoFileComp
 	}
-	return addresses(asyncapi.Topics(cfg)), cobra.ShellCompDirectiveNoFileComp
 }

@@ -31,7 +31,7 @@ It exits with 1 if no feed can be read.`,
   feedbridge discover --guess --json https://shop.example.com | jq -r '.feeds[].url'`,
 		Args: exactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			sources, err := a.sourcesOfURL(args[0])
+			sources, err := sourcesOfURL(a, args[0])
 			if err != nil {
 				return err
 			}
@@ -58,16 +58,16 @@ It exits with 1 if no feed can be read.`,
 }
 
 // sourcesOfURL returns the sources of a URL, with the defaults of the configuration.
-func (a *app) sourcesOfURL(url string) (*daemon.Sources, error) {
+func sourcesOfURL(a *app, url string) (*daemon.Sources, error) {
 	f, err := feedOfURL(url)
 	if err != nil {
 		return nil, err
 	}
-	return a.newSources(f)
+	return sourcesOfFeed(a, f)
 }
 
-// newSources returns the sources of a feed whose entities are not published.
-func (a *app) newSources(f config.Feed) (*daemon.Sources, error) {
+// sourcesOfFeed returns the sources of a feed whose entities are not published.
+func sourcesOfFeed(a *app, f config.Feed) (*daemon.Sources, error) {
 	log := a.newLog(a.err, config.Log{Level: "warn"})
 	return daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: sink.NewIDs(0), Once: true, Redact: a.redact}, log)
 }
@@ -107,8 +107,8 @@ const longestLook = 10 * time.Second
 // followPage returns the URL of the only feed of the page at a URL, or the URL itself if there is no such page. It
 // prints the feeds and returns an error if there are several, or if the only one cannot be read, and for a topic that is given: a provider's page for an
 // outage may name another feed than the one in the topic.
-func (a *app) followPage(ctx context.Context, url, topic string) (string, error) {
-	sources, err := a.sourcesOfURL(url)
+func followPage(ctx context.Context, a *app, url, topic string) (string, error) {
+	sources, err := sourcesOfURL(a, url)
 	if err != nil {
 		return "", err
 	}

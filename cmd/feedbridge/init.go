@@ -34,7 +34,7 @@ given. A file that exists is never replaced.`,
 			if _, err := os.Lstat(name); err == nil {
 				return fmt.Errorf("%s exists, and is unchanged; name another file, or add a feed to it with 'feedbridge add'", name)
 			}
-			if err := a.askFor(cmd.Context(), &bus, "bus", "Where do messages go: embedded, kafka, nats", "embedded"); err != nil {
+			if err := askFor(cmd.Context(), a, &bus, "bus", "Where do messages go: embedded, kafka, nats", "embedded"); err != nil {
 				return err
 			}
 			usual, ok := config.StarterAddresses[bus]
@@ -47,9 +47,9 @@ given. A file that exists is never replaced.`,
 			}
 			admin := freeNear(cmd.Context(), "127.0.0.1:9321", &ports)
 			what := map[string]string{"nats": "URL of NATS", "kafka": "Brokers of Kafka", "embedded": "Address of the embedded bus"}
-			err := a.askFor(cmd.Context(), &address, "url", what[bus], usual)
+			err := askFor(cmd.Context(), a, &address, "url", what[bus], usual)
 			if err == nil {
-				err = a.askFor(cmd.Context(), &feed, "feed", "URL of a feed, or of a page that names it", "")
+				err = askFor(cmd.Context(), a, &feed, "feed", "URL of a feed, or of a page that names it", "")
 			}
 			if err != nil {
 				return err
@@ -90,7 +90,7 @@ func freeNear(ctx context.Context, addr string, notes *string) string {
 }
 
 // askFor asks for the value of a flag that is not set, if there is a terminal. Without an answer it is usual.
-func (a *app) askFor(ctx context.Context, value *string, flag, question, usual string) error {
+func askFor(ctx context.Context, a *app, value *string, flag, question, usual string) error {
 	if *value != "" {
 		return nil
 	}

@@ -58,7 +58,7 @@ and with 1 if it did not. With --strict it exits with 1 if it found violations.
 			if asJSON {
 				return errors.Join(printReport(a.out, a.redact, r), err)
 			}
-			return errors.Join(printFeed(a.out, a.redact, a.lookOf(a.out), r), err)
+			return errors.Join(printFeed(a.out, a.redact, lookOf(a, a.out), r), err)
 		},
 	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

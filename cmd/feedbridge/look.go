@@ -19,7 +19,7 @@ type look struct {
 }
 
 // lookOf returns the look of a.out or a.err.
-func (a *app) lookOf(w io.Writer) look {
+func lookOf(a *app, w io.Writer) look {
 	if !isTerminal(w) {
 		return look{}
 	}
@@ -27,11 +27,11 @@ func (a *app) lookOf(w io.Writer) look {
 	if err != nil || width <= 0 {
 		width = 80
 	}
-	return look{width: width, colors: a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb", ascii: !a.hasUTF8()}
+	return look{width: width, colors: a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb", ascii: !hasUTF8(a)}
 }
 
 // hasUTF8 reports whether the locale has UTF-8. The first variable that is set counts, as in POSIX.
-func (a *app) hasUTF8() bool {
+func hasUTF8(a *app) bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if locale := strings.ToLower(a.getenv(name)); locale != "" {
 			return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")

@@ -46,7 +46,7 @@ bus itself, running copies continue within half a minute.`,
 func changePause(a *app, pause bool, cmd *cobra.Command) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = exactArgs("FEED"), a.completeFeeds
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		changed, onBus, err := a.setPaused(cmd.Context(), args[0], pause)
+		changed, onBus, err := setPaused(cmd.Context(), a, args[0], pause)
 		if err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func printBusy(p *printer, changed daemon.Pause) {
 
 // setPaused pauses or resumes a feed: by the daemon if the user may change it and it answers,
 // or has named it; otherwise on the bus.
-func (a *app) setPaused(ctx context.Context, name string, pause bool) (changed daemon.Pause, onBus bool, err error) {
+func setPaused(ctx context.Context, a *app, name string, pause bool) (changed daemon.Pause, onBus bool, err error) {
 	named := a.admin.url != "" || a.admin.tokenFile != ""
 	client, err := a.openAdmin()
 	if err != nil && named {

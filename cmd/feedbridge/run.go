@@ -50,14 +50,14 @@ that names one feed, that is copied; of several, run lists them.`,
 			}
 			typed := url
 			if url != "" {
-				if url, err = a.followPage(cmd.Context(), typed, topic); err == nil && url != typed {
+				if url, err = followPage(cmd.Context(), a, typed, topic); err == nil && url != typed {
 					cfg, err = a.loadConfig(url, topic)
 				}
 				if err != nil {
 					return err
 				}
 			}
-			flags := a.repeatFlags()
+			flags := repeatFlags(a)
 			if url != "" {
 				// Nobody has chosen the addresses that are defaults.
 				a.set = append(a.set, freePorts(cmd.Context(), cfg, func(key string) bool { return !cfg.IsSet(key) })...)
@@ -108,7 +108,7 @@ that names one feed, that is copied; of several, run lists them.`,
 
 // repeatFlags returns the flags by which other commands find the same daemon and bus. Values that may be secrets are
 // not repeated.
-func (a *app) repeatFlags() (flags []string) {
+func repeatFlags(a *app) (flags []string) {
 	if a.file != "" {
 		flags = append(flags, "-c", a.file)
 	}

@@ -80,7 +80,7 @@ is also the health check of a container: feedbridge status --quiet.`,
 // reports. A daemon that does not answer is asked again.
 func (r statusReport) watchStatus(ctx context.Context, a *app, client *adminClient) error {
 	clearScreen := ""
-	if l := a.lookOf(a.out); l.width > 0 && a.getenv("TERM") != "dumb" {
+	if l := lookOf(a, a.out); l.width > 0 && a.getenv("TERM") != "dumb" {
 		clearScreen = "\x1b[H\x1b[2J"
 		if !r.asJSON && isTerminal(a.in) {
 			if screen, err := openScreen(); err == nil {
@@ -111,7 +111,7 @@ func (r statusReport) print(ctx context.Context, w io.Writer, a *app, client *ad
 	if r.quiet {
 		w = io.Discard
 	}
-	l := a.lookOf(a.out)
+	l := lookOf(a, a.out)
 	if l.ascii && !r.asJSON {
 		w = asciiWriter{w}
 	}

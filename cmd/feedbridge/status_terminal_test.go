@@ -133,11 +133,11 @@ func TestLookHeedsTheEnvironment(t *testing.T) {
 		{"TERM=xterm NO_COLOR= LANG=C.UTF-8", look{33, true, false}},
 	} {
 		a := &app{environ: strings.Fields(test.environ)}
-		if got := a.lookOf(other); got != test.want {
+		if got := lookOf(a, other); got != test.want {
 			t.Errorf("%s: %+v, want %+v", test.environ, got, test.want)
 		}
 	}
-	if got := (&app{}).lookOf(io.Discard); got != (look{}) {
+	if got := lookOf(&app{}, io.Discard); got != (look{}) {
 		t.Errorf("a pipe has %+v", got)
 	}
 	if got := (look{colors: true, ascii: true}).paintFirst("FAIL  feed … ✗ é"); got != "\x1b[31mFAIL\x1b[0m  feed ~ x ?" {

@@ -57,7 +57,7 @@ that was reached.`,
 			if asJSON {
 				return errors.Join(printReport(a.out, a.redact, r), err)
 			}
-			return errors.Join(r.printText(a.out, a.redact, a.lookOf(a.out)), err)
+			return errors.Join(r.printText(a.out, a.redact, lookOf(a, a.out)), err)
 		},
 	})
 	cmd.Flags().StringArrayVar(&v.feeds, "feed", nil, "a `FEED` to compare, by its URL or its name in the configuration")

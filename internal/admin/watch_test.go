@@ -88,7 +88,7 @@ func TestWatchesABridge(t *testing.T) {
 		source, sink := &upstream{n: 30}, &topic{}
 		b := &bridge.Bridge{
 			Feed: "orders", Writer: own, Sink: sink,
-			Open:  func(context.Context, string) (bridge.Source, string, error) { return source, "datareplication", nil },
+			Open:  func(context.Context, string) (feed.Source, string, error) { return source, "datareplication", nil },
 			Every: 10 * time.Second, Limits: feed.Limits{Entities: 10}, ReadAhead: 1 << 20,
 			Log: slog.New(slog.DiscardHandler), Observer: addOrders(s),
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink"
 )
 
 const (
@@ -66,7 +65,7 @@ func (t *Tracer) Feed(o FeedOptions) *Feed {
 
 // Source returns a Source that makes a span of each call of src. The spans of the requests
 // of a call are its children. It is called at the start of each session of the bridge.
-func (f *Feed) Source(src sink.Source) sink.Source {
+func (f *Feed) Source(src feed.Source) feed.Source {
 	if f == nil {
 		return src
 	}
@@ -78,15 +77,15 @@ func (f *Feed) Source(src sink.Source) sink.Source {
 
 type tracedSource struct {
 	feed *Feed
-	src  sink.Source
+	src  feed.Source
 }
 
-// Next implements [sink.Source].
+// Next implements [feed.Source].
 func (s *tracedSource) Next(ctx context.Context, after feed.Cursor, limits feed.Limits) (feed.Batch, error) {
 	return s.feed.tracePoll(ctx, func(ctx context.Context) (feed.Batch, error) { return s.src.Next(ctx, after, limits) })
 }
 
-// Release implements [sink.Source].
+// Release implements [feed.Source].
 func (s *tracedSource) Release() { s.src.Release() }
 
 func (f *Feed) tracePoll(ctx context.Context, next func(context.Context) (feed.Batch, error)) (feed.Batch, error) {

@@ -20,7 +20,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/trace"
 )
 
-// source is a sink.Source whose batches have one entity each.
+// source is a feed.Source whose batches have one entity each.
 type source struct{ n int }
 
 func (s *source) Next(context.Context, feed.Cursor, feed.Limits) (feed.Batch, error) {

@@ -109,7 +109,7 @@ func TestRealBacklogUnderAProducerQuota(t *testing.T) {
 	var seen failures
 	br := &bridge.Bridge{
 		Feed: "orders", Writer: "me",
-		Open: func(context.Context, string) (bridge.Source, string, error) { return backlog{}, "test", nil },
+		Open: func(context.Context, string) (feed.Source, string, error) { return backlog{}, "test", nil },
 		Sink: sink, Every: time.Minute, Limits: feed.Limits{Entities: kafka.MaxEntities, Bytes: kafka.MaxBytes}, ReadAhead: 8 << 20,
 		Log: silent, Observer: &seen,
 	}

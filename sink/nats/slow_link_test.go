@@ -53,7 +53,7 @@ func TestBacklogOverASlowLink(t *testing.T) {
 	var seen progress
 	b := &bridge.Bridge{
 		Feed: "orders", Writer: "me", Sink: connect(t, nats.Config{URL: proxy.url()}).Sink(orders()),
-		Open:  func(context.Context, string) (bridge.Source, string, error) { return backlog{}, "test", nil },
+		Open:  func(context.Context, string) (feed.Source, string, error) { return backlog{}, "test", nil },
 		Every: time.Hour, Limits: feed.Limits{Entities: nats.MaxEntities, Bytes: nats.MaxBytes}, ReadAhead: 8 << 20,
 		Log: silent, Observer: &seen,
 	}

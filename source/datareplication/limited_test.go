@@ -9,10 +9,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
-	"github.com/feedbridge/feedbridge/sink"
 )
-
-var _ sink.Source = (*Source)(nil)
 
 // All entities before one that the bus does not take are published, and reading continues
 // with that one when the bus takes it. It makes no difference where it is.

@@ -186,7 +186,7 @@ func bridgeFrom(t *testing.T, h http.Handler, budget, pages *readahead.Budget) *
 	b := &bridge.Bridge{
 		Feed: "f", Writer: "w", Sink: topic, Every: 24 * time.Hour, ReadAhead: 8 << 20, Share: share,
 		Limits: feed.Limits{Entities: 999, Bytes: 8 << 20},
-		Open:   func(context.Context, string) (bridge.Source, string, error) { return src, Kind, nil },
+		Open:   func(context.Context, string) (feed.Source, string, error) { return src, Kind, nil },
 		Log:    slog.New(slog.DiscardHandler), Observer: ignoringObserver{},
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
@@ -25,10 +24,7 @@ import (
 	"github.com/feedbridge/feedbridge/source"
 )
 
-var (
-	_ bridge.Source = (*Source)(nil)
-	_ sink.Source   = (*Source)(nil)
-)
+var _ feed.Source = (*Source)(nil)
 
 // gated returns a source as a bridge has it: after the gate, which leaves out entities that
 // the topic has.

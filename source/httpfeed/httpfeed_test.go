@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink"
@@ -23,7 +22,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/httpfeed"
 )
 
-var _ bridge.Source = (*httpfeed.Source)(nil)
+var _ feed.Source = (*httpfeed.Source)(nil)
 
 // upstream serves a feed: events, at most batch at a time. answer, if it is set, answers in its place unless it
 // returns false.

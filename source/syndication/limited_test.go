@@ -10,11 +10,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
-	"github.com/feedbridge/feedbridge/sink"
-	"github.com/feedbridge/feedbridge/source/syndication"
 )
-
-var _ sink.Source = (*syndication.Source)(nil)
 
 // All entities before one that the bus does not take are published, and reading continues
 // with that one when the bus takes it.

@@ -18,7 +18,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/sink"
@@ -27,7 +26,7 @@ import (
 )
 
 var (
-	_ bridge.Source          = (*syndication.Source)(nil)
+	_ feed.Source            = (*syndication.Source)(nil)
 	_ syndication.TopicMarks = (*sink.IDs)(nil)
 )
 

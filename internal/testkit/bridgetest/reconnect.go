@@ -69,7 +69,7 @@ func PublishAfterOutage(t *testing.T, sink bridge.Sink, reconnected func() conte
 	seen := make(states, 1000)
 	b := &bridge.Bridge{
 		Feed: "orders", Writer: "me", Sink: &hourSink{Sink: sink}, Reconnected: reconnected,
-		Open:  func(context.Context, string) (bridge.Source, string, error) { return three{}, "test", nil },
+		Open:  func(context.Context, string) (feed.Source, string, error) { return three{}, "test", nil },
 		Every: time.Hour, ReadAhead: 1000, Log: slog.New(slog.DiscardHandler), Observer: seen,
 	}
 	ctx, cancel := context.WithCancel(t.Context())
