@@ -17,8 +17,8 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
-// Chromium shows every page on a desktop and on a phone: nothing is wider than the screen, and
-// nothing is requested from other hosts. FEEDBRIDGE_SCREENSHOTS is a directory for pictures.
+// Chromium shows every page on a desktop and on a phone: nothing is wider than the screen,
+// what scrolls on a phone has a shadow, and nothing is requested from other hosts. FEEDBRIDGE_SCREENSHOTS is a directory for pictures.
 func TestBrowserShowsTheSite(t *testing.T) {
 	site := built(t)
 	server := httptest.NewServer(http.FileServerFS(site))
@@ -37,6 +37,12 @@ func TestBrowserShowsTheSite(t *testing.T) {
 			must.Succeed(t, err)
 			if wide > width {
 				t.Errorf("%s is %d pixels wide on a screen of %d", file, wide, width)
+			}
+			unmarked, err := chromedp.Run(tab, chromedp.Evaluate[int64](`[...document.querySelectorAll(".md-typeset__scrollwrap, pre > code")].filter(e =>
+				e.scrollWidth > e.clientWidth && innerWidth < 500 && !getComputedStyle(e).backgroundAttachment.includes("local")).length`))
+			must.Succeed(t, err)
+			if unmarked > 0 {
+				t.Errorf("%s has %d tables or listings whose scrolling has no shadow", file, unmarked)
 			}
 			loaded, err := chromedp.Run(tab, chromedp.Evaluate[[]string](`performance.getEntriesByType("resource").map(e => e.name)`))
 			must.Succeed(t, err)
