@@ -23,12 +23,14 @@ type version struct {
 // A feed is an Atom feed with RFC 5005 archives. One version in five is an edit. Dates have whole
 // seconds, as those of most blogs, so at 100 versions a second about 100 entries have equal dates.
 type feed struct {
-	window int           // entries of the current document
-	served chan struct{} // receives a value after the current document was served
+	window     int           // entries of the current document
+	noArchives bool          // the current document is the whole feed
+	served     chan struct{} // receives a value after the current document was served
 
-	mu      sync.Mutex
-	history []version
-	newest  map[int]int // the number of the newest version of each entry
+	mu        sync.Mutex
+	requested time.Time // of the first request
+	history   []version
+	newest    map[int]int // the number of the newest version of each entry
 }
 
 func newFeed(window int) *feed {
@@ -78,8 +80,14 @@ func (f *feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (f *feed) document(r *http.Request) (body, tag string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.requested.IsZero() {
+		f.requested = time.Now()
+	}
 	base := "http://" + r.Host
 	archives := len(f.history) / archiveLength
+	if f.noArchives {
+		archives = 0
+	}
 	var b strings.Builder
 	link := func(rel, path string) { fmt.Fprintf(&b, `<link rel="%s" href="%s%s"/>`, rel, base, path) }
 	b.WriteString(`<?xml version="1.0"?><feed xmlns="http://www.w3.org/2005/Atom" xmlns:fh="http://purl.org/syndication/history/1.0">`)

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,10 +34,11 @@ func main() {
 	onlyScenarios := flag.String("scenarios", "", "names of scenarios, separated by commas (default all)")
 	keep := flag.Bool("keep", false, "keep the directory with the logs")
 	seed := flag.Uint64("seed", 1, "of the moments of the kills")
+	rounds := flag.Int("rounds", 3, "runs of each peer in each scenario")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer cancel()
-	exit(compare(ctx, selected(*only), selected(*onlyScenarios), *keep, *seed))
+	exit(compare(ctx, selected(*only), selected(*onlyScenarios), *keep, *seed, max(*rounds, 1)))
 }
 
 func exit(err error) {
@@ -52,8 +55,8 @@ func selected(names string) func(string) bool {
 	}
 }
 
-// compare runs the peers one after the other, and prints a table for each scenario.
-func compare(ctx context.Context, wanted, wantedScenario func(string) bool, keep bool, seed uint64) error {
+// compare runs each scenario in rounds, in which the peers take turns, and prints its table.
+func compare(ctx context.Context, wanted, wantedScenario func(string) bool, keep bool, seed uint64, rounds int) error {
 	dir, err := os.MkdirTemp("", "comparison-*")
 	if err != nil {
 		return err
@@ -64,7 +67,7 @@ func compare(ctx context.Context, wanted, wantedScenario func(string) bool, keep
 		defer func() { _ = os.RemoveAll(dir) }()
 	}
 	var built []run
-	versions := map[string]string{}
+	var versions []string
 	for _, peer := range peers {
 		if !wanted(peer.name) {
 			continue
@@ -74,31 +77,65 @@ func compare(ctx context.Context, wanted, wantedScenario func(string) bool, keep
 			fmt.Fprintf(os.Stderr, "%s is left out: %v\n", peer.name, err)
 			continue
 		}
-		versions[peer.name] = version
+		versions = append(versions, peer.name+" "+version)
 		built = append(built, run{peer: peer, command: command})
 	}
+	fmt.Printf("%s, %d processors; %s\n", runtime.Version(), runtime.NumCPU(), strings.Join(versions, ", "))
 	var failed error
 	for _, s := range scenarios {
 		if !wantedScenario(s.name) {
 			continue
 		}
-		fmt.Printf("\n%s: %s\n\n| Copier | Lost | Edits lost | Twice | Out of order | Kills (of the bus) | CPU, s | Version |\n|---|---|---|---|---|---|---|---|\n", s.name, s.what)
-		for _, r := range built {
-			r.scenario, r.random = s, rand.New(rand.NewPCG(seed, 0))
-			r.dir = filepath.Join(dir, s.name+"-"+r.peer.name)
-			if err := os.Mkdir(r.dir, 0o700); err != nil {
-				return err
+		results := make([][]Result, len(built))
+		for round := range rounds {
+			for i, r := range built {
+				r.scenario, r.random = s, rand.New(rand.NewPCG(seed, uint64(round)))
+				r.dir = filepath.Join(dir, fmt.Sprintf("%s-%s-%d", s.name, r.peer.name, round+1))
+				if err := os.Mkdir(r.dir, 0o700); err != nil {
+					return err
+				}
+				result, err := r.do(ctx)
+				if err != nil {
+					failed = errors.Join(failed, fmt.Errorf("%s of %s, round %d, is not in the table: %w", s.name, r.peer.name, round+1, err))
+					continue
+				}
+				results[i] = append(results[i], result)
 			}
-			result, err := r.do(ctx)
-			if err != nil {
-				failed = errors.Join(failed, fmt.Errorf("%s of %s, which has no row: %w", s.name, r.peer.name, err))
-				continue
-			}
-			fmt.Printf("| %s | %d | %d | %d | %d | %d (%d) | %.2f | %s |\n", r.peer.name, result.Lost, result.EditsLost, result.Twice, result.OutOfOrder,
-				result.Kills+result.BusKills, result.BusKills, result.CPU.Seconds(), versions[r.peer.name])
 		}
+		printTable(s, built, results)
 	}
 	return failed
+}
+
+// printTable prints sums of what is counted, and medians of the rest with their ratio to those of the first peer.
+func printTable(s scenario, built []run, results [][]Result) {
+	fmt.Printf("\n%s: %s\n\n| Copier | Runs | Lost | Edits lost | Twice | Out of order | Kills (of the bus) | Entities/s | CPU, s |\n|---|---|---|---|---|---|---|---|---|\n", s.name, s.what)
+	var firstRate, firstCPU float64
+	for i, r := range built {
+		if len(results[i]) == 0 {
+			continue
+		}
+		var sum Result
+		var rates, cpus []float64
+		for _, result := range results[i] {
+			sum.add(result)
+			rates = append(rates, float64(result.Messages)/result.Took.Seconds())
+			cpus = append(cpus, result.CPU.Seconds())
+		}
+		rate, cpu := median(rates), median(cpus)
+		firstRate, firstCPU = cmp.Or(firstRate, rate), cmp.Or(firstCPU, cpu)
+		perSecond := "that of the feed"
+		if s.duration == 0 {
+			perSecond = fmt.Sprintf("%.0f (%.2f)", rate, rate/firstRate)
+		}
+		fmt.Printf("| %s | %d | %d | %d | %d | %d | %d (%d) | %s | %.2f (%.1f) |\n", r.peer.name, len(results[i]), sum.Lost, sum.EditsLost, sum.Twice, sum.OutOfOrder,
+			sum.Kills+sum.BusKills, sum.BusKills, perSecond, cpu, cpu/firstCPU)
+	}
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
 // serveBus runs a NATS server with file storage until it is killed.

@@ -22,7 +22,7 @@ import (
 type scenario struct {
 	name     string
 	what     string
-	initial  int
+	initial  int // the whole feed, without archives, if duration is 0
 	rate     int // versions a second
 	duration time.Duration
 	window   int
@@ -35,6 +35,7 @@ type scenario struct {
 var scenarios = []scenario{
 	{name: "kills", what: "kill -9 of the copier and of the NATS server", initial: 500, rate: 100, duration: 45 * time.Second, window: 1000, every: 500 * time.Millisecond, kills: true, settled: 10 * time.Second},
 	{name: "away", what: "the copier is down for 18 s, longer than the document reaches back", initial: 500, rate: 100, duration: 25 * time.Second, window: 1000, every: 500 * time.Millisecond, away: 18 * time.Second, settled: 10 * time.Second},
+	{name: "speed", what: "a new copier reads one document of 10,000 entries, without faults", initial: 12455, window: 12455, every: 500 * time.Millisecond, settled: 10 * time.Second},
 }
 
 // Result is what a run has shown.
@@ -42,6 +43,16 @@ type Result struct {
 	Counts
 	Kills, BusKills int
 	CPU             time.Duration
+	Took            time.Duration // from the first request to the last message
+}
+
+func (r *Result) add(other Result) {
+	r.Lost += other.Lost
+	r.EditsLost += other.EditsLost
+	r.Twice += other.Twice
+	r.OutOfOrder += other.OutOfOrder
+	r.Kills += other.Kills
+	r.BusKills += other.BusKills
 }
 
 type run struct {
@@ -60,6 +71,7 @@ type run struct {
 
 func (r *run) do(ctx context.Context) (Result, error) {
 	r.feed = newFeed(r.window)
+	r.feed.noArchives = r.duration == 0
 	r.feed.grow(r.initial)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -181,7 +193,7 @@ func (r *run) killAtWork(ctx context.Context) {
 	}
 }
 
-// settle waits until the topic has not grown for a while.
+// settle waits until the topic has not grown for a while, or has all entries of a feed that does not grow.
 func (r *run) settle(ctx context.Context) {
 	var count uint64
 	for last := time.Now(); time.Since(last) < r.settled && wait(ctx, 50*time.Millisecond); {
@@ -195,6 +207,9 @@ func (r *run) settle(ctx context.Context) {
 		}
 		if n := info.State.Subjects["entries"]; n != count {
 			count, last = n, time.Now()
+		}
+		if r.duration == 0 && count >= uint64(len(r.feed.newest)) {
+			return
 		}
 	}
 }
@@ -232,6 +247,7 @@ func (r *run) read(ctx context.Context) error {
 			return err
 		}
 		pending = metadata.NumPending
+		r.result.Took = metadata.Timestamp.Sub(r.feed.requested)
 		messages = append(messages, message.Data())
 	}
 	r.result.Counts = judge(r.feed.history, messages)
