@@ -192,7 +192,7 @@ func TestASlowHostIsAskedMoreAgain(t *testing.T) {
 			t.Errorf("after a week: %+v, want nearly 3 a minute", slow)
 		}
 		allowed.most = 1e6
-		pollAll(t, clients, 10*time.Second, time.Now().Add(16*24*time.Hour))
+		pollAll(t, clients, 2*time.Minute, time.Now().Add(16*24*time.Hour))
 		if slow := hosts.SlowHosts(); len(slow) > 0 || c.Spacing() != 0 {
 			t.Errorf("a host that refuses no requests any more: %+v", slow)
 		}
@@ -284,7 +284,7 @@ func TestOneRefusedPageSlowsAHostDownOnce(t *testing.T) {
 			url := "http://shop.example.com" + path
 			clients[newClientWith(t, source.Options{Hosts: hosts}, url, atRate(source.Defaults().Limits.Rate))] = url
 		}
-		pollAll(t, clients, time.Second, time.Now().Add(24*time.Hour))
+		pollAll(t, clients, 10*time.Second, time.Now().Add(24*time.Hour))
 		if slow := hosts.SlowHosts(); len(slow) > 0 {
 			t.Errorf("after a day: %+v", slow)
 		}
