@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -78,9 +77,6 @@ func (c Config) Validate() []error {
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if !names.MatchString(c.Name) {
 		fail("name: %q must be of lower case letters, digits and -, and start with a letter", c.Name)
-	}
-	if values := c.Format.Values(); c.Format != "" && !slices.Contains(values, string(c.Format)) {
-		fail("format: invalid value %q: want one of %s", c.Format, strings.Join(values, ", "))
 	}
 	if c.PageSize < 0 || c.PageSize > maxPageSize {
 		fail("page_size: must be between 1 and %d", maxPageSize)

@@ -381,7 +381,6 @@ func TestPages(t *testing.T) {
 			{sized(-1), "page_size: must be between 1 and 10000"},
 			{sized(10_001), "page_size: must be between 1 and 10000"},
 			{func(c *Config) { c.Name = "Orders" }, `name: "Orders" must be of lower case letters, digits and -`},
-			{func(c *Config) { c.Format = "json" }, `format: invalid value "json": want one of datareplication, atom, rss`},
 			{func(c *Config) { c.PublicURL = "shop.example" }, `public_url: "shop.example" must be an http or https URL`},
 			{func(c *Config) { c.PublicURL = "http://x/a;b" }, `public_url: "http://x/a;b" must not contain any of`},
 			{func(c *Config) { c.Snapshot.Every = -1 }, "snapshot.every: must not be negative"},

@@ -3,37 +3,23 @@ package serve
 import (
 	"bytes"
 	"compress/gzip"
-	"slices"
 )
 
 // smallest is the smallest page that is worth being compressed, in bytes.
 const smallest = 1 << 10
 
-// acceptsGzip reports whether an Accept-Encoding admits gzip.
-func acceptsGzip(fields []string) bool { return acceptsCoding(fields, false, "gzip", "x-gzip") }
-
-// acceptsIdentity reports whether an Accept-Encoding admits a body that is not compressed.
-func acceptsIdentity(fields []string) bool { return acceptsCoding(fields, true, "identity") }
-
-// acceptsCoding reports whether an Accept-Encoding (RFC 9110, section 12.5.3) admits a coding.
-// unlisted is the result if it lists neither one of the names nor *.
-func acceptsCoding(fields []string, unlisted bool, names ...string) bool {
+// acceptsGzip reports whether an Accept-Encoding (RFC 9110, section 12.5.3) admits gzip.
+func acceptsGzip(fields []string) bool {
 	accepted, any := -1.0, -1.0
 	for name, weight := range acceptedItems(fields) {
-		switch {
-		case slices.Contains(names, name):
+		switch name {
+		case "gzip", "x-gzip":
 			accepted = weight
-		case name == "*":
+		case "*":
 			any = weight
 		}
 	}
-	switch {
-	case accepted >= 0:
-		return accepted > 0
-	case any >= 0:
-		return any > 0
-	}
-	return unlisted
+	return accepted > 0 || accepted < 0 && any > 0
 }
 
 // compressGzip compresses; it returns an empty slice if that does not make b smaller.

@@ -189,6 +189,9 @@ func (f *handler) sendPage(w http.ResponseWriter, r *http.Request, p *page) erro
 	if err != nil {
 		return err
 	}
+	// The newest page is another one at each request, and compressed it may have other bytes
+	// with the next version of feedbridge: a page is sent in full.
+	r.Header.Del("Range")
 	h := w.Header()
 	h.Set("Vary", vary)
 	if wantsHTML(r) {
@@ -222,17 +225,12 @@ func (f *handler) sendPage(w http.ResponseWriter, r *http.Request, p *page) erro
 	}
 
 	plain, packed := `"`+tag+`"`, `"`+tag+`-gzip"`
-	if b := f.packedBody(r, p, packed); len(b) > 0 {
+	if b := f.packedBody(r, p); len(b) > 0 {
 		h.Set("Content-Encoding", "gzip")
 		h.Set("Content-Length", strconv.Itoa(len(b)))
 		h.Set("ETag", packed)
-		r.Header.Del("Range")
 		http.ServeContent(w, r, "", since, bytes.NewReader(b))
 		return nil
-	}
-	if isDate(r.Header.Get("If-Range")) {
-		// The compressed page has the same Last-Modified.
-		r.Header.Del("Range")
 	}
 	content, done, err := f.plainBody(w, r, p)
 	if err != nil {
@@ -244,37 +242,18 @@ func (f *handler) sendPage(w http.ResponseWriter, r *http.Request, p *page) erro
 	return nil
 }
 
-// packedBody returns the compressed body of a page, whose ETag is tag, if that is the answer to a
-// request, and otherwise nothing.
-//
-// A range is one of the page that is not compressed, if the client accepts that: the next version
-// of feedbridge may compress the page to other bytes, which the ETag does not show. If
-// the client has the compressed page already, it gets 304 as without the Range (RFC 9110,
-// section 14.2).
-func (f *handler) packedBody(r *http.Request, p *page, tag string) []byte {
-	accepted := r.Header.Values("Accept-Encoding")
-	switch {
-	case len(p.body) < smallest || !acceptsGzip(accepted):
-		return nil
-	case r.Header.Get("Range") != "" && acceptsIdentity(accepted) && !strings.Contains(strings.Join(r.Header.Values("If-None-Match"), ","), tag):
+// packedBody returns the compressed body of a page, if that is the answer to a request, and otherwise nothing.
+func (f *handler) packedBody(r *http.Request, p *page) []byte {
+	if len(p.body) < smallest || !acceptsGzip(r.Header.Values("Accept-Encoding")) {
 		return nil
 	}
 	return f.gzipBody(r.Context(), p)
-}
-
-// isDate reports whether the value of an If-Range is a date and not an ETag.
-func isDate(ifRange string) bool {
-	return ifRange != "" && !strings.HasPrefix(ifRange, `"`) && !strings.HasPrefix(ifRange, "W/")
 }
 
 // plainBody returns the bytes of a page that is not compressed. The caller calls done when they have been sent.
 func (f *handler) plainBody(w http.ResponseWriter, r *http.Request, p *page) (content io.ReadSeeker, done func(), err error) {
 	if p.body != nil {
 		return bytes.NewReader(p.body), func() {}, nil
-	}
-	// Several ranges at once would be read by a goroutine of their own.
-	if strings.Contains(r.Header.Get("Range"), ",") {
-		r.Header.Del("Range")
 	}
 	if r.Method == http.MethodHead {
 		return &stream{f: f.pages, p: p}, func() {}, nil

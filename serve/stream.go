@@ -9,7 +9,7 @@ import (
 )
 
 // stream is a page that is not held in memory, read from the topic while it is
-// sent. It is an [io.ReadSeeker]; going back reads the page from its start again.
+// sent. It is an [io.ReadSeeker] for [http.ServeContent], which asks for its length and reads all of it.
 type stream struct {
 	ctx      context.Context
 	f        *pageBuilder
@@ -18,7 +18,6 @@ type stream struct {
 	stop     func()
 	leftover []byte
 	at       int64 // of leftover in the page
-	want     int64 // where to read next
 
 	slot *connlimit.Slot
 	sent int // by the last Read, which the client has taken when it is called again
@@ -53,19 +52,13 @@ func (s *stream) Read(b []byte) (n int, err error) {
 	if err := s.ctx.Err(); err != nil {
 		return 0, err
 	}
-	if s.want >= s.p.length {
+	if s.at >= s.p.length {
 		return 0, io.EOF
 	}
-	if s.next == nil || s.at > s.want {
-		s.Close()
+	if s.next == nil {
 		s.next, s.stop = iter.Pull2(s.f.streamChunks(s.ctx, s.p))
-		s.leftover, s.at = nil, 0
 	}
-	for len(s.leftover) == 0 || s.at < s.want {
-		if n := min(s.want-s.at, int64(len(s.leftover))); n > 0 {
-			s.leftover, s.at = s.leftover[n:], s.at+n
-			continue
-		}
+	for len(s.leftover) == 0 {
 		chunk, err, ok := s.next()
 		switch {
 		case err != nil:
@@ -76,18 +69,14 @@ func (s *stream) Read(b []byte) (n int, err error) {
 		s.leftover = chunk
 	}
 	n = copy(b, s.leftover)
-	s.leftover, s.at, s.want = s.leftover[n:], s.at+int64(n), s.want+int64(n)
+	s.leftover, s.at = s.leftover[n:], s.at+int64(n)
 	return n, nil
 }
 
 func (s *stream) Seek(offset int64, whence int) (int64, error) {
-	switch whence {
-	case io.SeekCurrent:
-		offset += s.want
-	case io.SeekEnd:
+	if whence == io.SeekEnd {
 		offset += s.p.length
 	}
-	s.want = offset
 	return offset, nil
 }
 
@@ -95,6 +84,5 @@ func (s *stream) Seek(offset int64, whence int) (int64, error) {
 func (s *stream) Close() {
 	if s.stop != nil {
 		s.stop()
-		s.stop, s.next = nil, nil
 	}
 }

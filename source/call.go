@@ -56,13 +56,6 @@ func (c *call) toResponse(r Request) (*Response, error) {
 	conditional := r.IfNoneMatch != "" || r.IfModifiedSince != ""
 	res := &Response{Status: c.response.StatusCode, Header: c.response.Header, URL: c.request.URL, Body: http.NoBody, length: c.response.ContentLength, Date: c.date, Answered: time.Now()}
 	switch {
-	case res.Status == http.StatusPartialContent && r.From > 0 && c.request.Method == http.MethodGet:
-		var ok bool
-		if res.Total, ok = c.checkRange(r.From); !ok {
-			return nil, c.failWithStatus(StatusError{note: "this is not the range of bytes that was requested"})
-		}
-		res.Body = c.openBody(nil)
-		return res, nil
 	case (res.Status == http.StatusOK || r.Partial && res.Status == http.StatusIMUsed) && c.request.Method == http.MethodGet:
 		open, err := c.decoding()
 		if size := c.response.ContentLength; err == nil && size > c.pageLimit {
@@ -72,7 +65,7 @@ func (c *call) toResponse(r Request) (*Response, error) {
 			c.closeCall()
 			return nil, fmt.Errorf("%s: %w", c, err)
 		}
-		res.Body = c.openBody(open)
+		res.Body = c.newBody(open, &timeoutError{"no bytes of the body came", c.idle, "timeouts.read", "raise it if the server always pauses so long"})
 		return res, nil
 	case res.Status == http.StatusOK, res.Status == http.StatusNoContent, res.Status == http.StatusNotModified && conditional:
 		c.closeCall()
@@ -95,24 +88,6 @@ func (c *call) toResponse(r Request) (*Response, error) {
 		return nil, c.failWithStatus(StatusError{note: "check auth and headers of the feed"})
 	}
 	return nil, c.failWithStatus(StatusError{})
-}
-
-// openBody returns the body of the response as the caller reads it.
-func (c *call) openBody(open decoding) *body {
-	return c.newBody(open, &timeoutError{"no bytes of the body came", c.idle, "timeouts.read", "raise it if the server always pauses so long"})
-}
-
-// checkRange reports whether the body has the bytes of the page from that one on, up to its end
-// and not compressed, and returns the size of the page. Several ranges in one body, and a range
-// whose end or whose page has an unknown size, are none of these.
-func (c *call) checkRange(from int64) (total int64, ok bool) {
-	h := c.response.Header
-	var first, last int64
-	n, err := fmt.Sscanf(h.Get("Content-Range"), "bytes %d-%d/%d", &first, &last, &total)
-	open, unreadable := c.decoding()
-	size := c.response.ContentLength
-	return total, err == nil && n == 3 && first == from && last == total-1 && total > from && total <= c.pageLimit &&
-		open == nil && unreadable == nil && (size < 0 || size == total-from)
 }
 
 // decoding returns how the body is unpacked; nil if it is not compressed.

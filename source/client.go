@@ -239,10 +239,6 @@ func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, e
 	if r.IfModifiedSince != "" {
 		header.Set("If-Modified-Since", r.IfModifiedSince)
 	}
-	if r.From > 0 {
-		header.Set("Range", fmt.Sprintf("bytes=%d-", r.From))
-		header.Set("Accept-Encoding", "identity")
-	}
 	transport := c.viaPublic
 	switch {
 	case x.toOrigin:

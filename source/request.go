@@ -20,15 +20,10 @@ type Request struct {
 	// Partial makes 226 (RFC 3229) a valid answer to a GET. The body of such an answer has
 	// only the new entries.
 	Partial bool
-	// From, if it is more than 0, asks for the bytes of the page from that one on, which
-	// counts from 0, and not compressed. Then 206 is a valid answer to a GET, if its body has
-	// just those bytes, up to the end of the page. The server may also answer with all of
-	// the page (200).
-	From int64
 }
 
-// Response is a valid answer: 200, 204, 304 to a conditional request, or 206 or 226 if
-// the request allows them.
+// Response is a valid answer: 200, 204, 304 to a conditional request, or 226 if
+// the request allows it.
 type Response struct {
 	Status int
 	// Header holds the header as it was received. Its Content-Length and Content-Encoding
@@ -38,7 +33,7 @@ type Response struct {
 	URL *url.URL
 	// Moved reports that there were redirects, all of them permanent (301, 308).
 	Moved bool
-	// Body is decoded, and empty unless a GET was answered with 200, 206 or 226. The
+	// Body is decoded, and empty unless a GET was answered with 200 or 226. The
 	// caller reads it from one goroutine and must close it. Its errors name
 	// the request.
 	Body   io.ReadCloser
@@ -51,8 +46,6 @@ type Response struct {
 	// Ahead reports that the page was requested ahead of its turn, so that the server may have
 	// closed its connection since.
 	Ahead bool
-	// Total is the size in bytes of the page that the body is a part of, if Status is 206.
-	Total int64
 }
 
 // longBody is the size above which a body is read in large pieces, in bytes. Of shorter pages fewer

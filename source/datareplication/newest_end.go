@@ -2,6 +2,11 @@ package datareplication
 
 import "time"
 
+// trustETag is the time for which "not modified" is trusted after any process has read the page.
+// On some servers the ETag does not change when the page changes, or when only its links
+// change. Users have lost data that way.
+const trustETag = time.Hour
+
 // strongAge is the age, by the server's clock, from which the Last-Modified of a page proves
 // that no entity was added later in the same second. RFC 9110 (8.8.2.2) suggests one or
 // two seconds, but entities are put on a page some time after their Last-Modified.
@@ -15,12 +20,10 @@ type newestEnd struct {
 	index    int
 	digest   digest // the cursor's
 	etag     string
-	packed   bool // etag is that of the compressed page
 	modified time.Time
 	length   int64     // Content-Length, or -1
 	settled  bool      // modified and length prove that nothing was added
-	full     time.Time // when the page was last read in full
-	tail     tail
+	full     time.Time // when the page was last read
 }
 
 func (e newestEnd) matches(cur cursor) bool {

@@ -8,9 +8,9 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// openPage requests the page of the cursor, or only its end unless whole is true, and reads up to
-// its position. It returns nil if the feed still ends at the position.
-func (w *pageWalk) openPage(ctx context.Context, whole bool) (*openPage, error) {
+// openPage requests the page of the cursor, and reads up to its position. It returns nil if the feed still
+// ends at the position.
+func (w *pageWalk) openPage(ctx context.Context) (*openPage, error) {
 	r, cur := w.r, &w.cur
 	for earlier := 0; ; {
 		etag, full := cur.ETag, time.Unix(cur.Full, 0)
@@ -26,13 +26,7 @@ func (w *pageWalk) openPage(ctx context.Context, whole bool) (*openPage, error) 
 				return nil, w.asLostPosition(err)
 			}
 		}
-		var p *openPage
-		var err error
-		if !whole && known && etag != "" && cur.Search == nil && r.tails.allows(r.newestEnd.tail) {
-			p, err = w.requestTail(ctx, etag)
-		} else {
-			p, err = r.pages.requestPage(ctx, cur.Page, etag)
-		}
+		p, err := r.pages.requestPage(ctx, cur.Page, etag)
 		if err != nil {
 			return nil, w.asLostPosition(err)
 		}
@@ -46,9 +40,6 @@ func (w *pageWalk) openPage(ctx context.Context, whole bool) (*openPage, error) 
 			return nil, nil
 		}
 		r.expectAfter(ctx, p)
-		if p.isTail {
-			return p, nil
-		}
 		skipped := ""
 		if !known && cur.Index == 0 {
 			skipped, err = w.checkPrev(ctx, p)
@@ -150,7 +141,6 @@ func (w *pageWalk) skipRead(ctx context.Context, p *openPage) error {
 		if err != nil {
 			return err
 		}
-		p.last.before = sum
 		sum = sum.addEntity(&e)
 		w.r.pages.reserved.freeSince(used)
 	}

@@ -22,9 +22,6 @@ const (
 	newestEvery = 30 * time.Second
 	// newestTimeout limits how long reading waits for the answer to such a request.
 	newestTimeout = 2 * time.Second
-	// beforeDelimiter is how many bytes before the delimiter of its first entity a range begins.
-	// They show that the delimiter is at the start of a line, also if blanks follow it.
-	beforeDelimiter = 8
 )
 
 // pageClient requests the pages of one feed.
@@ -124,17 +121,6 @@ type openPage struct {
 	etag     string
 	date     time.Time
 	answered time.Time // when the header arrived, by this machine's clock
-	// full is when the page was last read in full: answered, unless isTail.
-	full time.Time
-	// isTail reports that the body begins within the page.
-	isTail bool
-	// noRanges reports that no range of the page can be requested.
-	noRanges bool
-	// packed reports that the body was compressed on the wire. A range of the page has another
-	// ETag then.
-	packed bool
-	// last is the tail that begins with the entity that was read last.
-	last tail
 	// ahead reports that the page was requested ahead of its turn.
 	ahead    bool
 	body     io.Closer
@@ -188,31 +174,11 @@ func (c *pageClient) openResponse(ctx context.Context, url string, resp *source.
 		etag:     resp.Header.Get("ETag"),
 		date:     resp.Date,
 		answered: resp.Answered,
-		full:     resp.Answered,
-		last:     tail{delimiter: len("\r\n--\r\n") + len(header.Boundary)},
-		noRanges: resp.Header.Get("Accept-Ranges") == "none",
-		packed:   resp.Header.Get("Content-Encoding") != "",
 		ahead:    resp.Ahead,
 		body:     resp.Body,
 		parts:    c.newPartReader(resp.Body, header.Boundary, header.Self),
 		reserved: &c.reserved,
 	}, nil
-}
-
-// requestRange requests the tail end of a page that has another ETag by now, and was last read in
-// full at that time. It returns nil if the page is not modified.
-func (c *pageClient) requestRange(ctx context.Context, url, etag string, end tail, full time.Time) (*openPage, error) {
-	from := max(0, end.offset-int64(end.delimiter)-beforeDelimiter)
-	resp, err := c.client.Do(ctx, source.Request{Method: http.MethodGet, URL: url, IfNoneMatch: etag, From: from})
-	if err != nil {
-		return nil, err
-	}
-	p, err := c.openResponse(ctx, url, resp)
-	if p != nil && resp.Status == http.StatusPartialContent {
-		p.isTail, p.length, p.full = true, resp.Total, full
-		p.parts.SkipTo(from)
-	}
-	return p, err
 }
 
 // newPartReader returns a reader of the parts of a page, which reserves its memory for the
@@ -258,7 +224,6 @@ func (p *openPage) nextEntity(ctx context.Context, wait bool) (feed.Entity, []fe
 	}
 	e, violations, err := page.NewEntity(part, p.Self, p.parsed)
 	p.parsed++
-	p.last.offset = part.Offset
 	return e, violations, err
 }
 

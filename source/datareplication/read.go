@@ -68,12 +68,12 @@ func (w *pageWalk) readPages(ctx context.Context) error {
 	if r.open != nil && (r.open.Self != w.cur.Page || r.open.parsed != w.cur.Index) {
 		r.closePage() // it is open at another position, as after a gap
 	}
-	// kept reports that the page may have been requested some time ago, or in part, and again
+	// kept reports that the page may have been requested some time ago, and again
 	// that it was requested a second time because of that.
 	kept, again, pages := r.open != nil, false, 0
 	for {
 		if r.open == nil {
-			p, err := w.openPage(ctx, again)
+			p, err := w.openPage(ctx)
 			if err != nil {
 				return err
 			}
@@ -83,25 +83,14 @@ func (w *pageWalk) readPages(ctx context.Context) error {
 				}
 				return w.endOfFeed()
 			}
-			r.open, kept = p, p.ahead || p.isTail
+			r.open, kept = p, p.ahead
 		}
 		p := r.open
 		ended, err := w.takeEntities(ctx, p)
-		if p.isTail && (err != nil || ended && !w.moved && p.Next == "" && !r.newestEnd.packed) {
-			// The ETag has changed, and nothing of what this range shows: entities that were
-			// read before may have changed. Or the server is no good at ranges.
-			r.tails.refuse()
-			if err == nil {
-				r.closePage()
-				again = true
-				continue
-			}
-		}
 		if err != nil && kept && !again && !w.moved {
 			// The request may have ended with the call of Next that made it, or the server
 			// may have closed the connection since, as it may if the page was requested ahead
-			// and waited for its turn. That is no error: request it again. So is a page of which
-			// only the end was requested.
+			// and waited for its turn. That is no error: request it again.
 			r.closePage()
 			again = true
 			continue
@@ -192,7 +181,6 @@ func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, e
 		// From here on the cursor has the page's own URL. Set earlier, it would move the
 		// cursor at a page without new entities.
 		w.cur.Page = p.Self
-		p.last.before = w.cur.Digest
 		w.cur.advance(&e)
 		w.moved = true
 	}
@@ -296,7 +284,7 @@ func (w *pageWalk) recordFullRead(p *openPage) {
 	default:
 		return
 	}
-	w.cur.setFullRead(p.etag, p.full)
+	w.cur.setFullRead(p.etag, p.answered)
 }
 
 // recordEnd caches the validators of p if it is the newest page.
@@ -307,12 +295,9 @@ func (w *pageWalk) recordEnd(p *openPage) {
 	r, cur := w.r, &w.cur
 	r.newestEnd = newestEnd{
 		page: cur.Page, index: cur.Index, digest: cur.Digest,
-		etag: p.etag, packed: p.packed, modified: p.Modified, length: p.length,
+		etag: p.etag, modified: p.Modified, length: p.length,
 		settled: p.length >= 0 || p.date.Sub(p.Modified) >= strongAge,
-		full:    p.full,
-	}
-	if p.parsed > 0 && !p.noRanges && w.replaced == 0 {
-		r.newestEnd.tail = p.last
+		full:    p.answered,
 	}
 	if !w.moved && w.replaced != 0 {
 		r.newestEnd.digest = w.replaced // the cursor is not changed

@@ -30,8 +30,6 @@ type feedReader struct {
 	index *index
 	// newestEnd has the validators of the newest page.
 	newestEnd newestEnd
-	// tails decides whether the end of the newest page is requested without its beginning.
-	tails tailPolicy
 	// path holds the pages that the way back has passed and that have not been read.
 	path path
 	// trail detects next links that form a loop. It is reset if reading does not continue

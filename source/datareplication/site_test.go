@@ -3,7 +3,6 @@ package datareplication
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -41,19 +40,11 @@ type site struct {
 	padding int               // bytes that each body has more
 	// The fields that answers lack.
 	noETag, noLength bool
-	// packs compresses pages for clients that accept gzip. They have other ETags then.
-	packs bool
 	// stills are the snapshots, by ID. The index of the one called still is at
 	// /snapshot; if named, that redirects to its own URL.
 	stills map[string]*still
 	still  string
 	named  bool
-
-	// ranges edits the answer to a request for the bytes from that one on, before it is sent. If
-	// it returns nil, the whole page is sent. Nil sends the range.
-	ranges func(h http.Header, whole []byte, from int) (status int, body []byte)
-	ranged []string // those requests: "/2 17000-"
-	sent   int      // bytes of bodies
 
 	pageBudget *readahead.Budget // of pages requested ahead
 	asSent     bool              // pages have no long preamble; see longPreambles
@@ -166,7 +157,6 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *site) answer(w http.ResponseWriter, r *http.Request) {
 	if body := s.answerHeader(w, r); r.Method == http.MethodGet {
-		s.edit(func() { s.sent += len(body) })
 		_, _ = w.Write(body) // a client that does not read it keeps no other waiting
 	}
 }
@@ -206,17 +196,6 @@ func (s *site) answerHeader(w http.ResponseWriter, r *http.Request) (body []byte
 	if !s.noETag {
 		h.Set("ETag", fmt.Sprintf(`"%x"`, crc32.ChecksumIEEE(fmt.Append(body, *p))))
 	}
-	if s.packs && r.Header.Get("Accept-Encoding") == "gzip" {
-		var packed bytes.Buffer
-		w := gzip.NewWriter(&packed)
-		_, _ = w.Write(body)
-		_ = w.Close()
-		body = packed.Bytes()
-		h.Set("Content-Encoding", "gzip")
-		if etag := h.Get("ETag"); etag != "" {
-			h.Set("ETag", strings.TrimSuffix(etag, `"`)+`-gzip"`)
-		}
-	}
 	if s.header != nil {
 		s.header(h)
 	}
@@ -224,34 +203,12 @@ func (s *site) answerHeader(w http.ResponseWriter, r *http.Request) (body []byte
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	if from, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(r.Header.Get("Range"), "bytes="), "-")); err == nil && r.Method == http.MethodGet {
-		s.ranged = append(s.ranged, fmt.Sprintf("%s %d-", path, from))
-		answer := s.ranges
-		if answer == nil {
-			answer = sendRange
-		}
-		if status, some := answer(h, body, from); status != http.StatusOK {
-			h.Set("Content-Length", strconv.Itoa(len(some)))
-			w.WriteHeader(status)
-			return some
-		}
-	}
 	if s.noLength {
 		_ = http.NewResponseController(w).Flush()
 	} else {
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	return body
-}
-
-// sendRange answers with the bytes of a page from that one on.
-func sendRange(h http.Header, whole []byte, from int) (status int, body []byte) {
-	if from >= len(whole) {
-		h.Set("Content-Range", fmt.Sprintf("bytes */%d", len(whole)))
-		return http.StatusRequestedRangeNotSatisfiable, nil
-	}
-	h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(whole)-1, len(whole)))
-	return http.StatusPartialContent, whole[from:]
 }
 
 // still is a snapshot.
@@ -415,7 +372,6 @@ func (s *site) source(t tester, edits ...func(*options)) *limitedSource {
 		edit(&cfg)
 	}
 	src := &limitedSource{New(cfg.Config, s.client(t, cfg.Config.Config), slog.New(slog.DiscardHandler)), cfg.batch}
-	src.reader.tails.least = 0 // also the pages of these tests are long enough for a range
 	t.Cleanup(src.Release)
 	return src
 }

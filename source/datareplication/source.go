@@ -70,7 +70,7 @@ func New(cfg Config, client *source.Client, log *slog.Logger) *Source {
 	kept := readerConfig{
 		URL: cfg.URL, Start: cfg.Start, Gap: cfg.Gap, Memory: cfg.Memory, SearchPages: cmp.Or(cfg.SearchPages, headsPerCall),
 	}
-	r := &feedReader{cfg: kept, pages: pages, log: log, trust: trustETag - rand.N(trustETag/6), tails: tailPolicy{least: leastRange}}
+	r := &feedReader{cfg: kept, pages: pages, log: log, trust: trustETag - rand.N(trustETag/6)}
 	return &Source{reader: r, gaps: gapHandler{r: r}}
 }
 

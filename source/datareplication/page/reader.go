@@ -106,10 +106,6 @@ func NewReader(r io.Reader, boundary, page string, maxEntity int) *Reader {
 	return p
 }
 
-// SkipTo sets the offset in the page, in bytes, at which the body of a new Reader begins. Its
-// first part is the one after the first delimiter in the body.
-func (r *Reader) SkipTo(offset int64) { r.offset += offset }
-
 // Next returns the next part after it has read the delimiter that ends it. After the
 // closing delimiter it returns [io.EOF] itself; the rest of the page is ignored and may be
 // left unread. If the page ends without a closing delimiter, the error matches
