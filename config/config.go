@@ -193,8 +193,6 @@ type To struct {
 	// Topic is the topic's name, on NATS the subject of the feed's messages.
 	// Default: the feed's name.
 	Topic string `yaml:"topic"`
-	// TraceHeader adds a header traceparent to the messages while traces are sent.
-	TraceHeader bool `yaml:"trace_header"`
 	// CloudEvents makes the messages CloudEvents in binary mode. CloudEventsType is the beginning of their
 	// type, by default feedbridge.entity, and CloudEventsSource their source, by default the feed's URL
 	// without secrets. Both are empty unless CloudEvents is set.

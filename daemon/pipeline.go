@@ -62,7 +62,7 @@ func (p *pipelines) newBridge(name string, f *config.Feed, snk *lazySink) *bridg
 	if p.opts.Observer != nil {
 		all = append(all, p.opts.Observer)
 	}
-	traced := p.traces.Feed(trace.FeedOptions{Name: name, System: snk.bus.system(), Topic: f.To.Topic, Header: f.To.TraceHeader})
+	traced := p.traces.Feed(trace.FeedOptions{Name: name, System: snk.bus.system(), Topic: f.To.Topic})
 	host, gap := p.hosts.StartGap(f.Source.URL, f.Source.Limits.Rate, f.Every)
 	var warned sync.Once
 	return &bridge.Bridge{

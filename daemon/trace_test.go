@@ -16,11 +16,9 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/message"
 )
 
 // receiver is an OTLP collector that keeps spans.
@@ -105,7 +103,7 @@ func TestTraces(t *testing.T) {
 	_, url := newUpstream(t, 12)
 	otel := newReceiver(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", otel.URL)
-	cfg := load(t, t.TempDir(), url+"?api_key=hunter2", "FEEDBRIDGE_FEEDS_ORDERS_TO_TRACE_HEADER=true")
+	cfg := load(t, t.TempDir(), url+"?api_key=hunter2")
 	published := counter{make(chan int, 1000)}
 	at, stop := start(t, cfg, published)
 	published.await(t, 12)
@@ -170,32 +168,6 @@ func TestTraces(t *testing.T) {
 		pages[i].kind != otlp.Span_SPAN_KIND_SERVER || pages[i].attributes["http.response.status_code"] != "200" {
 		t.Errorf("the pages are %+v, want one of the client's trace", pages)
 	}
-
-	for _, header := range topicHeaders(t, cfg) {
-		context, _ := header.Get(message.Traceparent)
-		if len(context) != len(client) || polls[context[36:52]].trace != context[3:35] {
-			t.Errorf("a message has the traceparent %q, want that of a poll", context)
-		}
-	}
-}
-
-// topicHeaders returns the headers of the messages of the topic orders.
-func topicHeaders(t *testing.T, cfg *config.Config) (headers []feed.Header) {
-	t.Helper()
-	bus, err := daemon.OpenBus(t.Context(), cfg, "here", slog.New(slog.DiscardHandler))
-	must.Succeed(t, err)
-	defer bus.Close()
-	topic := bus.Log(config.From{Topic: "orders"})
-	s, err := topic.Span(t.Context())
-	must.Succeed(t, err)
-	for r, err := range topic.Read(t.Context(), s.First, s.End) {
-		must.Succeed(t, err)
-		headers = append(headers, r.Header)
-	}
-	if len(headers) != 12 {
-		t.Fatalf("the topic has %d messages, want 12", len(headers))
-	}
-	return headers
 }
 
 func getWith(t *testing.T, url, name, value string) string {

@@ -74,9 +74,6 @@ type Entity struct {
 	// Made has the names of the headers of the message whose values the source made because the feed has
 	// none, separated by blanks. They may be others when the entity is read again.
 	Made string
-	// Trace is the trace context in which the entity was read, as the header traceparent has it.
-	// It becomes a header of the message. It is empty unless the configuration asks for it.
-	Trace string
 	// Dead has the reason why the bus does not take the entity. A sink appends such an entity
 	// to the dead-letter topic, and not to the topic. It is nil for all other entities.
 	Dead *DeadReason
@@ -122,7 +119,7 @@ func CountDead(entities []Entity) int {
 // Size returns the approximate size of an entity in memory and on the bus, in bytes:
 // its body and headers.
 func (e Entity) Size() int {
-	n := len(e.Body) + len(e.Page) + len(e.Mark) + len(e.Made) + len(e.Trace)
+	n := len(e.Body) + len(e.Page) + len(e.Mark) + len(e.Made)
 	for _, f := range e.Header {
 		n += len(f.Name) + len(f.Value) + len(": \r\n")
 	}

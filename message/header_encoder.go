@@ -34,7 +34,7 @@ func NewHeaderEncoder(feedName string, events *Events, sequence uint64) *HeaderE
 // Encode returns what [AppendEvent] does. The slice is valid until the next call, and its fields must not
 // be changed. sameNames reports that the message before had the same names in the same order.
 func (h *HeaderEncoder) Encode(e *feed.Entity) (header feed.Header, sameNames bool) {
-	isUnmarked := h.feedName != "" && e.Op != "" && !e.Modified.IsZero() && e.Page != "" && e.Mark == "" && e.Made == "" && e.Trace == "" && h.events == nil
+	isUnmarked := h.feedName != "" && e.Op != "" && !e.Modified.IsZero() && e.Page != "" && e.Mark == "" && e.Made == "" && h.events == nil
 	h.sequence++
 	if isUnmarked && h.own != nil && haveSameNames(h.own, e.Header) && ID(e.Header) != "" {
 		for i := range e.Header {

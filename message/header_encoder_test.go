@@ -38,8 +38,8 @@ func TestHeaderEncoderReturnsWhatHeaderDoes(t *testing.T) {
 				Op:       rapid.SampledFrom([]feed.Operation{"", feed.Put}).Draw(t, "operation"),
 				Modified: rapid.SampledFrom([]time.Time{{}, modified}).Draw(t, "modified"),
 			}
-			if rapid.IntRange(0, 2).Draw(t, "is marked or traced") == 0 {
-				e.Mark, e.Made, e.Trace = text.Draw(t, "mark"), text.Draw(t, "made"), text.Draw(t, "trace")
+			if rapid.IntRange(0, 2).Draw(t, "is marked") == 0 {
+				e.Mark, e.Made = text.Draw(t, "mark"), text.Draw(t, "made")
 			}
 			own := usual
 			if rapid.IntRange(0, 3).Draw(t, "is another header") == 0 {

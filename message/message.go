@@ -39,9 +39,6 @@ const (
 	// Made has the names of the entity's headers whose values feedbridge made, separated by
 	// blanks: the feed has none. A message has it only if there are such headers.
 	Made = "Feedbridge-Made"
-	// Trace marks a message whose Traceparent is that of feedbridge and not of the entity. Its
-	// value is 1.
-	Trace = "Feedbridge-Trace"
 	// Event marks a message that is a CloudEvent, so that headers such as ce-id are those of feedbridge and
 	// not of the entity. Its value is 1. See [Events].
 	Event = "Feedbridge-Event"
@@ -59,10 +56,6 @@ const (
 	Escape = "Feedbridge-Header-"
 )
 
-// Traceparent is the header of W3C Trace Context, which a message has if its entity has a
-// trace context. An entity's own header of that name is escaped then.
-const Traceparent = "traceparent"
-
 const (
 	ours       = "Feedbridge-"
 	natsServer = "Nats-"
@@ -71,7 +64,7 @@ const (
 // Header returns the headers of the message that carries e: the headers of the
 // entity, in their order and with all their values, then [ContentID],
 // [LastModified] and [OperationType] as far as they are missing, then [Operation], [Time],
-// [FeedName], [Page], [Mark], [Made], [Traceparent] and [Names] unless they are empty.
+// [FeedName], [Page], [Mark], [Made] and [Names] unless they are empty.
 func Header(feedName string, e feed.Entity) feed.Header {
 	return AppendHeader(make(feed.Header, 0, len(e.Header)+8), feedName, e)
 }
@@ -102,7 +95,7 @@ func appendHeader(h feed.Header, feedName string, e *feed.Entity, events *Events
 			hasOperation = hasOperation || name == OperationType
 			renamed = renamed || name != f.Name
 			f.Name = name
-		case reserved(f.Name), e.Trace != "" && isTraceparent(f.Name), events != nil && isEventHeader(f.Name):
+		case reserved(f.Name), events != nil && isEventHeader(f.Name):
 			f.Name = Escape + f.Name
 		}
 		h = append(h, f)
@@ -134,10 +127,6 @@ func appendHeader(h feed.Header, feedName string, e *feed.Entity, events *Events
 	}
 	if e.Made != "" {
 		add(Made, e.Made)
-	}
-	if e.Trace != "" {
-		add(Traceparent, e.Trace)
-		add(Trace, "1")
 	}
 	if renamed {
 		add(Names, namesOf(e.Header))
@@ -190,8 +179,6 @@ func canonical(name string) string {
 	return known
 }
 
-func isTraceparent(name string) bool { return IsNamed(name, Traceparent) }
-
 // IsNamed is [strings.EqualFold] for names in ASCII. Most of them differ in length or not at all,
 // which is faster to compare.
 func IsNamed(name, want string) bool {
@@ -238,7 +225,6 @@ type Decoded struct {
 func Decode(h feed.Header, into feed.Header) Decoded {
 	d := Decoded{Header: into, Foreign: true}
 	names := ""
-	traced, traceAt := false, -1
 	event, looked := false, false
 	for _, f := range h {
 		switch {
@@ -259,8 +245,6 @@ func Decode(h feed.Header, into feed.Header) Decoded {
 				d.Made = f.Value
 			case IsNamed(f.Name, Names):
 				names = f.Value
-			case IsNamed(f.Name, Trace):
-				traced = true
 			}
 			continue
 		case hasPrefixFold(f.Name, natsServer):
@@ -272,13 +256,8 @@ func Decode(h feed.Header, into feed.Header) Decoded {
 			if event {
 				continue
 			}
-		case isTraceparent(f.Name):
-			traceAt = len(d.Header)
 		}
 		d.Header = append(d.Header, f)
-	}
-	if traced && traceAt >= 0 {
-		d.Header = slices.Delete(d.Header, traceAt, traceAt+1)
 	}
 	if names != "" {
 		restoreNames(d.Header[len(into):], names)

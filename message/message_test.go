@@ -228,44 +228,7 @@ func TestMessagesOfOlderVersionsAreRead(t *testing.T) {
 	}
 }
 
-// A trace context is a header of the message and never one of the entity, whatever the entity's
-// own headers are.
-func TestTrace(t *testing.T) {
-	t.Parallel()
-	const context = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	own := feed.Header{{Name: "Content-ID", Value: "1"}, {Name: "TraceParent", Value: "of the feed"}, {Name: "X", Value: "y"}}
-	e := feed.Entity{ID: "1", Header: own, Trace: context}
-
-	h := message.Header("orders", e)
-	if got, _ := h.Get("traceparent"); got != context {
-		t.Errorf("the message has the traceparent %q", got)
-	}
-	// A bus may change the order of headers.
-	for range len(h) {
-		h = append(h[1:len(h):len(h)], h[0])
-		got, err := message.Entity(h, nil)
-		must.Succeed(t, err)
-		want := feed.Header{}
-		for _, f := range got.Header {
-			if f.Name == "traceparent" || f.Value == context {
-				t.Errorf("the entity has %s: %s", f.Name, f.Value)
-			}
-			want = append(want, f)
-		}
-		if value, _ := want.Get("TraceParent"); len(want) != len(own) || value != "of the feed" || got.Trace != "" {
-			t.Errorf("the entity has the headers %v, want those of %v", want, own)
-		}
-	}
-
-	// Without a trace the message has the header of the feed as it is.
-	e.Trace = ""
-	h = message.Header("orders", e)
-	if d := message.Decode(h, nil); len(h) != len(own)+1 || len(d.Header) != len(own) {
-		t.Errorf("the message has %v, and its entity %v", h, d.Header)
-	}
-}
-
-func TestHeaderWithoutTraceDoesNotAllocate(t *testing.T) {
+func TestHeaderDoesNotAllocate(t *testing.T) {
 	e := feed.Entity{ID: "1", Op: feed.Put, Page: "https://shop.example.com/1", Header: feed.Header{{Name: "Content-ID", Value: "1"}, {Name: "Operation-Type", Value: "http-equiv=PUT"}}}
 	buf := make(feed.Header, 0, 24)
 	if n := testing.AllocsPerRun(100, func() { buf = message.AppendHeader(buf[:0], "orders", e) }); n != 0 {

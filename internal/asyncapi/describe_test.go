@@ -26,7 +26,7 @@ buses:
   lake: {kafka: {brokers: ["k1:9092", "k2:9092"], client_id: naomi, tls: {enabled: true}, sasl: {mechanism: PLAIN, username: naomi, password: s3cret}}}
 feeds:
   orders: {url: "https://x.example/", format: datareplication, auth: {bearer: s3cret}, oversize: dead-letter, to: {bus: main, topic: shop.orders, cloudevents: true}}
-  traced: {url: "https://x.example/", format: datareplication, to: {bus: here, trace_header: true, stream: {name: OTHER}}}
+  plain: {url: "https://x.example/", format: datareplication, to: {bus: here, stream: {name: OTHER}}}
   auto: {url: "https://x.example/", headers: ["A: s3cret"], to: {bus: socket, topic: shop/orders}}
   news: {url: "https://x.example/", format: rss, key: /id, to: {bus: lake, topic: shop.orders, kafka: {delete: tombstone, partitions: 3, replication: 2, config: ["cleanup.policy=compact,delete", retention.ms=604800000, min.insync.replicas=2, compression.type=zstd, preallocate=true]}}}
   keyed: {url: "https://x.example/", format: atom, body: xml, key: "header:Content-ID", oversize: dead-letter, to: {bus: lake, kafka: {missing_key: "null", config: [cleanup.policy=compact]}}}
@@ -89,7 +89,7 @@ func TestDocument(t *testing.T) {
 		"operations|send-shop.orders_":            `{"action":"send","channel":{"$ref":"#/channels/shop.orders_"},"messages":[{"$ref":"#/channels/shop.orders_/messages/delete"},{"$ref":"#/channels/shop.orders_/messages/patch"},{"$ref":"#/channels/shop.orders_/messages/put"}]}`,
 		"channels|shop.orders_|x-nats-stream":     `"shop_orders"`,
 		"channels|shop.orders.dead|x-nats-stream": `"shop_orders"`,
-		"channels|traced|x-nats-stream":           `"OTHER"`,
+		"channels|plain|x-nats-stream":            `"OTHER"`,
 		"channels|shop.orders_|bindings":          ``,
 		"channels|shop.orders|x-nats-stream":      ``,
 
@@ -113,7 +113,7 @@ func TestDocument(t *testing.T) {
 		"channels|shop.orders_|messages|patch|contentType":              ``,
 		"channels|shop.orders_|messages|patch|headers|properties":       `{"Feedbridge-Feed":{"const":"orders","type":"string"},"Feedbridge-Operation":{"const":"PATCH","type":"string"}}`,
 		"channels|shop.orders.dead|messages|dead|headers|allOf":         `[{"$ref":"#/components/schemas/entityHeaders"},{"$ref":"#/components/schemas/deadLetterHeaders"}]`,
-		"channels|traced|messages|put|headers|allOf":                    `[{"$ref":"#/components/schemas/entityHeaders"},{"$ref":"#/components/schemas/traceHeaders"}]`,
+		"channels|plain|messages|put|headers|allOf":                     `[{"$ref":"#/components/schemas/entityHeaders"}]`,
 		"channels|many|messages|first-patch|name":                       `"many-first-patch"`,
 		"channels|many|messages|second-entry-put|headers|required":      `["Content-ID","Feedbridge-Feed","Feedbridge-Operation","Operation-Type","Content-Type","Feedbridge-Mark"]`,
 		"channels|many|messages|second-datareplication-put|headers|not": `{"required":["Feedbridge-Mark"]}`,
@@ -136,11 +136,11 @@ func TestDocument(t *testing.T) {
 // A document has the servers and schemas that it refers to, and no others.
 func TestDocumentOfOneTopic(t *testing.T) {
 	t.Parallel()
-	document := describe(t, everything, "traced")
+	document := describe(t, everything, "plain")
 	var d Document
 	must.Succeed(t, json.Unmarshal(document, &d))
 	names := slices.Concat(slices.Sorted(maps.Keys(d.Servers)), slices.Sorted(maps.Keys(d.Channels)), slices.Sorted(maps.Keys(d.Operations)), slices.Sorted(maps.Keys(d.Components.Schemas)))
-	if got := strings.Join(names, " "); got != "here traced send-traced entityHeaders traceHeaders" {
+	if got := strings.Join(names, " "); got != "here plain send-plain entityHeaders" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -183,7 +183,7 @@ func TestHeadersAreThoseOfTheDocument(t *testing.T) {
 			}
 		}
 	}
-	ignored := []string{"Feedbridge-Header-X", "Feedbridge-Event", "ce-X", "Feedbridge-Mark", "Feedbridge-Sequence", "Feedbridge-First", "Feedbridge-Trace"}
+	ignored := []string{"Feedbridge-Header-X", "Feedbridge-Event", "ce-X", "Feedbridge-Mark", "Feedbridge-Sequence", "Feedbridge-First"}
 	documented := 0
 	tables := regexp.MustCompile(`(?m)^\| Header \|.*\n(\|.*\n)+`).FindAllString(docs.Consuming, -1)
 	for _, row := range headerRow.FindAllStringSubmatch(strings.Join(tables, ""), -1) {

@@ -58,9 +58,6 @@ var headerSets = []headerSet{
 		{message.DeadReason, text},
 		{message.DeadLength, number},
 	}},
-	{"traceHeaders", func(m messageKind) bool { return m.feed.To.TraceHeader }, []header{
-		{message.Traceparent, object{"type": "string", "pattern": "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"}},
-	}},
 	{"natsEventHeaders", func(m messageKind) bool { return m.isEvent() && m.feed.To.Kafka == nil }, eventHeaders("ce-", "ce-datacontenttype")},
 	{"kafkaEventHeaders", func(m messageKind) bool { return m.isEvent() && m.feed.To.Kafka != nil }, eventHeaders("ce_", "content-type")},
 }

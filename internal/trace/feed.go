@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
@@ -36,8 +35,6 @@ type FeedOptions struct {
 	System string
 	// Topic is the topic that the feed is copied to.
 	Topic string
-	// Header adds the trace context of its poll to each entity, as [feed.Entity.Trace].
-	Header bool
 }
 
 // Feed makes the spans of one feed. A nil Feed is off.
@@ -99,9 +96,6 @@ func (f *Feed) tracePoll(ctx context.Context, next func(context.Context) (feed.B
 	if span.IsRecording() {
 		span.SetAttributes(entitiesKey.Int(len(b.Entities)), bytesKey.Int(b.Size()), moreKey.Bool(b.More), violationsKey.Int(len(b.Violations)))
 	}
-	if f.opts.Header && len(b.Entities) > 0 {
-		b.Entities, b.Bytes = withTrace(b.Entities, traceparent(polling)), 0
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.polls) == maxPolls {
@@ -120,23 +114,6 @@ func errorClass(err error) string {
 		return "permanent"
 	}
 	return "transient"
-}
-
-// traceparent returns the trace context of ctx as a header has it.
-func traceparent(ctx context.Context) string {
-	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, carrier)
-	return carrier["traceparent"]
-}
-
-// withTrace returns a copy of entities with a trace context. The slice belongs to the source.
-func withTrace(entities []feed.Entity, traceparent string) []feed.Entity {
-	traced := make([]feed.Entity, len(entities))
-	for i, e := range entities {
-		e.Trace = traceparent
-		traced[i] = e
-	}
-	return traced
 }
 
 // Sink returns a Sink that makes a span of each commit of snk. Its parent is the poll that

@@ -62,7 +62,7 @@ func start(t *testing.T, f roundTrip) (*trace.Tracer, *bytes.Buffer) {
 // copyFeed makes polls and commits.
 func copyFeed(t *testing.T, tracer *trace.Tracer, n int) {
 	t.Helper()
-	f := tracer.Feed(trace.FeedOptions{Name: "orders", System: "nats", Topic: "orders", Header: true})
+	f := tracer.Feed(trace.FeedOptions{Name: "orders", System: "nats", Topic: "orders"})
 	src, snk := f.Source(&source{}), f.Sink(&topic{})
 	for range n {
 		b, err := src.Next(t.Context(), nil, feed.Limits{})

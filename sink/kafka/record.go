@@ -43,7 +43,7 @@ func (m *recordMaker) checkEntity(e feed.Entity) error {
 	}
 	// most is an upper bound of the size of the message.
 	most := batchOverhead + recordOverhead + len(key) + len(e.Body) +
-		addedHeaders + len(m.topic.Feed) + len(e.ID) + len(e.Page) + len(e.Mark) + len(e.Made) + len(e.Trace)
+		addedHeaders + len(m.topic.Feed) + len(e.ID) + len(e.Page) + len(e.Mark) + len(e.Made)
 	for i := range e.Header {
 		f := &e.Header[i]
 		// Header names are strings in Kafka, and its Java clients replace invalid UTF-8.

@@ -101,7 +101,7 @@ func TestEntityIsCheckedLikeItsMessage(t *testing.T) {
 	m := recordMaker{topic: Topic{Name: "shop.orders"}}
 	for range 5_000 {
 		m.topic.Feed = text()
-		e := feed.Entity{ID: text(), Page: text(), Mark: text(), Trace: text(), Body: []byte(text())}
+		e := feed.Entity{ID: text(), Page: text(), Mark: text(), Made: text(), Body: []byte(text())}
 		if dice.IntN(2) == 0 {
 			e.Op, e.Modified = feed.Delete, time.Now()
 		}
