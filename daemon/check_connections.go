@@ -70,7 +70,7 @@ func (c Connection) String() string {
 // bus that does not work are left out. Nothing is published or created. Each connection is
 // given 20 seconds. If the daemon of the configuration is running, it may have the addresses of the servers.
 func CheckConnections(ctx context.Context, cfg *config.Config, o Options, running bool, report func(Connection)) []Connection {
-	c := connectionCheck{cfg: cfg, opts: o, redact: safetext.NewRedactor(cfg.SecretParameters...), running: running, report: report, working: map[string]*Bus{}}
+	c := connectionCheck{cfg: cfg, opts: o, redact: safetext.NewRedactor(cfg.SecretParameters...).WithFile(cfg.File()), running: running, report: report, working: map[string]*Bus{}}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Buses)) {
 		b, note, err := tryBus(ctx, cfg, name, o.Log)
 		if b != nil {

@@ -70,7 +70,7 @@ func (d *daemon) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	writer := WriterName()
-	redact := safetext.NewRedactor(d.cfg.SecretParameters...)
+	redact := safetext.NewRedactor(d.cfg.SecretParameters...).WithFile(d.cfg.File())
 	var err error
 	if d.traces, err = trace.Start(ctx, trace.Options{Version: d.opts.Version, Instance: writer, Log: d.log, Redact: redact}); err != nil {
 		return asConfigErrors(err)

@@ -87,10 +87,10 @@ func (a *app) reportError(cmd *cobra.Command, err error) int {
 		log.Error("feedbridge ended with an error", "error", err)
 		return exitFailed
 	}
-	prefix := "feedbridge: "
+	prefix, redact := "feedbridge: ", a.redact.WithFile(a.file)
 	for line := range strings.Lines(err.Error()) {
 		text := strings.TrimLeft(line, " ") // the indentation of YAML must stay
-		fmt.Fprintln(w, prefix+line[:len(line)-len(text)]+a.redact.Clip(text, longestError))
+		fmt.Fprintln(w, prefix+line[:len(line)-len(text)]+redact.Clip(text, longestError))
 		prefix = ""
 	}
 	a.hintFile()

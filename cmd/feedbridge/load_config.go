@@ -51,7 +51,7 @@ func (a *app) loadConfig(url, topic string) (*config.Config, error) {
 	a.fileless = a.file == "" && url == ""
 	cfg, err := config.Load(a.configOptions(url, topic))
 	if err == nil {
-		a.redact = safetext.NewRedactor(cfg.SecretParameters...)
+		a.redact = safetext.NewRedactor(cfg.SecretParameters...).WithFile(a.file)
 	}
 	errs, ok := errors.AsType[config.Errors](err)
 	switch {
@@ -139,7 +139,7 @@ func (a *app) loadBuses() (*config.Config, error) {
 	a.fileless = a.file == ""
 	cfg, err := config.Load(config.Options{File: a.file, Environ: a.environ, Set: a.set, Feedless: true})
 	if err == nil {
-		a.redact = safetext.NewRedactor(cfg.SecretParameters...)
+		a.redact = safetext.NewRedactor(cfg.SecretParameters...).WithFile(a.file)
 	}
 	return cfg, err
 }

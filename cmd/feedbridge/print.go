@@ -40,7 +40,7 @@ func (p *printer) printLine(format string, args ...any) {
 			args[i] = p.redact.Clip(v.Error(), longestPrinted)
 		}
 	}
-	_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
+	_, p.err = fmt.Fprintln(p.w, p.redact.NameFile(fmt.Sprintf(format, args...)))
 }
 
 // printJSON writes v as indented JSON. Values are complete; control characters are

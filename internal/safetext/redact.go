@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -27,6 +28,7 @@ const mask = "***"
 // ready for use and knows [Parameters]. A Redactor is safe for concurrent use.
 type Redactor struct {
 	parameters map[string]bool // in lower case
+	file       string          // the configuration file that commands in texts need; empty for none
 }
 
 var standard = NewRedactor()
@@ -86,7 +88,31 @@ func (r *Redactor) URL(raw string) string {
 // Clip cleans a text, hides its secrets, and limits its length, as the function
 // [Clip] does.
 func (r *Redactor) Clip(text string, most int) string {
-	return shorten(r.Text(Clean(text)), most)
+	return shorten(r.NameFile(r.Text(Clean(text))), most)
+}
+
+// WithFile returns a Redactor that adds -c and the name of a configuration file to the commands that texts quote.
+func (r *Redactor) WithFile(file string) *Redactor {
+	if r == nil {
+		r = standard
+	}
+	return &Redactor{r.parameters, file}
+}
+
+// ownCommands are the quoted commands that need the configuration.
+var ownCommands = regexp.MustCompile(`'feedbridge (?:checkpoint (?:set|reset)|add|check|pause|reload|resume|run|status)\b(?: -c\b)?`)
+
+// NameFile adds the configuration file to the commands in a text that do not name one.
+func (r *Redactor) NameFile(text string) string {
+	if r == nil || r.file == "" || !strings.Contains(text, "'feedbridge ") {
+		return text
+	}
+	return ownCommands.ReplaceAllStringFunc(text, func(command string) string {
+		if strings.HasSuffix(command, " -c") {
+			return command
+		}
+		return command + " -c " + r.file
+	})
 }
 
 // excerptContext is the number of bytes after an excerpt that are read to decide whether it

@@ -104,6 +104,17 @@ func TestRedact(t *testing.T) {
 	if got, want := r.URL("https://user:word@x.example/feed?auth=a"), "https://x.example/feed?auth=***"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
+	for in, want := range map[string]string{
+		"set it with 'feedbridge checkpoint set orders'; 'feedbridge reload --yes', or 'feedbridge init'": "set it with 'feedbridge checkpoint set -c a.yaml orders'; 'feedbridge reload -c a.yaml --yes', or 'feedbridge init'",
+		"'feedbridge resume -c b.yaml orders'": "'feedbridge resume -c b.yaml orders'",
+	} {
+		if got := r.WithFile("a.yaml").Clip(in, 1000); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		if got := r.Clip(in, 1000); got != in {
+			t.Errorf("without a file: %s", got)
+		}
+	}
 	var none *safetext.Redactor
 	if got, want := none.Text("http://x/?key=1&ticket=2"), "http://x/?key=***&ticket=2"; got != want {
 		t.Errorf("got %s, want %s", got, want)
