@@ -410,8 +410,8 @@ func TestMissingFileHaltsItsFeedOnly(t *testing.T) {
 	r := startReloadable(t, environ)
 	r.awaitFeed(t, "good", entities(12))
 	for name, want := range map[string]string{
-		"bad":   "halted: auth.tls.ca_file: open " + missing + ": no such file or directory; create the file, or correct its path; nothing is published until this is fixed",
-		"other": "halted: bus far: nats: tls.ca_file: open " + missing + ": no such file or directory; create the file, or correct its path; nothing is published until this is fixed",
+		"bad":   "auth.tls.ca_file: open " + missing + ": no such file or directory; create the file, or correct its path; nothing is published until this is fixed",
+		"other": "bus far: nats: tls.ca_file: open " + missing + ": no such file or directory; create the file, or correct its path; nothing is published until this is fixed",
 	} {
 		row := r.awaitFeed(t, name, func(row feedRow) bool { return row.State == "halted" })
 		if !strings.HasPrefix(row.Explanation, want) {

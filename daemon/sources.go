@@ -13,11 +13,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/admin"
+	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/readahead"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/sink"
@@ -67,6 +69,9 @@ type Sources struct {
 	found  config.Format // the format that was detected last
 	kind   string        // of the source that was opened last
 	search func() string // describes the search of that source
+	// walkFrom is the number of pages of a snapshot that were read at walkAt, when Describe was first called in it.
+	walkFrom int
+	walkAt   time.Time
 }
 
 // openedSource is the source of a kind.
@@ -213,7 +218,7 @@ func (s *Sources) Describe(cp checkpoint.Checkpoint) admin.Description {
 	d.Cursor = info
 	switch p := info.(type) {
 	case datareplication.CursorInfo:
-		d.Format, d.Search = datareplication.Kind, cmp.Or(d.Search, p.Search().String())
+		d.Format, d.Search, d.Snapshot = datareplication.Kind, cmp.Or(d.Search, p.Search().String()), s.describeSnapshot(p, time.Now())
 	case httpfeed.CursorInfo:
 		d.Format = httpfeed.Kind
 	case syndication.CursorInfo:
@@ -222,6 +227,20 @@ func (s *Sources) Describe(cp checkpoint.Checkpoint) admin.Description {
 		d.Lacking = &admin.Lacking{Gaps: gaps, Deletes: deletes, Until: p.HeldUntil}
 	}
 	return d
+}
+
+// describeSnapshot returns the position in a snapshot, and from the second call on the rate and the time left.
+func (s *Sources) describeSnapshot(p datareplication.CursorInfo, now time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.Snapshot == "" || s.walkAt.IsZero() || p.SnapshotRead < s.walkFrom {
+		s.walkFrom, s.walkAt = p.SnapshotRead, now
+	}
+	speed := float64(p.SnapshotRead-s.walkFrom) / now.Sub(s.walkAt).Seconds()
+	if left := status.TimeLeft(float64(p.SnapshotPages-p.SnapshotRead), speed); left != "" {
+		return fmt.Sprintf("%s, %.2g pages a second, %s", p.Snapshot, speed, left)
+	}
+	return p.Snapshot
 }
 
 // Commit adds the IDs of published entities to those that the topic holds. Only a caller

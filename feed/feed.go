@@ -154,6 +154,8 @@ type Batch struct {
 	// Newest is the newest modification time that upstream is known to have; zero
 	// if it is unknown. It measures how far the topic lags behind.
 	Newest time.Time
+	// Title is the title of the feed for people, as upstream has it; empty if it is not known.
+	Title string
 	// Duplicates counts the entities that were left out because the topic
 	// holds their ID already.
 	Duplicates int

@@ -43,6 +43,8 @@ type adminClient struct {
 	// at is the address for people: a URL, or unix: and a path.
 	at   string
 	base string
+	// found names the daemon that answers, if nobody has named one; else it is empty.
+	found string
 	// hint is what to do if the daemon refuses a change.
 	hint  string
 	token credential.Secret
@@ -84,14 +86,14 @@ func (a *app) openAdmin() (*adminClient, error) {
 	client, err := newAdminClient(at, token)
 	if err == nil {
 		client.hint = hint
-		if shared && a.file != "" {
+		if shared {
 			err = client.checkConfig(a.file)
 		}
 	}
 	return client, err
 }
 
-// checkConfig returns an error if a daemon with another configuration than file answers.
+// checkConfig returns an error if a daemon with another configuration than file answers. Without a file it sets found.
 func (c *adminClient) checkConfig(file string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -108,18 +110,27 @@ func (c *adminClient) checkConfig(file string) error {
 	if len(theirs) == 0 {
 		return nil // no feedbridge, which the command's own request reports
 	}
-	if theirs[0] == file {
-		return nil
-	}
-	own, err := os.Stat(file)
-	if info, otherErr := os.Stat(theirs[0]); err == nil && otherErr == nil && os.SameFile(own, info) {
-		return nil
-	}
 	other := "without a file"
 	if theirs[0] != "" {
 		other = "with " + theirs[0]
 	}
+	own, err := os.Stat(file)
+	info, otherErr := os.Stat(theirs[0])
+	switch {
+	case file == "":
+		c.found = fmt.Sprintf("the daemon at %s, which runs %s", c.at, other)
+		return nil
+	case err == nil && otherErr == nil && os.SameFile(own, info):
+		return nil
+	}
 	return fmt.Errorf("the daemon of %s does not run; at %s another one answers, %s; --admin %[2]s asks that one", file, c.at, other)
+}
+
+// reportFound writes which daemon answers if nobody has named one.
+func (a *app) reportFound(c *adminClient) {
+	if c.found != "" {
+		fmt.Fprintf(a.err, "No -c or --admin was given: asking %s\n", a.redact.Clip(c.found, longestError))
+	}
 }
 
 // answeringSocket returns the first default socket that answers, or one if there is no other address. If only

@@ -87,6 +87,7 @@ func setPaused(ctx context.Context, a *app, name string, pause bool) (changed da
 		return daemon.Pause{}, false, err
 	}
 	if err == nil && (named || client.mayChange()) {
+		a.reportFound(client)
 		action := "resume"
 		if pause {
 			action = "pause"
@@ -122,6 +123,7 @@ poll fails or the feed is paused.`,
 			if err != nil {
 				return err
 			}
+			a.reportFound(client)
 			var polled daemon.Poll
 			if err := client.post(cmd.Context(), "/feeds/"+url.PathEscape(args[0])+"/poll", &polled); err != nil {
 				return err

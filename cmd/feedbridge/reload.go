@@ -36,6 +36,7 @@ the exit code is 1.`,
 			if err != nil {
 				return err
 			}
+			a.reportFound(client)
 			var done daemon.Reloaded
 			path := "/reload"
 			if yes {

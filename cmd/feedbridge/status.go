@@ -63,6 +63,9 @@ is also the health check of a container: feedbridge status --quiet.`,
 			if err != nil {
 				return err
 			}
+			if !r.quiet {
+				a.reportFound(client)
+			}
 			if watch {
 				return r.watchStatus(cmd.Context(), a, client)
 			}
@@ -84,7 +87,7 @@ func (r statusReport) watchStatus(ctx context.Context, a *app, client *adminClie
 		clearScreen = "\x1b[H\x1b[2J"
 		if !r.asJSON && isTerminal(a.in) {
 			if screen, err := openScreen(); err == nil {
-				return watchOnScreen(ctx, screen, client, &watch{redact: a.redact, look: l, feed: r.feed, details: r.feed != ""})
+				return watchOnScreen(ctx, screen, client, &watch{redact: a.redact, look: l, found: client.found, feed: r.feed, details: r.feed != ""})
 			}
 		}
 	}
@@ -289,16 +292,22 @@ func printFleet(p *printer, f *status.Fleet) {
 	}
 }
 
+// longestTitle is how many columns the table has for titles.
+const longestTitle = 60
+
 // shownFeeds is how many feeds are printed by default.
 const shownFeeds = 100
 
 // printGroups prints a table of at most limit feeds, with the explanation of each group in trouble below its feeds. The
 // cells are cleaned before the columns are aligned. On a terminal, columns that do not fit are left out.
 func printGroups(p *printer, groups []feedGroup, limit int, now time.Time, l look) {
-	rows := [][]string{{"FEED", "STATE", "LAG", "ENTITIES", "LAST COMMIT", "NEXT ATTEMPT", "TOPIC"}}
+	rows := [][]string{{"FEED", "STATE", "LAG", "ENTITIES", "LAST COMMIT", "NEXT ATTEMPT", "TOPIC", ""}}
 	for _, g := range groups {
 		for _, f := range g.feeds[:min(len(g.feeds), limit+1-len(rows))] {
-			cells := []string{f.Feed, f.State, formatLag(f), formatEntities(f), formatCommit(f, now), formatNext(f.NextAttempt, now), f.Topic}
+			cells := []string{f.Feed, f.State, formatLag(f), formatEntities(f), formatCommit(f, now), formatNext(f.NextAttempt, now), f.Topic, fit(f.Title, longestTitle)}
+			if f.Title != "" {
+				rows[0][7] = "TITLE"
+			}
 			for i, cell := range cells {
 				cells[i] = p.redact.Clip(cell, longestPrinted)
 			}
@@ -316,10 +325,7 @@ func printGroups(p *printer, groups []feedGroup, limit int, now time.Time, l loo
 	printRow := func(cells []string) {
 		var line strings.Builder
 		for i, column := range columns {
-			cell := cells[column]
-			if cell = pad(cell, widths[column]); i == len(columns)-1 {
-				cell = strings.TrimRight(cell, " ")
-			}
+			cell := pad(cells[column], widths[column])
 			if column == 1 {
 				cell = l.paint(toneOf(cells[1]), cell)
 			}
@@ -328,7 +334,7 @@ func printGroups(p *printer, groups []feedGroup, limit int, now time.Time, l loo
 			}
 			line.WriteString(cell)
 		}
-		p.printLine("%s", ownText(line.String()))
+		p.printLine("%s", ownText(strings.TrimRight(line.String(), " ")))
 	}
 	printRow(rows[0])
 	rows = rows[1:]
@@ -355,17 +361,19 @@ func fitColumns(rows [][]string, width int) (columns, widths []int) {
 	widths = make([]int, len(rows[0]))
 	total := -2
 	for column := range widths {
-		columns = append(columns, column)
 		for _, cells := range rows {
 			widths[column] = max(widths[column], displaywidth.String(cells[column]))
 		}
-		total += widths[column] + 2
+		if widths[column] > 0 {
+			columns = append(columns, column)
+			total += widths[column] + 2
+		}
 	}
 	if width <= 0 {
 		return columns, widths
 	}
-	for _, dropped := range []int{6, 5, 3, 4, 2} {
-		if total > width {
+	for _, dropped := range []int{7, 6, 5, 3, 4, 2} {
+		if total > width && widths[dropped] > 0 {
 			columns = slices.DeleteFunc(columns, func(column int) bool { return column == dropped })
 			total -= widths[dropped] + 2
 		}
@@ -401,6 +409,9 @@ func formatCommit(f *status.Feed, now time.Time) string {
 // printDetails prints everything about a feed.
 func printDetails(p *printer, f *status.Feed, now time.Time, l look) {
 	p.printLine("feed           %s", f.Feed)
+	if f.Title != "" {
+		p.printLine("title          %s", f.Title)
+	}
 	p.printLine("state          %s, since %s", ownText(l.paint(toneOf(f.State), p.redact.Clip(f.State, longestPrinted))), formatAge(f.Since, now))
 	p.printLine("               %s", f.Explanation)
 	if f.Owner != "" {

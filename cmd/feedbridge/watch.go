@@ -17,6 +17,7 @@ import (
 type watch struct {
 	redact *safetext.Redactor
 	look   look
+	found  string // as in adminClient
 	now    time.Time
 
 	// Of the daemon. err is why it does not answer; the rest is of its last answer, at a time.
@@ -147,7 +148,7 @@ func splitGroup(g feedGroup) []feedGroup {
 
 func (m *watch) matches(f *status.Feed, cause string) bool {
 	filter := strings.ToLower(m.filter)
-	for _, text := range []string{f.Feed, f.State, f.Topic, f.Owner, cause} {
+	for _, text := range []string{f.Feed, f.Title, f.State, f.Topic, f.Owner, cause} {
 		if strings.Contains(strings.ToLower(text), filter) {
 			return true
 		}
@@ -282,6 +283,9 @@ func (m *watch) head(width, height int) (head [][]span) {
 		head = appendWrapped(head, text, width, "", banner)
 		head = head[:min(len(head), max(1, height/4))]
 	}
+	if m.found != "" {
+		head = append(head, []span{{fit(clip(m.found), width), dim}})
+	}
 	s := m.process
 	if s == nil {
 		if m.err == nil {
@@ -391,7 +395,7 @@ func (m *watch) table(width int) (body [][]span, foot string) {
 		case g.rank == 2 && m.progressOf(f) != "":
 			text = " " + m.progressOf(f)
 		default:
-			text = row(formatLag(f), formatEntities(f), formatCommit(f, m.now), formatNext(f.NextAttempt, m.now))
+			text = row(formatLag(f), formatEntities(f), formatCommit(f, m.now), formatNext(f.NextAttempt, m.now)) + " " + m.redact.Clip(f.Title, longestPrinted)
 		}
 		cursor := " "
 		if m.top+i == m.selected {

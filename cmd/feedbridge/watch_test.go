@@ -35,11 +35,11 @@ func watchedProcess(now time.Time) *status.Process {
 	for _, n := range []int{10, 1, 2} {
 		name := fmt.Sprintf("feed-%d", n)
 		text := fmt.Sprintf("GET https://blogs.example.com/%d/latest: 404 Not Found", n)
-		add(status.Feed{Feed: name, State: "halted", Attention: status.NeedsYou, LastError: &status.Error{At: ago(time.Minute), Text: text}, Explanation: "halted: " + text + "; nothing is published until this is fixed", Entities: 7})
+		add(status.Feed{Feed: name, State: "halted", Attention: status.NeedsYou, LastError: &status.Error{At: ago(time.Minute), Text: text}, Explanation: text + "; nothing is published until this is fixed", Entities: 7})
 	}
 	add(status.Feed{Feed: "hostile", State: "halted\x1b[2J", Attention: status.NeedsYou, Explanation: hostile[:200] + " 漢字漢字"})
 	add(status.Feed{Feed: "orders-11", State: "idle", Lag: seconds(0), Entities: 1234567})
-	add(status.Feed{Feed: "orders-9", State: "idle", Lag: seconds(3), Entities: 12})
+	add(status.Feed{Feed: "orders-9", Title: "Orders of the \u202eShop 漢字", State: "idle", Lag: seconds(3), Entities: 12})
 	add(status.Feed{Feed: "backfill", State: "reading", Attention: status.Behind, Lag: seconds(7200), Entities: 1000})
 	add(status.Feed{Feed: "a-feed-with-a-name-that-is-longer-than-most-terminals-1", State: "paused", Explanation: "paused for all copies"})
 	add(status.Feed{Feed: "elsewhere", State: "elsewhere", Owner: "host-2"})

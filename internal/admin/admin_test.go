@@ -55,6 +55,9 @@ func addOrdersAs(s *admin.Server, name string) *admin.Feed {
 			if target, found := strings.CutPrefix(string(cp.Cursor), "search for "); found {
 				d.Search = target
 			}
+			if strings.HasPrefix(string(cp.Cursor), "page ") {
+				d.Snapshot = string(cp.Cursor)
+			}
 			return d
 		},
 	})

@@ -78,9 +78,9 @@ func (v *feedView) describeActivity() string {
 		return fmt.Sprintf("retrying in %s after attempt %d: %s", next, v.r.attempts, v.r.lastError.Text)
 	case bridge.Halted:
 		if due {
-			return fmt.Sprintf("halted: %s; nothing is published until this is fixed; feedbridge is checking now whether it is", v.r.lastError.Text)
+			return fmt.Sprintf("%s; nothing is published until this is fixed; feedbridge is checking now whether it is", v.r.lastError.Text)
 		}
-		return fmt.Sprintf("halted: %s; nothing is published until this is fixed; feedbridge checks in %s whether it is", v.r.lastError.Text, next)
+		return fmt.Sprintf("%s; nothing is published until this is fixed; feedbridge checks in %s whether it is", v.r.lastError.Text, next)
 	case bridge.Stopped:
 		return fmt.Sprintf("stopped: this copy is shutting down, %s", v.publishedSoFar())
 	}
@@ -91,6 +91,9 @@ func (v *feedView) explainReading(since time.Time) string {
 	published := v.publishedSoFar()
 	if search := v.describe().Search; search != "" {
 		return fmt.Sprintf("searching for %s; %s", search, published)
+	}
+	if snapshot := v.describe().Snapshot; snapshot != "" {
+		return fmt.Sprintf("reading %s; %s", snapshot, published)
 	}
 	if v.r.caughtUp || v.r.goodPoll.IsZero() {
 		return fmt.Sprintf("polling: %s, and the feed has not answered for %s", published, status.FormatDuration(v.now.Sub(since)))

@@ -66,6 +66,11 @@ func TestExplanations(t *testing.T) {
 			"reading", "polling: nothing is published yet, and the feed has not answered for 3s",
 		},
 		{
+			"reading a snapshot",
+			func(f *admin.Feed) { enter(f, bridge.Reading, lacking("page 2 of 9 of the snapshot s"), 0, nil) }, 0,
+			"reading", "reading page 2 of 9 of the snapshot s; 9 entities are published, the last commit was 5s ago",
+		},
+		{
 			"first poll of a topic that another copy has filled",
 			func(f *admin.Feed) { enter(f, bridge.Reading, at(1, "host-12", time.Hour), 0, nil) }, time.Minute,
 			"reading", "polling: 1 entity is published, the last commit was 1h1m ago by host-12, and the feed has not answered for 1m",
@@ -262,12 +267,12 @@ func TestExplanations(t *testing.T) {
 		{
 			"a person has to act",
 			func(f *admin.Feed) { enter(f, bridge.Halted, checkpoint.Checkpoint{}, 5*time.Minute, broken) }, 30 * time.Second,
-			"halted", "halted: the topic has messages but no checkpoint; set one with 'feedbridge checkpoint set orders'; nothing is published until this is fixed; feedbridge checks in 4m30s whether it is",
+			"halted", "the topic has messages but no checkpoint; set one with 'feedbridge checkpoint set orders'; nothing is published until this is fixed; feedbridge checks in 4m30s whether it is",
 		},
 		{
 			"a person has to act, and may have",
 			func(f *admin.Feed) { enter(f, bridge.Halted, checkpoint.Checkpoint{}, 5*time.Minute, broken) }, 6 * time.Minute,
-			"halted", "halted: the topic has messages but no checkpoint; set one with 'feedbridge checkpoint set orders'; nothing is published until this is fixed; feedbridge is checking now whether it is",
+			"halted", "the topic has messages but no checkpoint; set one with 'feedbridge checkpoint set orders'; nothing is published until this is fixed; feedbridge is checking now whether it is",
 		},
 		{
 			"shutting down",

@@ -54,14 +54,14 @@ func (f *Feed) use(now time.Time, do func(v *feedView)) {
 
 // handOver returns what a feed that takes the place of this one continues with. This one may still be
 // used until it has ended.
-func (f *Feed) handOver() (freshAt time.Time, a *activity) {
+func (f *Feed) handOver() (freshAt time.Time, title string, a *activity) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.history.activity != nil {
 		a = new(activity)
 		*a = *f.history.activity
 	}
-	return f.record.freshAt, a
+	return f.record.freshAt, f.record.title, a
 }
 
 // Polled records a call of the source. The entities of the batch are counted when it is
@@ -92,6 +92,9 @@ func (f *Feed) Polled(b feed.Batch, err error, took time.Duration) {
 		return
 	}
 	r.lastHaltCause = haltCause{}
+	if b.Title != "" {
+		r.title = f.redact.Excerpt(b.Title, longestTitle)
+	}
 	r.goodPoll = now
 	r.readTo = b.Cursor
 	if !b.Newest.IsZero() {

@@ -28,7 +28,7 @@ func (f *Feed) status(now time.Time) status.Feed {
 	state, since := v.currentState()
 	row := status.Feed{
 		Feed:              f.opts.Name,
-		Title:             f.title(),
+		Title:             v.title(),
 		State:             string(state),
 		Since:             formatTime(since),
 		Explanation:       v.explainState(),

@@ -16,8 +16,8 @@ import (
 type FeedOptions struct {
 	// Name is the configured name. It is a label of every metric of the feed.
 	Name string
-	// Title returns the title of the feed for people; its name, or empty, if it has none. It may be called at any time,
-	// and may be nil.
+	// Title returns the title of the feed in its list; its name, or empty, if it has none. It may be called at any time, and may be
+	// nil.
 	Title func() string
 	// URL is the feed's entry point, without secrets.
 	URL string
@@ -48,17 +48,6 @@ type feedInfo struct {
 
 func (f *feedInfo) name() string { return f.opts.Name }
 
-// title returns the title for people; empty if there is none but the name.
-func (f *feedInfo) title() string {
-	if f.opts.Title == nil {
-		return ""
-	}
-	if title := f.redact.Excerpt(f.opts.Title(), longestTitle); title != f.opts.Name {
-		return title
-	}
-	return ""
-}
-
 // view returns a view of a record of the feed.
 func (f *feedInfo) view(r *feedRecord, now time.Time) *feedView {
 	v := &feedView{feedInfo: f, r: r, now: now, member: f.fleet.membership()}
@@ -75,6 +64,20 @@ type feedView struct {
 	// elsewhere reports that this copy does not run the feed. owner is the member that runs it, empty if none does yet.
 	elsewhere bool
 	owner     string
+}
+
+// title returns the title for people, that of a list before the feed's own; empty if there is none but the name.
+func (v *feedView) title() string {
+	listed := ""
+	if v.opts.Title != nil {
+		listed = v.redact.Excerpt(v.opts.Title(), longestTitle)
+	}
+	for _, title := range []string{listed, v.r.title} {
+		if title != v.opts.Name && title != "" {
+			return title
+		}
+	}
+	return ""
 }
 
 // currentState returns the state of the feed at present, and since when.
@@ -155,6 +158,7 @@ func (v *feedView) describe() *Description {
 		}
 		v.r.described.Format = cmp.Or(v.r.described.Format, v.opts.Format)
 		v.r.described.Search = v.redact.Clip(v.r.described.Search, longestName)
+		v.r.described.Snapshot = v.redact.Clip(v.r.described.Snapshot, longestName)
 	}
 	return v.r.described
 }

@@ -97,7 +97,7 @@ func TestPageShowsTheFleet(t *testing.T) {
 		page("the bucket is &lt;gone&gt;")
 		shop.Assigned(shared("a", "b"))
 		runs(feeds["orders"])
-		page("<strong>a</strong> (this copy) 1 feed: it does not need you, ", "<strong>b</strong> 1 feed<", "elsewhere")
+		page("<strong>a</strong> (this copy) 1 feed: nothing needs you, ", "<strong>b</strong> 1 feed<", "elsewhere")
 	})
 }
 

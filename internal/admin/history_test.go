@@ -106,18 +106,18 @@ func TestAttention(t *testing.T) {
 				t.Errorf("%q and %q, want %q and %q", p.Feeds[0].Attention, p.Summary.Sentence, attention, sentence)
 			}
 		}
-		want("", "1 feed: it does not need you, 0")
+		want("", "1 feed: nothing needs you, 0")
 		enter(f, bridge.Retrying, checkpoint.Checkpoint{}, time.Hour, errors.New("no answer"))
 		want(status.Failing, "1 feed: it fails and is tried again, 0 entities since the start 0s ago")
 		time.Sleep(time.Hour)
 		want(status.NeedsYou, "1 feed: it needs you, ")
 		enter(f, bridge.Paused, checkpoint.Checkpoint{Paused: time.Now()}, 0, nil)
-		want("", "1 feed: it does not need you, 0")
+		want("", "1 feed: nothing needs you, 0")
 		enter(f, bridge.Halted, checkpoint.Checkpoint{}, time.Hour, errors.New("broken"))
 		want(status.NeedsYou, "1 feed: it needs you, ")
 		f.Processed(batch("a", 1, false), 0)
 		enter(f, bridge.Idle, checkpoint.Checkpoint{}, time.Hour, nil)
-		want("", "1 feed: it does not need you, 1 entity")
+		want("", "1 feed: nothing needs you, 1 entity")
 		enter(f, bridge.Idle, checkpoint.Checkpoint{Cursor: feed.Cursor("0 gaps, 30 deletes")}, time.Hour, nil)
 		want(status.NeedsYou, "1 feed: it needs you, ")
 		enter(f, bridge.Retrying, checkpoint.Checkpoint{Cursor: feed.Cursor("0 gaps, 30 deletes")}, time.Hour, errors.New("no answer"))
@@ -126,7 +126,7 @@ func TestAttention(t *testing.T) {
 			t.Errorf("the cause is %q", p.Summary.Troubles[0].Cause)
 		}
 		enter(f, bridge.Idle, checkpoint.Checkpoint{Cursor: feed.Cursor("0 gaps, 0 deletes")}, time.Hour, nil)
-		want("", "1 feed: it does not need you, 1 entity")
+		want("", "1 feed: nothing needs you, 1 entity")
 	})
 }
 

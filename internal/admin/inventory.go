@@ -68,7 +68,7 @@ func (n *inventory) AddFeed(opts FeedOptions) *Feed {
 	f := newFeed(feedInfo{opts, n.opts.Writer, n.redact, n.fleet}, &n.activity, n.times)
 	if found {
 		// The topic is as fresh as it was, and its chart continues.
-		f.record.freshAt, f.history.activity = n.held.feeds[i].handOver()
+		f.record.freshAt, f.record.title, f.history.activity = n.held.feeds[i].handOver()
 		if owner, _ := n.fleet.membership().ownerElsewhere(opts.Topic); owner != "" {
 			f.record.freshAt = time.Now() // another member has run it until now
 		}

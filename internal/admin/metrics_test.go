@@ -238,7 +238,7 @@ func TestPanicsAreCounted(t *testing.T) {
 		enter(f, bridge.Halted, checkpoint.Checkpoint{}, time.Second, feed.Permanent(&bridge.PanicError{Value: "index out of range"}))
 		counts(t, s, "feedbridge_panics_total", `feedbridge_panics_total{feed="orders"} 1
 `)
-		if sentence := fmt.Sprint(row(t, s)); !strings.Contains(sentence, "halted: panic: index out of range; this is a bug of feedbridge") {
+		if sentence := fmt.Sprint(row(t, s)); !strings.Contains(sentence, "panic: index out of range; this is a bug of feedbridge") {
 			t.Errorf("the status is %s", sentence)
 		}
 	})

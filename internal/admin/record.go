@@ -21,6 +21,8 @@ type Description struct {
 	// Search is the search for the position where reading starts, and how far it has come, as a
 	// part of a sentence; "" if there is none.
 	Search string
+	// Snapshot is the position in a snapshot that is read, and how long the rest takes; "" if none is.
+	Snapshot string
 	// Lacking is what the topic does not have of the feed; nil for a feed that has no such thing.
 	Lacking *Lacking
 }
@@ -53,6 +55,7 @@ type feedRecord struct {
 	status bridge.Status
 	// began is when the record began.
 	began time.Time
+	title string // that the feed has itself; empty if it is not known
 	// attempts counts the failures since a batch was processed.
 	attempts int
 	// freshAt holds the time when the feed was last known to be copied: a batch was

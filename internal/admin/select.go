@@ -27,10 +27,10 @@ func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) statuspage.Fe
 	answer := statuspage.Feeds{Summary: summary, Config: p.config.status(p.redact), Fleet: fleet, Lists: p.lists.status(), LeftBehind: showLeftBehind(p.contents().left, p.redact), SlowHosts: p.slowHosts(), All: len(all), States: map[string]int{}}
 	var found []sortKey
 	for _, f := range all {
-		if !anyContains(q.Search, f.opts.Name, f.title(), f.opts.URL, f.opts.Bus, f.opts.Topic) {
+		key := newSortKey(f, q.Sort, now)
+		if !anyContains(q.Search, f.opts.Name, key.title, f.opts.URL, f.opts.Bus, f.opts.Topic) {
 			continue
 		}
-		key := newSortKey(f, q.Sort, now)
 		answer.States[key.state]++
 		if q.State == "" || q.State == key.state {
 			found = append(found, key)
@@ -115,10 +115,11 @@ func (p pageSource) decodeCursor(info any) (shown any) {
 	return shown
 }
 
-// sortKey is a feed with its state, and the value by which it is sorted; NaN if that is
+// sortKey is a feed with its title and state, and the value by which it is sorted; NaN if that is
 // not known.
 type sortKey struct {
 	feed  *Feed
+	title string
 	state string
 	value float64
 }
@@ -129,7 +130,7 @@ func newSortKey(f *Feed, column statuspage.Column, now time.Time) sortKey {
 	defer f.mu.Unlock()
 	v := f.feedInfo.view(&f.record, now)
 	state, _ := v.currentState()
-	key := sortKey{feed: f, state: string(state), value: math.NaN()}
+	key := sortKey{feed: f, title: v.title(), state: string(state), value: math.NaN()}
 	switch column {
 	case statuspage.ByState:
 		key.value = float64(statuspage.Severity(key.state))

@@ -51,7 +51,7 @@ func TestPagesShowRefusedConfigurationsAndDeadLetters(t *testing.T) {
 		}
 		s.ConfigLoaded(errors.New("feedbridge.yaml:3: feeds.orders.evry: unknown key"))
 		if _, body := get(t, s, "/"); !strings.Contains(body, "the one before stays in use: feedbridge.yaml:3: feeds.orders.evry: unknown key") ||
-			!strings.Contains(body, "■</span> The configuration was not reloaded; 1 feed: it does not need you, 0 entities since the start 0s ago</h1>") {
+			!strings.Contains(body, "■</span> The configuration was not reloaded; 1 feed: nothing needs you, 0 entities since the start 0s ago</h1>") {
 			t.Errorf("the page does not show the error of the configuration: %s", body)
 		}
 		s.ConfigLoaded(nil)
@@ -79,6 +79,7 @@ func TestFeedsAreSortedAndSearched(t *testing.T) {
 			enter(f, bridge.Reading, cp, 0, nil)
 			if recent > 0 {
 				b := batch(name, recent, true)
+				b.Title = strings.ToUpper(topic) + "<i>\u202e\x00 title"
 				b.Newest = b.Entities[recent-1].Modified.Add(lag)
 				f.Polled(b, nil, 0)
 				f.Processed(b, commit)
@@ -107,6 +108,7 @@ func TestFeedsAreSortedAndSearched(t *testing.T) {
 			"?sort=-commit":             "d a e f c b",
 			"?sort=next":                "e f c d a b",
 			"?sort=-next":               "b a d c e f",
+			"?q=y.3%3Ci":                "c",
 			"?q=Y.":                     "c d",
 			"?q=SHOP.EXAMPLE.COM%2Fe":   "e",
 			"?q=main&state=halted":      "b",

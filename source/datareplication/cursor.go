@@ -216,8 +216,11 @@ type CursorInfo struct {
 	// Unix seconds.
 	Last     string `json:"last_content_id,omitempty"`
 	Modified int64  `json:"last_modified,omitempty"`
-	// Snapshot is the position in a snapshot that is read first, if there is one.
-	Snapshot string `json:"snapshot,omitempty"`
+	// Snapshot is the position in a snapshot that is read first, if there is one: behind SnapshotRead of
+	// SnapshotPages pages.
+	Snapshot      string `json:"snapshot,omitempty"`
+	SnapshotRead  int    `json:"-"`
+	SnapshotPages int    `json:"-"`
 	// Searching is the target of the search for the position, if there is a search.
 	// SearchedPages is the number of pages that the search has passed, from the newest page
 	// back, and SearchedBackTo the time of the oldest of them.
@@ -235,7 +238,7 @@ func Describe(c feed.Cursor) (CursorInfo, error) {
 	p := CursorInfo{Page: cur.Page, Index: cur.Index, Last: cur.Last, Modified: cur.Modified}
 	switch {
 	case cur.Snapshot != nil:
-		p.Snapshot = cur.Snapshot.String()
+		p.Snapshot, p.SnapshotRead, p.SnapshotPages = cur.Snapshot.String(), cur.Snapshot.Page, cur.Snapshot.Pages
 	case cur.Search != nil:
 		found := cur.Search.progress()
 		p.Searching, p.SearchedPages, p.SearchedBackTo = found.Target, found.Pages, found.Back

@@ -99,7 +99,7 @@ func TestDescribe(t *testing.T) {
 		"on the way back, with the pages": {Searching: "the first entity since 2023-10-05T03:00:02Z", SearchedPages: 41, SearchedBackTo: time.Date(2023, 10, 5, 3, 1, 40, 0, time.UTC)},
 		"behind a gap":                    {Searching: "the first entity since 2023-10-05T03:00:02Z"},
 		"before 1970":                     {Searching: "the first entity since 1969-12-31T00:00:00Z"},
-		"in a snapshot":                   {Page: "https://shop.example.com/feed/7", Snapshot: "page 2 of 3 of the snapshot 17 of 2023-10-05T03:01:02Z"},
+		"in a snapshot":                   {Page: "https://shop.example.com/feed/7", Snapshot: "page 2 of 3 of the snapshot 17 of 2023-10-05T03:01:02Z", SnapshotRead: 1, SnapshotPages: 3},
 	}
 	for name, want := range tests {
 		got, err := Describe(feed.Cursor(storedCursors[name]))

@@ -44,6 +44,9 @@ func testJSONFeedWindow(t *testing.T) {
 	if got := string(r.last[0].Body); got != `{"id":"a","content_text":""}` {
 		t.Errorf("the body is %s", got)
 	}
+	if r.title != "T" {
+		t.Errorf("the title is %q", r.title)
+	}
 	header := map[string]string{}
 	for _, f := range r.last[0].Header {
 		header[f.Name] = f.Value

@@ -1,6 +1,7 @@
 package syndication
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/xml"
@@ -44,6 +45,8 @@ type documentReader struct {
 	torn int
 	// brokenBy is the last logged fault of a repaired document.
 	brokenBy string
+	// title is the title of the feed, clipped; empty before a document has one.
+	title string
 }
 
 // readDocument requests and reads a document. It repeats the request if the document
@@ -125,6 +128,7 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (
 	delete(s.notFeed, hashKey(q.url))
 	s.reportUnmatched(r.Unmatched(), d)
 	d.meta = *r.Meta()
+	s.title = cmp.Or(feedxml.Excerpt(strings.Join(strings.Fields(d.meta.Title), " ")), s.title)
 	s.profile.addHeaderLinks(d)
 	d.hashContent()
 	s.classify(cur, d)

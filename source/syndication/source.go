@@ -140,6 +140,7 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 	if len(after) > 0 && len(batch.Entities) == 0 && !batch.More && equivalent(before, r.cur) {
 		batch.Equivalent = after
 	}
+	batch.Title = s.title
 	batch.Violations = r.seen.takeAll()
 	if s.newest != 0 {
 		batch.Newest = time.Unix(0, int64(s.newest)).UTC()

@@ -232,6 +232,7 @@ type reader struct {
 	cursor feed.Cursor
 	// messages is the topic, and last has the messages of the last call of poll.
 	messages, last []feed.Entity
+	title          string
 	violations     []string
 	details        []feed.Violation
 	fresh          time.Duration
@@ -286,6 +287,7 @@ func (r *reader) next() (more bool, err error) {
 	r.ids.Commit(b.Entities)
 	r.messages = append(r.messages, b.Entities...)
 	r.last = append(r.last, b.Entities...)
+	r.title = b.Title
 	for _, v := range b.Violations {
 		r.violations = append(r.violations, v.Kind)
 		r.details = append(r.details, v)

@@ -198,7 +198,7 @@ type Bus struct {
 // Feed is a feed that is copied to a topic.
 type Feed struct {
 	Feed string `json:"feed"`
-	// Title is the feed's title in its list, if it has one.
+	// Title is the feed's title in its list, or else its own once this process has read it.
 	Title string `json:"title,omitempty"`
 	// State is a State of package bridge, or "elsewhere": another member of the fleet runs
 	// the feed.

@@ -146,10 +146,8 @@ func (d *Digest) Describe() string {
 	}
 	add(d.NeedYou, "needs you", "need you")
 	add(d.Failing, "fails and is tried again", "fail and are tried again")
-	if len(parts) == 0 && d.Feeds == 1 {
-		parts = append(parts, "it does not need you")
-	} else if len(parts) == 0 {
-		parts = append(parts, "none needs you")
+	if len(parts) == 0 {
+		parts = append(parts, "nothing needs you")
 	}
 	add(d.Behind, "is behind", "are behind")
 	period := "in the last hour"

@@ -13,12 +13,12 @@ func TestDescribe(t *testing.T) {
 	soon, later := started.Add(4*time.Minute), started.Add(time.Hour)
 	for want, d := range map[string]status.Digest{
 		"no feeds": {},
-		"1 feed: it does not need you, 1 entity in the last hour":                                          {Feeds: 1, EntitiesLastHour: 1},
+		"1 feed: nothing needs you, 1 entity in the last hour":                                             {Feeds: 1, EntitiesLastHour: 1},
 		"1 feed: it needs you, 0 entities since the start 4m ago":                                          {Feeds: 1, NeedYou: 1, At: &soon, Started: &started},
-		"1 feed: it does not need you, it is behind, 0 entities in the last hour":                          {Feeds: 1, Behind: 1, At: &later, Started: &started},
+		"1 feed: nothing needs you, it is behind, 0 entities in the last hour":                             {Feeds: 1, Behind: 1, At: &later, Started: &started},
 		"30 feeds: 11 need you, 1 fails and is tried again, 2 are behind, 4,310 entities in the last hour": {Feeds: 30, NeedYou: 11, Failing: 1, Behind: 2, EntitiesLastHour: 4310},
 		"2 feeds: all fail and are tried again, 0 entities in the last hour":                               {Feeds: 2, Failing: 2},
-		"30 feeds: none needs you, 2 are behind, 0 entities in the last hour":                              {Feeds: 30, Behind: 2},
+		"30 feeds: nothing needs you, 2 are behind, 0 entities in the last hour":                           {Feeds: 30, Behind: 2},
 		"10,000 feeds: 1 needs you, 1 is behind, 1,234,567 entities in the last hour":                      {Feeds: 10_000, NeedYou: 1, Behind: 1, EntitiesLastHour: 1_234_567},
 	} {
 		if got := d.Describe(); got != want {
