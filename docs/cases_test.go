@@ -35,7 +35,7 @@ func syndicationFile(file string) bool {
 	return strings.HasPrefix(file, "source/syndication/") ||
 		slices.Contains([]string{
 			"serve/archive_walk_test.go", "serve/atom_test.go", "serve/document_parsers_test.go", "serve/syndication_round_trip_test.go",
-			"serve/valid_test.go", "message/date_test.go", "internal/conformance/syndication_test.go",
+			"serve/valid_test.go", "message/date_test.go", "internal/conformance/syndication_test.go", "cmd/feedbridge/conformance_syndication_test.go",
 		}, file)
 }
 
@@ -44,7 +44,7 @@ func jsonFile(file string) bool {
 	return strings.HasPrefix(file, "source/httpfeed/") ||
 		slices.Contains([]string{
 			"source/syndication/jsonfeed_test.go", "source/syndication/feedxml/json_test.go", "internal/entry/item_test.go",
-			"serve/jsonfeed_test.go", "serve/httpfeed_test.go", "internal/conformance/json_test.go",
+			"serve/jsonfeed_test.go", "serve/httpfeed_test.go", "internal/conformance/json_test.go", "cmd/feedbridge/conformance_json_test.go",
 		}, file)
 }
 

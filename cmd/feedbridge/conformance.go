@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
+	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -77,6 +77,9 @@ be read. With --strict a SHOULD counts like a MUST.`,
 	return cmd
 }
 
+// needsCredentials matches the error of a feed that refuses requests without credentials.
+var needsCredentials = regexp.MustCompile(`\b40[13] (Unauthorized|Forbidden)`)
+
 // checkConformance checks a feed and writes the report. byURL is whether the command line has no name of a feed.
 func checkConformance(ctx context.Context, a *app, f config.Feed, o conformanceFlags, byURL bool) (err error) {
 	out, junit := a.out, io.Writer(nil)
@@ -93,8 +96,12 @@ func checkConformance(ctx context.Context, a *app, f config.Feed, o conformanceF
 		junit = file
 	}
 	r, err := runChecks(ctx, a, f, o)
-	if refused, ok := errors.AsType[*source.StatusError](err); ok && byURL && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden) {
-		err = fmt.Errorf("%w; for credentials, add the feed to a configuration with auth or headers, and name it: feedbridge conformance -c FILE FEED", err)
+	if err != nil && !errors.Is(err, errStopped) {
+		err = errors.New(conformance.ForProducers(err.Error()))
+		if byURL && needsCredentials.MatchString(err.Error()) {
+			err = fmt.Errorf("%w; for credentials, add the feed to a configuration with auth or headers, and name it: feedbridge conformance -c FILE FEED", err)
+		}
+		r.Error = err.Error()
 	}
 	if failures := r.Failures(o.strict); err == nil && failures > 0 {
 		err = fmt.Errorf("the feed violates %s", withNoun(failures, "requirement", "requirements"))
@@ -114,9 +121,10 @@ const mostLooks = 4
 // runChecks reads the feed and evaluates its requirements. It returns a report even with an error.
 func runChecks(ctx context.Context, a *app, f config.Feed, o conformanceFlags) (*conformance.Report, error) {
 	c := newCrawl(a, f, o.pages)
-	c.pages = new(conformance.Pages)
+	c.pages, c.documents = new(conformance.Pages), conformance.NewDocuments()
 	err := c.read(ctx)
-	r, checks := c.report, conformance.Checks{}
+	r := c.report
+	checks := c.documents.Results(r)
 	defer func() {
 		r.Evaluate(checks)
 		c.mu.Lock()
@@ -128,30 +136,35 @@ func runChecks(ctx context.Context, a *app, f config.Feed, o conformanceFlags) (
 		return r, err
 	}
 	defer client.CloseIdle()
-	prober := conformance.Prober{Client: client, URL: c.feed.Source.URL}
+	prober := conformance.Prober{Client: client, URL: c.feed.Source.URL, Documents: c.documents}
 	prober.Check(ctx, r, c.pages, checks)
 	if err != nil {
 		checks.NotReadAgain(errors.New("reading it ended with an error"))
 		return r, err
 	}
-	looks, newest, polled := 1, c.pages, map[feed.Violation]bool{}
+	return r, c.watch(ctx, o, checks)
+}
+
+// watch reads the feed again, once or while it is watched, and compares what it reads with what was read before.
+func (c *crawl) watch(ctx context.Context, o conformanceFlags, checks conformance.Checks) error {
+	r, looks, newest, polled := c.report, 1, c.pages, map[feed.Violation]bool{}
 	if o.watch > 0 {
 		looks = mostLooks
-		p := &printer{w: a.err, redact: a.redact}
+		p := &printer{w: c.app.err, redact: c.app.redact}
 		p.printLine("watching the feed for %s", o.watch)
 	}
 	var notAgain error
 	for range looks {
 		if o.watch > 0 && retry.Sleep(ctx, o.watch/mostLooks) != nil {
-			return r, errStopped
+			return errStopped
 		}
 		for _, v := range c.poll(ctx) {
-			if !polled[v] { // the poll before has found it too
-				polled[v] = true
+			if !polled[v] && !(v.Kind == "page_changed" && newest.IsNewest(v.Page)) { // Compare checks the newest page
+				polled[v] = true // the next poll finds it too
 				r.AddViolation(v)
 			}
 		}
-		again := newCrawl(a, c.feed, o.pages)
+		again := newCrawl(c.app, c.feed, o.pages)
 		if r.Format == datareplication.Kind {
 			again.most *= 2 // it may have grown
 		}
@@ -162,17 +175,16 @@ func runChecks(ctx context.Context, a *app, f config.Feed, o conformanceFlags) (
 		}
 		switch {
 		case ctx.Err() != nil:
-			return r, errStopped
+			return errStopped
 		case err != nil:
 			checks.NotReadAgain(err)
 			notAgain = fmt.Errorf("the feed could not be read again: %w", err)
-			r.Error = notAgain.Error()
 		default:
 			again.pages.Compare(newest, r, c.feed.Source.URL, checks)
 			newest = again.pages
 		}
 	}
-	return r, notAgain
+	return notAgain
 }
 
 // poll polls the feed as a reader does that has read it before, and returns the violations that only such a
@@ -211,6 +223,7 @@ func printConformance(w io.Writer, redact *safetext.Redactor, l look, r *conform
 			p.printLine("  %-10s  %-19s  %s (%s)", res.Level, res.ID, res.Rule, res.Section)
 			switch outcome {
 			case conformance.Failed:
+				p.printLine("    %s\n    %s", res.Specification, res.Case)
 				p.printEvidence(res.Evidence, res.Count)
 			case conformance.NotTested:
 				p.printLine("    %s", res.Reason)

@@ -105,7 +105,7 @@ func TestWatchedFeedThatChangesOnce(t *testing.T) {
 	code := runProgram([]string{"conformance", "--json", "--watch", "40ms", server.URL + "/"}, nil, nil, &out, &errs)
 	var r conformance.Report
 	must.Succeed(t, json.Unmarshal(out.Bytes(), &r))
-	i := slices.IndexFunc(r.Requirements, func(res conformance.Result) bool { return res.ID == "datareplication/117" })
+	i := slices.IndexFunc(r.Requirements, func(res conformance.Result) bool { return res.ID == "datareplication/145" })
 	if res := r.Requirements[i]; code != exitFailed || res.Count != 1 || len(res.Evidence) != 1 {
 		t.Errorf("exit code %d, %d violations: %v\n%s", code, res.Count, res.Evidence, &errs)
 	}

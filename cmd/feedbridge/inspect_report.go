@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/conformance"
 	"github.com/feedbridge/feedbridge/internal/safetext"
+	"github.com/feedbridge/feedbridge/source/httpfeed"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -64,6 +65,7 @@ func (p *printer) printSummary(r *conformance.Report) {
 	} else {
 		p.printLine("feed         %s (%s)", r.URL, r.Format)
 	}
+	p.printLine("checked      %s, by feedbridge %s", r.Checked.Format(time.RFC3339), r.Version)
 	switch {
 	case r.Sampled != "":
 		p.printLine("read         a sample, in %s: %s", r.Took, r.Sampled)
@@ -82,7 +84,11 @@ func (p *printer) printSummary(r *conformance.Report) {
 		p.printLine("missing      %s", gap)
 	}
 	p.printLine("requests     %s", formatCounts(r.Requests))
-	p.printLine("entities     %d on %s", r.Entities, withNoun(r.Pages, "page", "pages"))
+	if r.Format == httpfeed.Kind { // all have one URL
+		p.printLine("entities     %d", r.Entities)
+	} else {
+		p.printLine("entities     %d on %s", r.Entities, withNoun(r.Pages, "page", "pages"))
+	}
 	if r.Entities > 0 {
 		p.printLine("operations   %s", formatCounts(r.Operations))
 		p.printLine("bodies       %d bytes, the largest %d", r.Bytes, r.Largest)

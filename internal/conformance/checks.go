@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,10 +18,9 @@ import (
 	"github.com/feedbridge/feedbridge/source/datareplication"
 	"github.com/feedbridge/feedbridge/source/httpfeed"
 	"github.com/feedbridge/feedbridge/source/syndication"
-	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// The checks of a [Prober] and of [Pages.Compare].
+// The checks of [Documents], of a [Prober] and of [Pages.Compare].
 const (
 	checkHead        = "head"
 	checkDate        = "date"
@@ -39,6 +39,13 @@ const (
 	checkContent     = "content"
 	checkMedia       = "media type"
 	checkPosition    = "position"
+	checkTypes       = "types"
+	checkElements    = "elements"
+	checkAuthor      = "author"
+	checkLinks       = "links"
+	checkAlternates  = "alternate links"
+	checkClosing     = "closing delimiter"
+	checkWellFormed  = "well-formed"
 )
 
 // Checks are the results of checks by their names.
@@ -63,9 +70,9 @@ func (c Checks) record(page, fault string, err error, names ...string) {
 	for _, name := range names {
 		switch check := c.of(name); {
 		case err != nil:
-			check.reason = err.Error()
+			check.reason = ForProducers(err.Error())
 		case fault != "":
-			check.failed.add(Evidence{page, fault})
+			check.failed.add(Evidence{page, ForProducers(fault)})
 			fallthrough
 		default:
 			check.tested++
@@ -92,8 +99,9 @@ func unless(well bool, fault string, args ...any) string {
 
 // Prober makes the requests that a crawl does not make.
 type Prober struct {
-	Client *source.Client
-	URL    string // of the feed
+	Client    *source.Client
+	URL       string     // of the feed
+	Documents *Documents // that the crawl has got
 
 	report *Report
 	checks Checks
@@ -122,12 +130,15 @@ func (p *Prober) Check(ctx context.Context, r *Report, pages *Pages, checks Chec
 		}
 	}
 	switch {
-	case r.Format == "jsonfeed":
-		p.checkJSONFeed(ctx)
 	case r.Format == httpfeed.Kind:
-		p.checkEvents(ctx)
+		p.checkPosition(ctx, p.Documents.event)
 	case r.Dialect == syndication.Archived:
-		p.checkArchives(ctx)
+		p.Documents.checkArchives()
+	}
+	for _, check := range checks {
+		if check.reason == errChanging.Error() {
+			r.AddNote("%s: HEAD and conditional requests could not be compared", check.reason)
+		}
 	}
 }
 
@@ -239,7 +250,7 @@ func (p *Prober) compareHead(ctx context.Context, url string, get *source.Respon
 func (p *Prober) checkConditional(ctx context.Context, url string, get *source.Response, tries int) {
 	tag, modified := get.Header.Get("ETag"), get.Header.Get("Last-Modified")
 	at, _, dated := message.ParseDate(modified)
-	name, r := checkETag, source.Request{Method: http.MethodGet, URL: url, IfNoneMatch: tag}
+	name, validator, r := checkETag, "If-None-Match", source.Request{Method: http.MethodGet, URL: url, IfNoneMatch: tag}
 	switch {
 	case tag != "":
 		p.checks.untested("the pages have an ETag", checkSince)
@@ -254,7 +265,7 @@ func (p *Prober) checkConditional(ctx context.Context, url string, get *source.R
 		return
 	default:
 		p.checks.untested("the pages have no ETag", checkETag)
-		name, r.IfModifiedSince = checkSince, modified
+		name, validator, r.IfModifiedSince = checkSince, "If-Modified-Since", modified
 	}
 	fault := ""
 	switch res, err := p.request(ctx, r); {
@@ -263,7 +274,7 @@ func (p *Prober) checkConditional(ctx context.Context, url string, get *source.R
 		return
 	case res.Status == http.StatusNotModified:
 	case res.Header.Get("ETag") == tag && res.Header.Get("Last-Modified") == modified:
-		fault = fmt.Sprintf("a request with If-None-Match %q and If-Modified-Since %q is answered with %d, and the same validators", r.IfNoneMatch, r.IfModifiedSince, res.Status)
+		fault = fmt.Sprintf("a request with %s %s is answered with %d, and the same validators", validator, cmp.Or(tag, modified), res.Status)
 	case tries > 1:
 		p.checkConditional(ctx, url, res, tries-1)
 		return
@@ -274,74 +285,18 @@ func (p *Prober) checkConditional(ctx context.Context, url string, get *source.R
 	p.checks.record(url, fault, nil, name, checkConditional)
 }
 
-// read returns the beginning of the document at a URL.
-func (p *Prober) read(ctx context.Context, url string) (*source.Response, []byte, error) {
-	res, err := p.Client.Do(ctx, source.Request{Method: http.MethodGet, URL: url})
-	if err != nil {
-		return nil, nil, err
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(res.Body, mostOfDocument))
-	return res, b, err
-}
-
-// readJSON parses the feed, and checks its media type. If it cannot be parsed, the checks with these names
-// are not tested.
-func (p *Prober) readJSON(ctx context.Context, media string, into any, names ...string) bool {
-	res, b, err := p.read(ctx, p.URL)
-	if err == nil {
-		is := res.Header.Get("Content-Type")
-		p.checks.record(p.URL, unless(mediaType(is) == media, "it has the Content-Type %q", is), nil, checkMedia)
-		err = json.Unmarshal(b, into)
-	}
-	if err != nil {
-		p.checks.record(p.URL, "", fmt.Errorf("the document cannot be parsed as a whole: %w", err), append(names, checkMedia)...)
-	}
-	return err == nil
-}
-
-func (p *Prober) checkJSONFeed(ctx context.Context) {
-	var document map[string]any
-	if !p.readJSON(ctx, "application/feed+json", &document, checkMembers, checkItemIDs, checkContent) {
+// checkPosition checks that the list behind an event begins after it.
+func (p *Prober) checkPosition(ctx context.Context, first string) {
+	if first == "" {
+		p.checks.untested("the list has no events", checkPosition)
 		return
 	}
-	_, version := document["version"].(string)
-	_, title := document["title"].(string)
-	items, listed := document["items"].([]any)
-	p.checks.record(p.URL, unless(version && title && listed, "version is a string: %t, title is a string: %t, items is a list: %t", version, title, listed), nil, checkMembers)
-	for i, item := range items {
-		members, _ := item.(map[string]any)
-		p.checks.record(p.URL, unless(textOf(members, "id") != "", "item %d has the id %v", i, members["id"]), nil, checkItemIDs)
-		content := members["content_html"] != nil || members["content_text"] != nil
-		p.checks.record(p.URL, unless(content, "item %d, %v, has neither", i, members["id"]), nil, checkContent)
-	}
-}
-
-// textOf returns the text of a member; empty if it is none.
-func textOf(members map[string]any, name string) string {
-	text, _ := members[name].(string)
-	return text
-}
-
-func (p *Prober) checkEvents(ctx context.Context) {
-	var events, behind []map[string]any
-	if !p.readJSON(ctx, "application/cloudevents-batch+json", &events, checkMembers, checkPosition) {
-		return
-	}
-	if len(events) == 0 {
-		p.checks.untested("the list has no events", checkMembers, checkPosition)
-		return
-	}
-	for i, event := range events {
-		for _, name := range []string{"id", "source", "type", "specversion"} {
-			p.checks.record(p.URL, unless(textOf(event, name) != "", "event %d has the %s %v", i, name, event[name]), nil, checkMembers)
-		}
-	}
-	first := textOf(events[0], "id")
 	at, fault := p.behind(first), ""
-	_, b, err := p.read(ctx, at)
+	var behind []map[string]any
+	res, err := p.Client.Do(ctx, source.Request{Method: http.MethodGet, URL: at})
 	if err == nil {
-		err = json.Unmarshal(b, &behind)
+		err = json.NewDecoder(io.LimitReader(res.Body, mostOfDocument)).Decode(&behind)
+		_ = res.Body.Close()
 	}
 	if err != nil {
 		fault = fmt.Sprintf("the list behind the first event cannot be read: %v", err)
@@ -361,38 +316,4 @@ func (p *Prober) behind(id string) string {
 	query.Set("lastEventId", id)
 	at.RawQuery = query.Encode()
 	return at.String()
-}
-
-// checkArchives follows the archives from the subscription document, some of them.
-func (p *Prober) checkArchives(ctx context.Context) {
-	at, newer := p.URL, ""
-	for n := range mostProbed {
-		res, b, err := p.read(ctx, at)
-		if err != nil {
-			return // the crawl reports it
-		}
-		document := feedxml.NewReader(strings.NewReader(string(b)), feedxml.Options{URL: res.URL.String(), ContentType: res.Header.Get("Content-Type")})
-		for err == nil {
-			_, err = document.Next()
-		}
-		m := document.Meta()
-		if n > 0 {
-			_, links := m.Link("current")
-			p.checks.record(at, unless(links > 0, "it has no link current"), nil, checkCurrent)
-			p.checks.record(at, unless(m.Archive, "it has no fh:archive"), nil, checkFlag)
-		}
-		if n > 1 {
-			link, links := m.Link("next-archive")
-			fault := unless(links > 0, "it has no link next-archive")
-			if links > 0 && link.Href != newer {
-				fault = fmt.Sprintf("its link next-archive leads to %s, and the document whose link prev-archive leads here is %s", link.Href, newer)
-			}
-			p.checks.record(at, fault, nil, checkNext)
-		}
-		older, links := m.Link("prev-archive")
-		if links == 0 {
-			return
-		}
-		newer, at = at, older.Href
-	}
 }

@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,6 +22,14 @@ func probeSite(t *testing.T, r *Report, site http.HandlerFunc, pages ...string) 
 	t.Cleanup(server.Close)
 	cfg := source.Defaults()
 	cfg.URL = server.URL + "/feed"
+	documents := NewDocuments()
+	reader := http.Client{Transport: documents.Wrap(http.DefaultTransport)}
+	for _, page := range append([]string{"/feed"}, pages...) { // the crawl
+		res, err := reader.Get(server.URL + page)
+		must.Succeed(t, err)
+		_, err = io.Copy(io.Discard, res.Body)
+		must.Succeed(t, errors.Join(err, res.Body.Close()))
+	}
 	client, err := source.NewClient(cfg, source.Options{})
 	must.Succeed(t, err)
 	t.Cleanup(client.CloseIdle)
@@ -29,8 +38,8 @@ func probeSite(t *testing.T, r *Report, site http.HandlerFunc, pages ...string) 
 		read.Add(&feed.Entity{ID: page, Page: server.URL + page}, r.Format)
 		r.AddEntity(&feed.Entity{ID: page, Page: server.URL + page})
 	}
-	checks := Checks{}
-	p := Prober{Client: client, URL: cfg.URL}
+	checks := documents.Results(r)
+	p := Prober{Client: client, URL: cfg.URL, Documents: documents}
 	p.Check(t.Context(), r, &read, checks)
 	r.Complete = true
 	r.Evaluate(checks)
@@ -80,47 +89,47 @@ func TestProbes(t *testing.T) {
 	}{
 		"a good page": {func(w http.ResponseWriter, r *http.Request) {
 			page(w, r, "ETag", `"a"`, "Last-Modified", old)
-		}, "datareplication/124", Passed, ""},
+		}, "datareplication/147", Passed, ""},
 		"HEAD has another header": {func(w http.ResponseWriter, r *http.Request) {
 			page(w, r, "Link", "<"+r.Method+">; rel=self")
-		}, "datareplication/119", Failed, "HEAD has Link"},
+		}, "datareplication/88", Failed, "HEAD has Link"},
 		"HEAD is refused": {func(w http.ResponseWriter, r *http.Request) {
 			if page(w, r); r.Method == http.MethodHead {
 				w.WriteHeader(http.StatusMethodNotAllowed)
 			}
-		}, "datareplication/119", Failed, "405"},
+		}, "datareplication/88", Failed, "405"},
 		"a boundary of its own each time": {func(w http.ResponseWriter, r *http.Request) {
 			page(w, r, "Content-Type", "multipart/mixed; boundary="+r.Method)
-		}, "datareplication/119", Passed, ""},
+		}, "datareplication/88", Passed, ""},
 		"a page that changes": {func() http.HandlerFunc {
 			n := 0
 			return func(w http.ResponseWriter, r *http.Request) {
 				n++
 				page(w, r, "ETag", fmt.Sprintf(`"%d"`, n))
 			}
-		}(), "datareplication/119", NotTested, "change with each request"},
+		}(), "datareplication/88", NotTested, "change with each request"},
 		"validators that change": {func() http.HandlerFunc {
 			n := 0
 			return func(w http.ResponseWriter, r *http.Request) {
 				n++
 				page(w, r, "ETag", fmt.Sprintf(`"%d"`, n))
 			}
-		}(), "datareplication/124", NotTested, "validators change"},
-		"304 is never answered": {func(w http.ResponseWriter, r *http.Request) {
+		}(), "datareplication/147", NotTested, "validators change"},
+		"case 147: 304 is never answered": {func(w http.ResponseWriter, r *http.Request) {
 			r.Header.Del("If-None-Match")
 			page(w, r, "ETag", `"a"`)
-		}, "datareplication/124", Failed, "answered with 200"},
-		"no ETag": {func(w http.ResponseWriter, r *http.Request) {
+		}, "datareplication/147", Failed, "answered with 200"},
+		"case 148: no ETag": {func(w http.ResponseWriter, r *http.Request) {
 			page(w, r, "Last-Modified", old)
-		}, "datareplication/97", Failed, "answered with 200"},
+		}, "datareplication/148", Failed, "answered with 200"},
 		"a date that is honoured": {func(w http.ResponseWriter, r *http.Request) {
 			if page(w, r, "Last-Modified", old); r.Header.Get("If-Modified-Since") == old {
 				w.WriteHeader(http.StatusNotModified)
 			}
-		}, "datareplication/97", Passed, ""},
-		"a page of the future": {func(w http.ResponseWriter, r *http.Request) {
+		}, "datareplication/148", Passed, ""},
+		"case 143: a page of the future": {func(w http.ResponseWriter, r *http.Request) {
 			page(w, r, "Last-Modified", "Wed, 01 Jan 2020 00:00:01 GMT", "Date", old)
-		}, "datareplication/110", Failed, "00:00:01"},
+		}, "datareplication/143", Failed, "00:00:01"},
 		"case 142: a page that forbids caching": {func(w http.ResponseWriter, r *http.Request) {
 			page(w, r, "Cache-Control", "private, no-store")
 		}, "datareplication/142", Failed, "no-store"},
@@ -148,6 +157,7 @@ func crawlOf(p *Pages, format string, pages ...[]string) *Pages {
 func TestPagesAreCompared(t *testing.T) {
 	archived, events := &Report{Format: "atom", Dialect: syndication.Archived}, &Report{Format: "http-feeds"}
 	pages, sampled := &Report{Format: "datareplication"}, &Report{Format: "atom", Dialect: syndication.Archived, Sampled: "the newest"}
+	paged, items := &Report{Format: "atom", Dialect: syndication.Paged}, &Report{Format: "jsonfeed", Dialect: syndication.Window}
 	sample := &Report{Format: "http-feeds", Sampled: "the oldest"}
 	for name, c := range map[string]struct {
 		report        *Report
@@ -157,9 +167,9 @@ func TestPagesAreCompared(t *testing.T) {
 	}{
 		"nothing changes":                     {pages, [][]string{{"1", "a"}, {"2", "b"}}, [][]string{{"1", "a"}, {"2", "b"}}, "", "", ""},
 		"the newest page grows":               {pages, [][]string{{"1", "a"}, {"2", "b"}}, [][]string{{"1", "a"}, {"2", "b", "c"}, {"3", "d"}}, "", "", "grew"},
-		"an entity changes":                   {pages, [][]string{{"1", "a"}, {"2", "b"}}, [][]string{{"1", "x"}, {"2", "b"}}, checkClosed, "not the same", ""},
+		"case 145: an entity changes":         {pages, [][]string{{"1", "a"}, {"2", "b"}}, [][]string{{"1", "x"}, {"2", "b"}}, checkClosed, "not the same", ""},
 		"an entity comes late":                {pages, [][]string{{"1", "a"}, {"2", "b"}}, [][]string{{"1", "a", "x"}, {"2", "b"}}, checkClosed, "had 1 entities and has 2", ""},
-		"an entity of the newest":             {pages, [][]string{{"1", "a"}, {"2", "b", "c"}}, [][]string{{"1", "a"}, {"2", "b", "x"}}, checkOpen, "some have changed", ""},
+		"case 146: an entity of the newest":   {pages, [][]string{{"1", "a"}, {"2", "b", "c"}}, [][]string{{"1", "a"}, {"2", "b", "x"}}, checkOpen, "some have changed", ""},
 		"an entity of the newest less":        {pages, [][]string{{"1", "a"}, {"2", "b", "c"}}, [][]string{{"1", "a"}, {"2", "b"}}, checkOpen, "are gone", ""},
 		"the oldest page is removed":          {pages, [][]string{{"1", "a"}, {"2", "b"}, {"3", "c"}}, [][]string{{"2", "b"}, {"3", "c"}}, "", "", "removed"},
 		"a page between is removed":           {pages, [][]string{{"1", "a"}, {"2", "b"}, {"3", "c"}}, [][]string{{"1", "a"}, {"3", "c"}}, checkClosed, "no longer", "removed"},
@@ -170,7 +180,9 @@ func TestPagesAreCompared(t *testing.T) {
 		"a sample of archives lacks one":      {sampled, [][]string{{"1", "a"}, {"2", "b"}, {"3", "c"}, {"feed", "c"}}, [][]string{{"1", "a"}, {"3", "c"}, {"feed", "d"}}, checkURLs, "no archive", "removed"},
 		"a sample of archives begins earlier": {sampled, [][]string{{"1", "a"}, {"feed", "c"}}, [][]string{{"0", "a"}, {"1", "a"}, {"feed", "c"}}, "", "", ""},
 		"a sample of events has more":         {sample, [][]string{{"1", "a"}}, [][]string{{"1", "a"}, {"2", "b"}}, "", "", ""},
-		"an event changes":                    {events, [][]string{{"1", "a", "b"}}, [][]string{{"1", "a", "x"}}, checkClosed, "another one", ""},
+		"a page of a paged feed grows":        {paged, [][]string{{"1", "a"}}, [][]string{{"1", "a", "b"}}, "", "", "entries were added"},
+		"a paged feed stays":                  {paged, [][]string{{"1", "a"}, {"2", "b"}}, [][]string{{"1", "a"}, {"2", "b"}}, "", "", ""},
+		"a JSON Feed grows":                   {items, [][]string{{"1", "a"}}, [][]string{{"1", "b", "a"}}, "", "", "entries were added"},
 		"events are compacted":                {events, [][]string{{"1", "a"}, {"2", "b"}}, [][]string{{"2", "b"}}, "", "", "removed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -228,9 +240,10 @@ func TestViolationsDecide(t *testing.T) {
 	if besides := r.Besides(); len(besides) != 1 || besides[0].Kind != "long_id" {
 		t.Errorf("besides: %+v", besides)
 	}
+	r.Version = "v9"
 	var junit strings.Builder
 	must.Succeed(t, r.WriteJUnit(&junit, nil, false))
-	for _, want := range []string{`failures="1"`, `errors="0"`, `<failure message="violated 14 times (feed: links)">1&#xA;`, `does not count for a SHOULD`, `name="datareplication/23 MUST: `} {
+	for _, want := range []string{`failures="1"`, `errors="0"`, `timestamp="20`, `<property name="feedbridge" value="v9">`, `rfc9110#section-5.6.7`, `/docs/cases/datareplication.md`, `<failure message="violated 14 times (feed: links)">1&#xA;`, `does not count for a SHOULD`, `name="datareplication/23 MUST: `} {
 		if !strings.Contains(junit.String(), want) {
 			t.Errorf("there is no %s in\n%s", want, &junit)
 		}
@@ -244,5 +257,20 @@ func TestComparedEventsAreBounded(t *testing.T) {
 	}
 	if len(p.order) != mostEvents {
 		t.Errorf("%d events are kept", len(p.order))
+	}
+}
+
+func TestErrorsForProducers(t *testing.T) {
+	for err, want := range map[string]string{
+		"the entity lacks an ID; nothing after it is published until the provider has fixed it":                                                        "the entity lacks an ID",
+		"GET /: 401 Unauthorized (check auth and headers of the feed)":                                                                                 "GET /: 401 Unauthorized",
+		"GET /: 405; check the url and headers of the feed against what the provider documents":                                                        "GET /: 405",
+		"an older document is awaited until 2026-11-27T15:19:35Z, and then left out: GET /1: 500; if this persists, ask the provider to fix it":        "GET /1: 500",
+		"line 1: no end: nothing after it is read until the provider corrects the document; set lenient to true to have it repaired (not_well_formed)": "line 1: no end",
+		"the body ended early; it is requested again; if this persists, the provider sends broken pages: unexpected EOF":                               "the body ended early: unexpected EOF",
+	} {
+		if got := ForProducers(err); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }

@@ -79,3 +79,13 @@ func behindFirst(first, behind string) http.HandlerFunc {
 		document("application/cloudevents-batch+json", body)(w, r)
 	}
 }
+
+func TestEventsAreCompared(t *testing.T) {
+	t.Run("case 35: an event changes", func(t *testing.T) {
+		r, checks := NewReport("", "http-feeds"), Checks{}
+		crawlOf(new(Pages), r.Format, []string{"1", "x"}).Compare(crawlOf(new(Pages), r.Format, []string{"1", "a"}), r, "feed", checks)
+		r.Complete = true
+		r.Evaluate(checks)
+		r.want(t, "json-feeds/35", Failed, "another one now")
+	})
+}

@@ -5,18 +5,26 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
 type junitSuite struct {
-	XMLName  xml.Name    `xml:"testsuite"`
-	Name     string      `xml:"name,attr"`
-	Tests    int         `xml:"tests,attr"`
-	Failures int         `xml:"failures,attr"`
-	Errors   int         `xml:"errors,attr"`
-	Skipped  int         `xml:"skipped,attr"`
-	Cases    []junitCase `xml:"testcase"`
+	XMLName    xml.Name        `xml:"testsuite"`
+	Name       string          `xml:"name,attr"`
+	Timestamp  string          `xml:"timestamp,attr"`
+	Properties []junitProperty `xml:"properties>property"`
+	Tests      int             `xml:"tests,attr"`
+	Failures   int             `xml:"failures,attr"`
+	Errors     int             `xml:"errors,attr"`
+	Skipped    int             `xml:"skipped,attr"`
+	Cases      []junitCase     `xml:"testcase"`
+}
+
+type junitProperty struct {
+	Name  string `xml:"name,attr"`
+	Value string `xml:"value,attr"`
 }
 
 type junitCase struct {
@@ -25,6 +33,7 @@ type junitCase struct {
 	Error   *junitMessage `xml:"error,omitempty"`
 	Failure *junitMessage `xml:"failure,omitempty"`
 	Skipped *junitMessage `xml:"skipped,omitempty"`
+	Output  string        `xml:"system-out,omitempty"`
 }
 
 type junitMessage struct {
@@ -37,13 +46,16 @@ type junitMessage struct {
 func (r *Report) WriteJUnit(w io.Writer, redact *safetext.Redactor, strict bool) error {
 	const longest = 1000 // characters of a text
 	clip := func(s string) string { return redact.Clip(s, longest) }
-	suite := junitSuite{Name: clip("feedbridge conformance " + r.URL), Cases: []junitCase{{Class: "feed", Name: "the feed can be read"}}}
+	suite := junitSuite{
+		Name: clip("feedbridge conformance " + r.URL), Timestamp: r.Checked.Format(time.RFC3339),
+		Properties: []junitProperty{{"feedbridge", r.Version}}, Cases: []junitCase{{Class: "feed", Name: "the feed can be read"}},
+	}
 	if r.Error != "" {
 		suite.Errors, suite.Cases[0].Error = 1, &junitMessage{Message: clip(r.Error)}
 	}
 	for _, res := range r.Requirements {
 		class, _, _ := strings.Cut(res.ID, "/")
-		c := junitCase{Class: class, Name: fmt.Sprintf("%s %s: %s", res.ID, res.Level, res.Rule)}
+		c := junitCase{Class: class, Name: fmt.Sprintf("%s %s: %s", res.ID, res.Level, res.Rule), Output: fmt.Sprintf("%s\n%s\n%s", res.Section, res.Specification, res.Case)}
 		var text strings.Builder
 		for _, e := range res.Evidence {
 			fmt.Fprintf(&text, "%s\n  %s\n", clip(e.Page), clip(e.Detail))

@@ -55,6 +55,11 @@ func (p *Pages) Add(e *feed.Entity, format string) {
 	p.of[page] = append(p.of[page], h.Sum64())
 }
 
+// IsNewest reports whether a page is the last one that was read.
+func (p *Pages) IsNewest(page string) bool {
+	return len(p.order) > 0 && p.order[len(p.order)-1] == page
+}
+
 // Compare adds to checks how a crawl differs from the one before. entry is the URL of the feed.
 // Changes that a producer may make become notes.
 func (p *Pages) Compare(before *Pages, r *Report, entry string, checks Checks) {
@@ -83,16 +88,35 @@ func (p *Pages) Compare(before *Pages, r *Report, entry string, checks Checks) {
 		removed = removed || gone && (kept || r.Sampled == "") // the sample may begin later
 		kept = kept || !gone
 	}
+	mutable := r.Format != datareplication.Kind && r.Format != httpfeed.Kind && r.Dialect != syndication.Archived
 	known := false
 	for _, page := range p.order {
 		if known = known || before.of[page] != nil; known && before.of[page] == nil {
 			grown = true
 		}
 	}
-	if grown && (r.Sampled == "" || r.Format != httpfeed.Kind) { // of http-feeds the sample has the oldest events
+	if mutable && p.changed(before) {
+		r.AddNote("entries were added to the feed or changed while it was checked")
+	} else if grown && (r.Sampled == "" || r.Format != httpfeed.Kind) { // of http-feeds the sample has the oldest events
 		r.AddNote("the feed grew while it was checked")
 	}
 	if removed {
 		r.AddNote("pages or events were removed from the feed while it was checked")
 	}
+}
+
+// changed reports whether there are entities that were not there before.
+func (p *Pages) changed(before *Pages) bool {
+	was := map[uint64]bool{}
+	for _, page := range before.of {
+		for _, entity := range page {
+			was[entity] = true
+		}
+	}
+	for _, page := range p.of {
+		if slices.ContainsFunc(page, func(entity uint64) bool { return !was[entity] }) {
+			return true
+		}
+	}
+	return false
 }

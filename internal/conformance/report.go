@@ -6,6 +6,7 @@ package conformance
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -17,8 +18,10 @@ import (
 
 // Report describes a feed that was read.
 type Report struct {
-	URL    string `json:"url"`
-	Format string `json:"format"`
+	URL     string    `json:"url"`
+	Checked time.Time `json:"checked"`
+	Version string    `json:"feedbridge"` // of this program
+	Format  string    `json:"format"`
 	// For Atom and RSS: how the feed keeps entries that its document has no room
 	// for, how many older documents there are, and which are missing.
 	Dialect  syndication.Dialect `json:"dialect,omitempty"`
@@ -73,7 +76,7 @@ const mostEvidence = 5
 // NewReport returns the report of a feed of which nothing was read.
 func NewReport(url, format string) *Report {
 	return &Report{
-		URL: url, Format: format, Took: "0s",
+		URL: url, Checked: time.Now().UTC().Truncate(time.Second), Format: format, Took: "0s",
 		Operations: map[feed.Operation]int{}, Requests: map[string]int{}, Violations: []*Violations{},
 	}
 }
@@ -99,8 +102,16 @@ func (r *Report) AddViolation(v feed.Violation) {
 	if !known {
 		r.Violations = slices.Insert(r.Violations, i, &Violations{Kind: v.Kind})
 	}
-	r.Violations[i].add(Evidence{v.Page, v.Detail})
+	r.Violations[i].add(Evidence{v.Page, ForProducers(v.Detail)})
 }
+
+// forReaders matches what errors tell the operator of a reader, and not the producer.
+var forReaders = regexp.MustCompile(`an older document is awaited until .*?, and then left out: | \(check auth and headers of the feed\)|` +
+	`[;:] (?:nothing after it is (?:published|read) until|it is (?:requested|read) again|set lenient to true|if this persists|` +
+	`check the url|check that the ur[lL]|check auth and headers|ask the provider|feedbridge cannot use|it asks to wait)[^;:]*(?:; if it is[^;:]*)?`)
+
+// ForProducers returns an error of a reader without its advice to the operator of the reader.
+func ForProducers(text string) string { return forReaders.ReplaceAllString(text, "") }
 
 func (v *Violations) add(e Evidence) {
 	v.Count++
@@ -137,7 +148,10 @@ const (
 // Result is the outcome of a requirement.
 type Result struct {
 	*Requirement
-	Outcome Outcome `json:"outcome"`
+	// Specification and Case are URLs.
+	Specification string  `json:"specification"`
+	Case          string  `json:"case"`
+	Outcome       Outcome `json:"outcome"`
 	// Count and Evidence describe the violations. Reason says why a rule was not tested.
 	Count    int        `json:"count,omitempty"`
 	Evidence []Evidence `json:"evidence,omitempty"`
@@ -170,24 +184,30 @@ func (r *Report) evaluate(q *Requirement, checks Checks) Result {
 	found.Count += check.failed.Count
 	found.Examples = append(found.Examples, check.failed.Examples...)
 	res := Result{Requirement: q, Outcome: NotTested}
+	res.Specification, res.Case = q.links()
+	_, subject := subjects[q.needs]
+	subject = subject || q.needs == needsHeaderLink
+	shape := q.needs != "" && q.needs != paged && !subject && q.needs != string(r.Dialect)
 	switch {
-	case found.Count > 0:
+	case found.Count > 0 && (!shape || r.Dialect == ""):
 		res.Outcome, res.Count, res.Evidence = Failed, found.Count, found.Examples[:min(len(found.Examples), mostEvidence)]
 	case q.Kinds == "" && q.Check == "":
 		res.Reason = q.Note
 	case q.needs == paged && r.Pages < 2:
 		res.Reason = "the feed has one page at most"
-	case q.needs != "" && q.needs != paged && q.needs != string(r.Dialect):
+	case shape:
 		res.Reason = fmt.Sprintf("it is about feeds of the shape %s, and this one is of the shape %s", q.needs, r.Dialect)
 		if r.Dialect == "" {
 			res.Reason = "it is about " + q.needs + ", and this URL is of one of them"
 		}
-	case q.Kinds != "" && !r.Complete:
+	case !r.Complete:
 		res.Reason = "the feed was not read to its end"
 	case q.Kinds != "" && r.Entities == 0:
 		res.Reason = "the feed has no entities"
+	case subject && checks.of(q.needs).tested == 0:
+		res.Reason = "nothing that the rule is about: no " + q.needs
 	case q.Check != "" && check.tested == 0:
-		res.Reason = cmp.Or(check.reason, "there was nothing to request")
+		res.Reason = cmp.Or(check.reason, "nothing that the rule is about")
 	default:
 		res.Outcome = Passed
 	}
@@ -209,7 +229,7 @@ func (r *Report) Failures(strict bool) int {
 func (r *Report) Besides() []*Violations {
 	return slices.DeleteFunc(slices.Clone(r.Violations), func(v *Violations) bool {
 		return slices.ContainsFunc(r.Requirements, func(res Result) bool {
-			return slices.Contains(strings.Fields(res.Kinds), v.Kind)
+			return res.Outcome == Failed && slices.Contains(strings.Fields(res.Kinds), v.Kind)
 		})
 	})
 }

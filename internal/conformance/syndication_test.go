@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/feedbridge/feedbridge/source/syndication"
@@ -29,19 +30,34 @@ func TestArchivesAreProbed(t *testing.T) {
 		outcome  Outcome
 		text     string
 	}{
-		"case 140: no flag":          {`<link rel="current" href="/feed"/>`, "syndication/140", Failed, "no fh:archive"},
-		"case 140: no current":       {`<fh:archive/>`, "syndication/45", Failed, "no link current"},
-		"case 140: no next-archive":  {`<fh:archive/>`, "syndication/131", Failed, "no link next-archive"},
-		"next-archive to another":    {`<link rel="next-archive" href="/feed"/>`, "syndication/131", Failed, "leads to"},
-		"a whole archive":            {whole, "syndication/131", Passed, ""},
-		"a whole archive is flagged": {whole, "syndication/140", Passed, ""},
-		"without Cache-Control":      {whole, "syndication/110", Failed, "neither"},
+		"case 140: no flag":                 {`<link rel="current" href="/feed"/>`, "syndication/140", Failed, "no fh:archive"},
+		"case 140: no current":              {`<fh:archive/>`, "syndication/45", Failed, "no link current"},
+		"case 150: no next-archive":         {`<fh:archive/>`, "syndication/150", Failed, "no link next-archive"},
+		"case 150: next-archive to another": {`<link rel="next-archive" href="/feed"/>`, "syndication/150", Failed, "leads to"},
+		"a whole archive":                   {whole, "syndication/150", Passed, ""},
+		"a whole archive is flagged":        {whole, "syndication/140", Passed, ""},
+		"case 148: without Cache-Control":   {whole, "syndication/148", Failed, "neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := NewReport("", "atom")
 			r.Dialect = syndication.Archived
 			r, _ = probeSite(t, r, archives(func(string) string { return c.head }), "/1", "/2", "/feed")
 			r.want(t, c.id, c.outcome, c.text)
+		})
+	}
+}
+
+func TestConditionalRequestsOfDocuments(t *testing.T) {
+	for name, c := range map[string]struct{ field, value, id string }{
+		"case 146: a tag without 304":  {"ETag", `"a"`, "syndication/146"},
+		"case 147: a date without 304": {"Last-Modified", old, "syndication/147"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := probeSite(t, NewReport("", "rss"), func(w http.ResponseWriter, _ *http.Request) { w.Header().Set(c.field, c.value) }, "/feed")
+			r.want(t, c.id, Failed, "answered with 200")
+			if found := fmt.Sprint(r.of(t, c.id).Evidence); strings.Contains(found, `""`) || !strings.Contains(found, c.value) {
+				t.Error(found)
+			}
 		})
 	}
 }

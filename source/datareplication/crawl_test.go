@@ -176,15 +176,15 @@ func TestCrawl(t *testing.T) {
 			edit: func(s *site) { s.latest = "/1" }, requests: []string{"GET /latest", "GET /2"},
 		},
 		{
-			name: "the last entity is newer than its page", pages: three,
+			name: "case 150: the last entity is newer than its page", pages: three,
 			edit: func(s *site) { s.pages["/1"].at = 1 }, want: "a b c", violations: []string{kindPageOlderThanLast},
 		},
 		{
-			name: "a page is newer than its last entity", pages: []string{"a@1", "b@2", "c@9"},
+			name: "case 150: a page is newer than its last entity", pages: []string{"a@1", "b@2", "c@9"},
 			edit: func(s *site) { s.pages["/1"].at = 5 }, want: "a b c", violations: []string{kindPageNewerThanLast},
 		},
 		{
-			name: "and than the first entity after it", pages: []string{"a@1", "b@2", "c@3 d@9"},
+			name: "case 150: and than the first entity after it", pages: []string{"a@1", "b@2", "c@3 d@9"},
 			edit: func(s *site) { s.pages["/1"].at = 5 }, want: "a b c d", violations: []string{kindPageNewerThanLast, kindPageNewerThanNext},
 		},
 		{

@@ -66,7 +66,7 @@ func TestSnapshotIsReplaced(t *testing.T) {
 		s.offer("s2", startAt(500), "c@200")
 		readOn(t, src, b.Cursor).want(t, "a c e f g")
 	})
-	parallel.Run(t, "halt", func(t *testing.T) {
+	parallel.Run(t, "case 149: halt", func(t *testing.T) {
 		s := newStill()
 		cursor := begin(t, s, 1)
 		src := s.source(t, fromSnapshot(t))

@@ -47,7 +47,7 @@ func TestIdentitiesChanged(t *testing.T) {
 		}
 		r.wantLast("")
 	}
-	run("all, and back", func(t *testing.T, r *reader) {
+	run("case 145: all, and back", func(t *testing.T, r *reader) {
 		r.u.set("/feed", articles("x", 6, 5, 4, 3, 2))
 		held(t, r)
 		r.restart()

@@ -1,0 +1,130 @@
+package conformance
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
+)
+
+// requiredElements lists the elements that others have, for Atom exactly once.
+var requiredElements = map[string][]string{
+	"atom:feed":  {"atom:id", "atom:title", "atom:updated"},
+	"atom:entry": {"atom:id", "atom:title", "atom:updated"},
+	"channel":    {"title", "link", "description"},
+}
+
+// xmlElement is an element of a document of Atom or RSS, as far as rules are about it.
+type xmlElement struct {
+	name, id   string         // id is the text of its atom:id or guid
+	children   map[string]int // how many, by name
+	alternates map[string]int // links, by type and language
+	authorless string         // an entry in it without author
+}
+
+// elementName returns the name of an element: with a prefix for Atom, and empty in other namespaces than those of RSS.
+func elementName(name xml.Name) string {
+	switch name.Space {
+	case feedxml.AtomNamespace:
+		return "atom:" + name.Local
+	case "", "http://purl.org/rss/1.0/":
+		return name.Local
+	}
+	return ""
+}
+
+// checkXML checks a document of Atom or RSS. whole is whether the end of the body is that of the document.
+func (d *Documents) checkXML(url string, h http.Header, body []byte, whole bool) {
+	r := feedxml.NewReader(bytes.NewReader(body), feedxml.Options{URL: url, ContentType: h.Get("Content-Type")})
+	var err error
+	for err == nil {
+		_, err = r.Next()
+	}
+	d.archives[url] = *r.Meta()
+	broken := errors.Is(err, feedxml.ErrMalformed) || errors.Is(err, feedxml.ErrTrailing) || whole && errors.Is(err, feedxml.ErrTruncated)
+	if broken || whole && err == io.EOF {
+		d.checks.record(url, unless(!broken, "%v", err), nil, checkWellFormed)
+	}
+	decoded, err := feedxml.Decode(bytes.NewReader(body))
+	if err != nil {
+		return // the crawl reports it
+	}
+	decoder := xml.NewDecoder(decoded)
+	decoder.Entity = xml.HTMLEntity
+	decoder.CharsetReader = func(_ string, input io.Reader) (io.Reader, error) { return input, nil }
+	open := []*xmlElement{{children: map[string]int{}}}
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			if err != io.EOF {
+				d.checks.record(url, "", errNotParsed, checkElements, checkAuthor, checkLinks, checkAlternates)
+			}
+			return
+		}
+		last := open[len(open)-1]
+		switch t := token.(type) {
+		case xml.StartElement:
+			e := &xmlElement{name: elementName(t.Name), children: map[string]int{}, alternates: map[string]int{}}
+			if last.children[e.name]++; e.name == "atom:link" {
+				d.checkLink(url, last, t.Attr)
+			}
+			open = append(open, e)
+		case xml.CharData:
+			if n := len(open); n > 2 && (last.name == "atom:id" || last.name == "guid") {
+				open[n-2].id += strings.TrimSpace(string(t))
+			}
+		case xml.EndElement:
+			open = open[:len(open)-1]
+			d.checkElement(url, last, open[len(open)-1])
+		}
+	}
+}
+
+// checkLink checks an atom:link in an element.
+func (d *Documents) checkLink(url string, in *xmlElement, attrs []xml.Attr) {
+	is := map[string]string{"rel": "alternate"}
+	for _, a := range attrs {
+		is[a.Name.Local] = a.Value
+	}
+	_, leads := is["href"]
+	d.checks.record(url, unless(leads, "a link %s of %s has no href", is["rel"], in), nil, checkLinks)
+	if feedxml.NormalRelation(is["rel"]) == "alternate" {
+		in.alternates[fmt.Sprintf("type %q and hreflang %q", is["type"], is["hreflang"])]++
+	}
+}
+
+// checkElement checks an element of a feed that has ended.
+func (d *Documents) checkElement(url string, e, parent *xmlElement) {
+	for _, child := range requiredElements[e.name] {
+		n := e.children[child]
+		d.checks.record(url, unless(n == 1 || n > 1 && e.name == "channel", "%s has %d elements %s", e, n, child), nil, checkElements)
+	}
+	switch e.name {
+	case "atom:feed", "atom:entry":
+		for of, n := range e.alternates {
+			d.checks.record(url, unless(n < 2, "%s has %d alternate links of the %s", e, n, of), nil, checkAlternates)
+		}
+	case "item":
+		named := e.children["title"]+e.children["description"] > 0
+		d.checks.record(url, unless(named, "%s has neither title nor description", e), nil, checkElements)
+	}
+	switch {
+	case e.name == "atom:entry" && e.children["atom:author"]+e.children["atom:source"] == 0:
+		parent.authorless = e.String()
+	case e.name == "atom:feed":
+		d.checks.record(url, unless(e.authorless == "" || e.children["atom:author"] > 0, "neither the feed nor %s has an author", e.authorless), nil, checkAuthor)
+	}
+}
+
+// String names the element.
+func (e *xmlElement) String() string {
+	if e.id == "" {
+		return e.name
+	}
+	return fmt.Sprintf("the %s %q", e.name, e.id)
+}
