@@ -159,7 +159,7 @@ func (c *crawl) watch(ctx context.Context, o conformanceFlags, checks conformanc
 			return errStopped
 		}
 		for _, v := range c.poll(ctx) {
-			if !polled[v] && !(v.Kind == "page_changed" && newest.IsNewest(v.Page)) { // Compare checks the newest page
+			if !polled[v] && (v.Kind != "page_changed" || !newest.IsNewest(v.Page)) { // Compare checks the newest page
 				polled[v] = true // the next poll finds it too
 				r.AddViolation(v)
 			}

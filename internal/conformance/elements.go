@@ -47,7 +47,7 @@ func (d *Documents) checkXML(url string, h http.Header, body []byte, whole bool)
 	}
 	d.archives[url] = *r.Meta()
 	broken := errors.Is(err, feedxml.ErrMalformed) || errors.Is(err, feedxml.ErrTrailing) || whole && errors.Is(err, feedxml.ErrTruncated)
-	if broken || whole && err == io.EOF {
+	if broken || whole && errors.Is(err, io.EOF) {
 		d.checks.record(url, unless(!broken, "%v", err), nil, checkWellFormed)
 	}
 	decoded, err := feedxml.Decode(bytes.NewReader(body))
@@ -61,7 +61,7 @@ func (d *Documents) checkXML(url string, h http.Header, body []byte, whole bool)
 	for {
 		token, err := decoder.Token()
 		if err != nil {
-			if err != io.EOF {
+			if !errors.Is(err, io.EOF) {
 				d.checks.record(url, "", errNotParsed, checkElements, checkAuthor, checkLinks, checkAlternates)
 			}
 			return
