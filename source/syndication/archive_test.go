@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -74,10 +75,48 @@ func TestArchived(t *testing.T) {
 	})
 	run("case 28: the same time, the newer document wins", func(t *testing.T) {
 		two(atom("@1"+archive, "e@1:a"), atom("@2"+prev("/a1"), "e@1:b")).read(t).want("e:a e:b")
-		two(atom("@2"+archive, "e@1:a"), atom("@1"+prev("/a1"), "e@1:b")).read(t).want("e:a", "stale_dropped")
+		two(atom("@2"+archive, "e@1:a"), atom("@1"+prev("/a1"), "e@1:b")).read(t).want("e:a e:b", "archive_newer_than_feed")
 	})
 	run("case 29: the same times, the later in the chain wins", func(t *testing.T) {
 		two(atom("@1"+archive, "e@1:a"), atom("@1"+prev("/a1"), "e@1:b")).read(t).want("e:a e:b")
+	})
+	run("case 29b: the dates of archives do not run with the chain", func(t *testing.T) {
+		u := two(atom("@4"+archive, "e:1"), atom("@5"+prev("/a2"), "x"))
+		u.set("/a2", atom("@2"+archive+prev("/a1"), "e:2"))
+		u.read(t).want("e:1 e:2 x")
+	})
+	run("case 29c: the documents have both versions, of the same time", func(t *testing.T) {
+		for _, oldestFirst := range []bool{false, true} {
+			doc := func(head, entries string) string {
+				list := strings.Fields(entries)
+				if oldestFirst {
+					slices.Reverse(list)
+				}
+				return titled(atom(head, strings.Join(list, " ")))
+			}
+			r := two(atom(archive, "x@1"), doc(prev("/a1"), "e@2:a")).read(t, func(c *syndication.Config) {
+				if oldestFirst {
+					c.EntryOrder = "oldest_first"
+				}
+			})
+			r.want("x e:a")
+			r.u.set("/feed", strings.Replace(doc("", "e@2:b e@2:a"), "</feed>", prev("/a1")+"</feed>", 1))
+			r.want("e:b", "duplicate_ids")
+			r.u.set("/a2", doc(archive+prev("/a1"), "e@2:b e@2:a"))
+			r.u.set("/feed", doc(prev("/a2"), "y@3"))
+			r.restart()
+			r.want("y", "duplicate_ids")
+		}
+	})
+	run("case 29c: both versions, and the first poll", func(t *testing.T) {
+		two(atom(archive, "x@1"), titled(atom(prev("/a1"), "e@2:b e@2:a"))).read(t).want("x e:b", "duplicate_ids")
+	})
+	run("case 29c: both versions, and the order is found at the end of the document", func(t *testing.T) {
+		two(atom(archive, "x@1"), atom(prev("/a1"), "e@2:a e@2:b y@3")).read(t).want("x e:b y", "duplicate_ids")
+	})
+	run("case 29c: entries without an atom:id are no versions", func(t *testing.T) {
+		doc := partsAtom(part{link: "http://x/", title: "t1", date: "1"}, part{link: "http://x/", title: "t2", date: "1"})
+		two(atom(archive, ""), strings.Replace(doc, "<entry>", prev("/a1")+"<entry>", 1)).read(t).wantCount(2)
 	})
 	run("case 35: an archive that links to itself", func(t *testing.T) {
 		u := archived()

@@ -2,6 +2,7 @@ package syndication
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -100,9 +101,6 @@ type unfinished struct {
 	// subscription document is. It is stored because a batch that does not move the cursor ends the
 	// reading, and they may change nothing else.
 	Parts int `json:"parts,omitempty"`
-	// Rewalk reports that the walk reads documents that were published before, as after
-	// a reset, until the subscription document is published.
-	Rewalk bool `json:"rewalk,omitempty"`
 	// Doc is the progress of the document that is being published.
 	Doc *progress `json:"doc,omitempty"`
 	// Held are the deletes that are held back.
@@ -231,6 +229,16 @@ func (o *olderDocuments) hasArchive(url string) bool {
 func containsHash(all, hash []byte) bool {
 	for one := range slices.Chunk(all, len(hash)) {
 		if bytes.Equal(one, hash) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasArchivePage reports whether the document with that number is a published archive.
+func (o *olderDocuments) hasArchivePage(page uint32) bool {
+	for k := range slices.Chunk(o.Archives, archiveBytes) {
+		if binary.BigEndian.Uint32(k) == page {
 			return true
 		}
 	}

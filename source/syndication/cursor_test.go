@@ -48,7 +48,7 @@ func fullCursor() cursor {
 			Awaited: &awaited{URL: hashOf("https://feed.example/a0"), Since: 9},
 		},
 		unfinished: unfinished{
-			Parts: 8, Rewalk: true, Doc: &progress{URL: "u", Hash: "h", Order: feedxml.Mixed, Key: publishOrder{1, -2}, Live: 4},
+			Parts: 8, Doc: &progress{URL: "u", Hash: "h", Order: feedxml.Mixed, Key: publishOrder{1, -2}, Live: 4},
 			Held: &hold{Deletes: "h", Vanished: 9, Of: 10, Since: 11, Until: 12},
 		},
 		Tail: "https://feed.example/tail",

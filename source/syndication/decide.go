@@ -69,7 +69,7 @@ func (s *decider) publishDecision(cur *cursor, d *document, it *item) feed.Opera
 	raw, inTopic := s.topic.Mark(it.ID)
 	m, ok := parseFingerprint(raw)
 	known := inTopic && ok
-	if known && s.isSuperseded(cur, d, it) {
+	if known && s.isSuperseded(cur, d, it, m) {
 		return ""
 	}
 	if it.Deleted {
@@ -92,7 +92,7 @@ func (s *decider) publishDecision(cur *cursor, d *document, it *item) feed.Opera
 // unless it is from before the deletion.
 func (s *decider) decideRevival(d *document, it *item, m fingerprint) feed.Operation {
 	updated, deleted := s.trustedTime(instantOf(it.Updated.Time), d.now), s.trustedTime(m.updated, d.now)
-	if updated == 0 {
+	if updated == 0 && !d.archive {
 		updated = d.updated
 	}
 	if !d.isWhole() && deleted != 0 && (updated != 0 && updated <= deleted || updated == 0 && d.archive) {
@@ -121,7 +121,7 @@ func (s *decider) decideChange(d *document, it *item, m fingerprint) feed.Operat
 	isOlder := order < 0
 	if order == 0 {
 		// An old document of the walk precedes the published version.
-		isOlder = compareKnown(d.updated, s.trustedTime(m.document, d.now)) < 0 || d.late && m.page != hashKey(d.url).pageNumber()
+		isOlder = compareKnown(d.asOf(), s.trustedTime(m.document, d.now)) < 0 || d.late && m.page != hashKey(d.url).pageNumber()
 	}
 	if isOlder {
 		d.seen.addViolation(kindStaleDropped, d.url, "entry %s is older than its published version", feedxml.Excerpt(it.ID))
@@ -160,10 +160,8 @@ func (s *decider) classify(cur *cursor, d *document) {
 			d.updated = s.trustedTime(instantOf(t), d.now)
 		}
 	}
-	if d.archive && d.believe != 0 && d.updated >= d.believe && d.meta.Format != feedxml.Atom {
-		if d.updated > d.believe { // dates of RSS have no fractions, so equal ones are no contradiction
-			d.seen.addViolation(kindArchiveTooNew, d.url, "the archive says that it is of %s, which is later than the feed's document; its date is not believed", d.meta.Updated.Raw)
-		}
+	if d.archive && d.believe != 0 && d.updated > d.believe {
+		d.seen.addViolation(kindArchiveTooNew, d.url, "the archive says that it is of %s, which is later than the feed's document; its date is not believed", d.meta.Updated.Raw)
 		d.updated = 0
 	}
 	var odd []feed.Violation
@@ -234,14 +232,18 @@ func (s *decider) trustedTime(t instant, now time.Time) instant {
 
 // isSuperseded reports whether a newer document of the walk has the version of an entry
 // that the topic had when the walk began, so that this document would take the topic
-// back to an older version. If no document has it, and the walk reads published
-// documents again, only the last version is published.
-func (s *decider) isSuperseded(cur *cursor, d *document, it *item) bool {
+// back to an older version. If no document has it, only the newest version of the walk is
+// published, unless the dates, or the archive of the topic's version, show that this one is newer.
+func (s *decider) isSuperseded(cur *cursor, d *document, it *item, m fingerprint) bool {
 	if d.depth == 0 || s.pending == nil {
 		return false
 	}
 	l, ok := s.pending.topicVersions[hashKey(it.ID)]
-	return ok && l.depth < d.depth && (l.same || cur.Rewalk) && l.supersedes(s.trustedTime(instantOf(it.Updated.Time), d.now), d.updated, s.pending.dialect)
+	updated := s.trustedTime(instantOf(it.Updated.Time), d.now)
+	if !ok || l.depth >= d.depth || !l.supersedes(updated, s.pending.dialect) {
+		return false
+	}
+	return l.same || !cur.hasArchivePage(m.page) && (s.pending.dialect == Snapshots || compareKnown(updated, s.trustedTime(m.updated, d.now)) == 0)
 }
 
 // missingIDs returns the sorted IDs of the entries that the topic has and the document

@@ -23,8 +23,7 @@ type request struct {
 	// archive reports that it is not the subscription document, and late that newer
 	// documents are published, which may have replaced its entries.
 	archive, late bool
-	// believe is the update time of the subscription document. The date of an archive
-	// that is not older is ignored.
+	// believe is the update time of the subscription document of the walk; see [document.asOf].
 	believe instant
 	// from skips the published part of the document, if the body is still the same.
 	from *progress
@@ -52,6 +51,8 @@ type document struct {
 	dialect Dialect
 	// depth is the number of newer documents in the walk.
 	depth int
+	// hasVersions reports that its entries with the same atom:id are versions of one entry.
+	hasVersions bool
 	// broken reports that it is not well-formed, so that nothing is deleted because of
 	// it, and repair that its entries are published in well-formed XML.
 	broken, repair bool
@@ -93,6 +94,16 @@ func (d *document) permanentURL(dialect Dialect) string {
 
 // isWhole reports whether the document is the state of the feed.
 func (d *document) isWhole() bool { return d.dialect == Complete && !d.archive && !d.partial }
+
+// asOf returns the time that is compared with that of a published version. All documents of a walk
+// have the one of the subscription document, and their order decides: an archive may have been
+// written, or dated, long after its entries.
+func (d *document) asOf() instant {
+	if d.archive {
+		return d.believe
+	}
+	return d.updated
+}
 
 // memorySize returns the estimated memory of a document that waits to be published, in
 // bytes.

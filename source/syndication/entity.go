@@ -13,7 +13,7 @@ import (
 // newEntity makes an entity of an entry.
 func (d *document) newEntity(it *item, op feed.Operation, redact *safetext.Redactor) feed.Entity {
 	m := fingerprint{
-		deleted: op == feed.Delete, updated: instantOf(it.Updated.Time), document: d.updated,
+		deleted: op == feed.Delete, updated: instantOf(it.Updated.Time), document: d.asOf(),
 		hash: it.shortHash(), page: hashKey(d.url).pageNumber(),
 	}
 	e := feed.Entity{ID: it.ID, Op: op, Body: it.Body, Length: it.Length, Page: d.url, Mark: m.String()}

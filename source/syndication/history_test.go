@@ -22,26 +22,41 @@ type publisher struct {
 	json        bool // it is a JSON Feed; a window, or paged
 	dated       bool
 	oldestFirst bool
-	clock       int
-	ids         int
-	archives    int
-	dir         string    // of the archives
-	entries     []version // of the subscription document, oldest first
+	archivedFeed
+	clock    int
+	ids      int
+	archives int
+	dir      string    // of the archives
+	entries  []version // of the subscription document, oldest first
 	// state is what every ID is in the end: its text, or "" if it is deleted.
 	state map[string]string
 	// past has the texts of every ID in their order.
 	past map[string][]string
 }
 
+// archivedFeed is what an archived feed has more. Its entries are the versions since the
+// beginning of the subscription document.
+type archivedFeed struct {
+	keeps    bool   // a document has all versions of its part of the history, and not only the newest of each ID
+	coarse   int    // the unit of dates
+	titled   bool   // the title changes, too
+	archive  string // the date of archives: right, ahead, shuffled, or none
+	archived int    // the number of entries of the subscription document that an archive has
+	// shown has the versions in each archive and the subscription document, oldest first.
+	shown [][]version
+}
+
 type version struct{ id, spec string }
 
 func (p *publisher) write(id string) {
 	p.clock++
-	p.entries = slices.DeleteFunc(p.entries, func(v version) bool { return v.id == id })
+	if p.kind != "archived" {
+		p.entries = slices.DeleteFunc(p.entries, func(v version) bool { return v.id == id })
+	}
 	text := fmt.Sprintf("v%d", p.clock)
 	spec := id + ":" + text
 	if p.dated {
-		spec = fmt.Sprintf("%s@%d:%s", id, p.clock, text)
+		spec = fmt.Sprintf("%s@%d:%s", id, p.clock/p.coarse, text)
 	}
 	p.entries = append(p.entries, version{id, spec})
 	p.state[id] = text
@@ -57,12 +72,46 @@ func (p *publisher) remove(id string) {
 	p.state[id] = ""
 }
 
-// cut puts the oldest entries into an archive.
-func (p *publisher) cut(n int) {
+// cut puts entries into an archive, the oldest that are in none, and removes some of those that are
+// in one from the subscription document.
+func (p *publisher) cut(n, removed int) {
 	p.clock++
 	p.archives++
-	p.u.set(fmt.Sprintf("%s/a%d", p.dir, p.archives), atom(fmt.Sprintf("@%d", p.clock)+archive+p.older(p.archives-1), p.render(p.entries[:n])))
-	p.entries = p.entries[n:]
+	date := map[string]string{"right": fmt.Sprintf("@%d", p.clock/p.coarse), "ahead": fmt.Sprintf("@%d", p.clock+1000), "shuffled": fmt.Sprintf("@%d", 1+p.clock*(p.archives%2))}[p.archive]
+	list := p.entries[p.archived:n]
+	p.u.set(fmt.Sprintf("%s/a%d", p.dir, p.archives), p.document(date+archive+p.older(p.archives-1), list))
+	p.shown = append(p.shown, list)
+	p.archived = n - removed
+	p.entries = p.entries[removed:]
+}
+
+// document writes a document of an archived feed.
+func (p *publisher) document(head string, list []version) string {
+	if !p.keeps {
+		newest := map[string]version{}
+		for _, v := range list {
+			newest[v.id] = v
+		}
+		list = slices.DeleteFunc(slices.Clone(list), func(v version) bool { return v != newest[v.id] })
+	}
+	doc := atom(head, p.render(list))
+	if p.titled {
+		doc = titled(doc)
+	}
+	return doc
+}
+
+// history returns the texts of an ID that can be read: the newest of each document.
+func (p *publisher) history(id string) (texts []string) {
+	for _, list := range append(p.shown, p.entries) {
+		for _, v := range slices.Backward(list) {
+			if _, text, _ := strings.Cut(v.spec, ":"); v.id == id {
+				texts = append(texts, text)
+				break
+			}
+		}
+	}
+	return slices.Compact(texts)
 }
 
 func (p *publisher) older(n int) string {
@@ -99,15 +148,14 @@ func (p *publisher) render(list []version) string {
 }
 
 func (p *publisher) publishPart() {
-	head := fmt.Sprintf("@%d", p.clock)
-	switch p.kind {
-	case "complete":
+	head := fmt.Sprintf("@%d", p.clock/p.coarse)
+	if p.kind == "complete" {
 		head += complete
-	case "archived":
-		head += p.older(p.archives)
 	}
 	list := p.entries
 	switch p.kind {
+	case "archived":
+		p.u.set("/feed", p.document(head+p.older(p.archives), list))
 	case "snapshots":
 		// Each document has the newest entries, and leads to the one before it.
 		p.archives++
@@ -160,8 +208,9 @@ func (p *publisher) act(t *rapid.T) {
 			p.remove(id)
 		}
 	case "cut":
-		if p.kind == "archived" && len(p.entries) > 0 {
-			p.cut(rapid.IntRange(1, len(p.entries)).Draw(t, "entries"))
+		if p.kind == "archived" && len(p.entries) > p.archived {
+			n := rapid.IntRange(p.archived+1, len(p.entries)).Draw(t, "entries")
+			p.cut(n, rapid.IntRange(0, n).Draw(t, "removed"))
 		}
 	case "rename":
 		if p.kind == "archived" {
@@ -173,13 +222,19 @@ func (p *publisher) act(t *rapid.T) {
 
 // TestHistories publishes and reads at random, with crashes, and wants every
 // entry's newest version at the end of the topic, nothing twice, and no version
-// behind a later one, though all is read again now and then.
+// behind a later one, though all is read again now and then. A reader that comes later gets all
+// versions that the archives have.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := &publisher{
 			u: newUpstream(), kind: rapid.SampledFrom([]string{"window", "complete", "tombstones", "archived", "snapshots", "paged"}).Draw(t, "kind"),
-			state: map[string]string{}, past: map[string][]string{},
+			state: map[string]string{}, past: map[string][]string{}, archivedFeed: archivedFeed{coarse: 1},
+		}
+		if p.kind == "archived" {
+			p.keeps, p.titled, p.coarse = rapid.Bool().Draw(t, "keeps"), rapid.Bool().Draw(t, "titled"), rapid.SampledFrom([]int{1, 5}).Draw(t, "unit")
+			p.archive = rapid.SampledFrom([]string{"right", "ahead", "shuffled", "none"}).Draw(t, "archives")
+			p.cut(0, 0) // without an archive it would be a window
 		}
 		p.dated = p.kind == "tombstones" || rapid.Bool().Draw(t, "dated")
 		p.oldestFirst = rapid.Bool().Draw(t, "oldest first")
@@ -191,7 +246,7 @@ func TestHistories(t *testing.T) {
 		r := p.u.read(t, func(c *syndication.Config) {
 			c.Bounds.Memory = rapid.SampledFrom([]int64{1, 1500, 8 << 20}).Draw(t, "window")
 			c.MaxDeleteRatio = 1
-			if !p.dated && p.oldestFirst {
+			if (!p.dated || p.coarse > 1) && p.oldestFirst {
 				c.EntryOrder = "oldest_first"
 			}
 			if p.json {
@@ -235,6 +290,23 @@ func TestHistories(t *testing.T) {
 			t.Errorf("a poll of what is known has published %s", texts(r.last))
 		}
 		p.check(t, r.messages)
+		if p.kind != "archived" {
+			return
+		}
+		again := p.u.read(t, func(c *syndication.Config) { *c = r.cfg }).inBatches(r.batch)
+		for more := true; more; {
+			more = again.step()
+			again.restart()
+		}
+		got := map[string][]string{}
+		for _, e := range again.messages {
+			got[e.ID] = append(got[e.ID], textOf(e.Body))
+		}
+		for id := range p.state {
+			if want := p.history(id); !slices.Equal(got[id], want) {
+				t.Errorf("read once more, with a crash after each batch, %s is %v, want %v", id, got[id], want)
+			}
+		}
 	})
 }
 

@@ -221,9 +221,9 @@ func (p *pendingPoll) dialectOf(d *document) Dialect {
 // the topic's version when the walk began: the newest version that is equal, or else
 // the last of all. Older versions are in the topic already, or were replaced there.
 type topicVersion struct {
-	depth             int
-	same              bool
-	updated, document instant
+	depth   int
+	same    bool
+	updated instant
 }
 
 // recordVersions records the entries of a document that the topic has. Documents come
@@ -234,11 +234,11 @@ func (p *pendingPoll) recordVersions(d *document) {
 		if !in.inTopic || had.same {
 			continue
 		}
-		is := topicVersion{depth: d.depth, same: in.same, updated: in.updated, document: d.updated}
+		is := topicVersion{depth: d.depth, same: in.same, updated: in.updated}
 		if in.deleted() {
 			is.updated = in.when
 		}
-		if ok && !is.same && had.supersedes(is.updated, is.document, p.dialect) {
+		if ok && !is.same && had.supersedes(is.updated, p.dialect) {
 			continue
 		}
 		if p.topicVersions == nil {
@@ -249,14 +249,6 @@ func (p *pendingPoll) recordVersions(d *document) {
 }
 
 // supersedes reports whether a version is newer than one of an older document.
-func (t topicVersion) supersedes(updated, document instant, dialect Dialect) bool {
-	switch {
-	case dialect == Snapshots:
-		return true
-	case t.updated != 0 && updated != 0 && t.updated != updated:
-		return t.updated > updated
-	case t.document != 0 && document != 0 && t.document != document:
-		return t.document > document
-	}
-	return true
+func (t topicVersion) supersedes(updated instant, dialect Dialect) bool {
+	return dialect == Snapshots || compareKnown(t.updated, updated) >= 0
 }

@@ -133,7 +133,6 @@ func (p poller) recordDialect(d *document) {
 	cur := &p.cur
 	if cur.Dialect == "" && !d.unsure {
 		p.s.log.Info("the feed is recognised", "url", d.url, "format", string(d.meta.Format), "dialect", string(d.dialect))
-		cur.Rewalk = p.s.hadEntries(cur)
 	}
 	if d.unsure {
 		// Its links to older documents may be missing; the next document decides.
@@ -285,7 +284,7 @@ func (p poller) startReading(d *document) (done bool, err error) {
 	if p.cur.Start == "" {
 		return false, nil
 	}
-	p.cur.Start, p.cur.Rewalk = "", false
+	p.cur.Start = ""
 	if err := p.cur.skipAll(d); err != nil {
 		return false, err
 	}

@@ -222,7 +222,7 @@ func (p publisher) finishArchive() {
 func (p publisher) finishSubscription(d *document) time.Duration {
 	cur, pending := &p.cur, p.s.pending
 	p.s.pending = nil
-	cur.Doc, cur.Parts, cur.Rewalk = nil, 0, false
+	cur.Doc, cur.Parts = nil, 0
 	if pending.dialect != Paged {
 		cur.Awaited = nil // it is a gap, or nothing leads to it any more
 	}

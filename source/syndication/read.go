@@ -79,7 +79,8 @@ func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q reques
 		switch {
 		case q.from != nil && d.hash != q.from.Hash:
 			q.from = nil
-		case d.buffer.cut != nil && d.order != q.order && try < 3:
+		case d.buffer.cut != nil && d.order != q.order && try < 3,
+			d.versions.byOrder && d.versions.oldestFirst != (d.order == feedxml.OldestFirst) && q.from == nil && try < 3:
 			q.order = d.order
 		default:
 			if d.buffer.cut != nil || q.from != nil {
@@ -289,7 +290,7 @@ func (c *countingReader) Read(p []byte) (int, error) {
 // r.
 func (s *documentReader) readEntries(r *feedxml.Reader, body *countingReader, cur *cursor, d *document) error {
 	d.buffer = newEntryBuffer(d.request.order, int(s.cfg.Bounds.Memory))
-	d.versions = versions{ids: map[hashedKey]version{}}
+	d.versions = versions{ids: map[hashedKey]version{}, oldestFirst: d.request.order == feedxml.OldestFirst}
 	others := s.pending.bufferedBytes()
 	covered := func() bool {
 		// Blanks and comments are not kept, so bytes beyond the limit belong to no
@@ -326,6 +327,9 @@ func (s *documentReader) readEntries(r *feedxml.Reader, body *countingReader, cu
 			return fmt.Errorf("%s: the document has more than %d entries: %w", d.url, mostEntries, feedxml.ErrTooLarge)
 		}
 		body.piece = 0
+		if d.entries == 1 {
+			d.hasVersions = s.hasVersions(cur, r.Meta())
+		}
 		s.takeEntry(cur, d, e, wanted)
 		if !s.share.scarce && !covered() {
 			return errNoBudget

@@ -104,17 +104,12 @@ func TestVersions(t *testing.T) {
 		r.want("y")
 	})
 	run("a new archive has a newer version", func(t *testing.T) {
-		for _, docs := range [][2]string{
-			{atom(archive+prev("/a1"), "e@5:b"), atom(prev("/a2"), "e@3:a")},
-			{atom("@9"+archive+prev("/a1"), "e@3:b"), atom("@8"+prev("/a2"), "e@3:a")},
-		} {
-			u := newUpstream("/a1", atom(archive, "x@1:a"), "/feed", atom("@4"+prev("/a1"), "e@3:a"))
-			r := u.read(t)
-			r.want("x:a e:a")
-			u.set("/a2", docs[0])
-			u.set("/feed", docs[1])
-			r.want("e:b", "stale_dropped")
-		}
+		u := newUpstream("/a1", atom(archive, "x@1:a"), "/feed", atom("@4"+prev("/a1"), "e@3:a"))
+		r := u.read(t)
+		r.want("x:a e:a")
+		u.set("/a2", atom(archive+prev("/a1"), "e@5:b"))
+		u.set("/feed", atom(prev("/a2"), "e@3:a"))
+		r.want("e:b", "stale_dropped")
 	})
 	run("in PaceFeedState dates do not count", func(t *testing.T) {
 		u := newUpstream("/t1", atom(link("this", "/t1"), "e@5:a"), "/feed", atom(link("this", "/t2")+link("prev", "/t1"), "e@3:b"))
@@ -124,6 +119,66 @@ func TestVersions(t *testing.T) {
 		r.restart()
 		r.want("")
 	})
+	// The topic has e:2, and an archive that was written later has e:1, which is older or was never
+	// published. Neither the date of the archive nor a crash may bring it behind e:2.
+	for date, violations := range map[string][]string{"": nil, "@1": nil, "@2": nil, "@9": {"archive_newer_than_feed"}} {
+		for _, at := range []string{"", "@1"} {
+			for _, e3 := range []string{"2", "3"} {
+				run("case 29b: an archive of "+date+" with an older version, entries of "+at+", the feed has "+e3, func(t *testing.T) {
+					u := newUpstream("/a1", atom(archive, "x"), "/feed", atom("@1"+prev("/a1"), "e"+at+":1"))
+					r := u.read(t)
+					r.want("x e:1")
+					u.set("/feed", atom("@2"+prev("/a1"), "e"+at+":2"))
+					r.want("e:2")
+					u.set("/a2", atom(date+archive+prev("/a1"), "y e"+at+":1"))
+					u.set("/feed", atom("@3"+prev("/a2"), "e"+at+":"+e3))
+					r.restart()
+					want := "y"
+					if e3 == "3" {
+						want = "y e:3"
+					}
+					r.want(want, violations...)
+				})
+			}
+		}
+	}
+	run("dates show that a missed version is newer", func(t *testing.T) {
+		r := newUpstream("/a1", atom(archive, "x"), "/feed", atom(prev("/a1"), "e@1:1")).read(t)
+		r.want("x e:1")
+		r.u.set("/a2", atom(archive+prev("/a1"), "e@2:2"))
+		r.u.set("/feed", atom(prev("/a2"), "e@3:3"))
+		r.want("e:2 e:3")
+	})
+	run("all archives have new URLs, and the version of the topic is in none", func(t *testing.T) {
+		r := newUpstream("/a1", rss(archive, "e:1"), "/a2", rss(archive+rssPrev("/a1"), "e:2"), "/feed", rss(rssPrev("/a2"), "x")).read(t)
+		r.want("e:1 e:2 x")
+		r.u.set("/b1", rss(archive, "e:1"))
+		r.u.set("/b2", rss(archive+rssPrev("/b1"), "e:3"))
+		r.u.set("/feed", rss(rssPrev("/b2"), "e:4"))
+		r.want("e:4")
+	})
+	run("in PaceFeedState dates do not show which version is newer", func(t *testing.T) {
+		r := newUpstream("/feed", atom(link("this", "/t1"), "e@5:1")).read(t)
+		r.want("e:1")
+		r.u.set("/t2", atom(link("this", "/t2"), "e@3:2"))
+		r.u.set("/feed", atom(link("this", "/t3")+link("prev", "/t2"), "e@6:3"))
+		r.want("e:3")
+	})
+	run("an old copy of the feed's document, after the entry came from an archive", func(t *testing.T) {
+		r := newUpstream("/a1", rss("@2"+archive, "e:2"), "/feed", rss("@5"+rssPrev("/a1"), "x")).read(t)
+		r.want("e:2 x")
+		r.u.set("/feed", rss("@4"+rssPrev("/a1"), "e:1 x"))
+		r.want("", "stale_dropped")
+	})
+	run("an archive without dates of entries, written after an entry was deleted", func(t *testing.T) {
+		r := newUpstream("/a1", atom(archive, ""), "/feed", atom("@1"+prev("/a1"), "a:1")).read(t)
+		r.want("a:1")
+		r.u.set("/feed", atom("@3"+prev("/a1"), "-a@2"))
+		r.want("-a")
+		r.u.set("/a2", atom("@4"+archive+prev("/a1"), "a:1"))
+		r.u.set("/feed", atom("@5"+prev("/a2"), "b"))
+		r.want("b", "stale_dropped")
+	})
 	run("there and back", func(t *testing.T) {
 		u := newUpstream("/a1", rss(archive, "e:1"), "/a2", rss(archive+rssPrev("/a1"), "e:2"), "/feed", rss(rssPrev("/a2"), "e:1"))
 		r := u.read(t)
@@ -132,15 +187,15 @@ func TestVersions(t *testing.T) {
 		r.restart()
 		r.want("")
 	})
-	// The topic has e:1, and the feed e:2 in an archive and e:3.
+	// The topic has e:1 of an archive, and the feed e:2 in a newer one and e:3.
 	missed := func(u *upstream) {
 		u.set("/a2", rss(archive+rssPrev("/a1"), "e:2"))
 		u.set("/feed", rss(rssPrev("/a2"), "e:3"))
 	}
-	began := func() *upstream { return newUpstream("/a1", rss(archive, "x"), "/feed", rss(rssPrev("/a1"), "e:1")) }
+	began := func() *upstream { return newUpstream("/a1", rss(archive, "e:1"), "/feed", rss(rssPrev("/a1"), "x")) }
 	run("what was missed behind a reset has its history", func(t *testing.T) {
 		r := began().read(t)
-		r.want("x e:1")
+		r.want("e:1 x")
 		r.cursor = nil
 		r.restart()
 		r.want("")
@@ -149,7 +204,7 @@ func TestVersions(t *testing.T) {
 	})
 	run("what was missed behind a start over has its history", func(t *testing.T) {
 		r := began().read(t)
-		r.want("x e:1")
+		r.want("e:1 x")
 		r.cursor, _ = syndication.ParseCursor("now")
 		r.restart()
 		r.want("")
@@ -163,8 +218,8 @@ func TestVersions(t *testing.T) {
 		r.want("f e d c b a:1")
 		u.set("/feed", atom("@2", "-a@1 b c d e f"))
 		r.want("-a")
-		u.set("/a1", atom("@3"+archive, "a:old"))
-		u.set("/feed", atom("@2"+prev("/a1"), "-a@1 b c d e f"))
-		r.want("a:old -a", "dialect_changed")
+		u.set("/a1", atom("@1"+archive, "a@4:new"))
+		u.set("/feed", atom("@2"+prev("/a1"), "-a@3 b c d e f"))
+		r.want("a:new", "dialect_changed", "stale_dropped")
 	})
 }

@@ -24,6 +24,8 @@ import (
 // Two entries of one document are versions of one entry if they have the same traits, or other
 // titles and other update times (RFC 4287, section 4.1.1). So are entries of different documents,
 // which may be archives with older versions, until a document has shown that their ID is shared.
+// Entries of an archived Atom feed with the same atom:id always are (RFC 5005, section 4.2): its
+// documents may have several versions of an entry, also with equal times.
 //
 // Four things show that an ID is shared, in this order: the topic has this version of the entry under
 // an extended ID; the cursor has the holder, which is another item; the topic has another version
@@ -137,7 +139,7 @@ func (s *decider) identify(cur *cursor, d *document, it *item, updated instant) 
 	t = s.topicEntry(id, it)
 	for range it.Traits {
 		trait := -1
-		if !it.Deleted {
+		if !it.Deleted && (!d.hasVersions || it.IDFrom.Weak()) {
 			trait = s.findTrait(cur, d, it, id, &t, updated)
 		}
 		if trait < 0 {
@@ -150,6 +152,14 @@ func (s *decider) identify(cur *cursor, d *document, it *item, updated instant) 
 		d.countShared(it.own)
 	}
 	return id, t
+}
+
+// hasVersions reports whether a document with that head is one of an archived Atom feed. Its links
+// may follow its entries, so what the feed was before counts, too.
+func (s *decider) hasVersions(cur *cursor, head *feedxml.Meta) bool {
+	now, _, _ := s.documentDialect(head)
+	archived := []Dialect{Archived, ArchivedElement, Snapshots}
+	return head.Format == feedxml.Atom && (slices.Contains(archived, now) || slices.Contains(archived, cur.Dialect))
 }
 
 // findTrait returns the trait by which an ID of an entry has to be extended; -1 for none.

@@ -458,6 +458,13 @@ func atom(head, entries string) string {
 	return b.String() + "</feed>"
 }
 
+var contentStart = regexp.MustCompile(`<content>(\w+)`)
+
+// titled gives the entries of a document titles that change with their text.
+func titled(doc string) string {
+	return contentStart.ReplaceAllString(doc, "<title>$1</title>$0")
+}
+
 // rss writes a document as [atom] does. The text after the @ is a pubDate.
 func rss(head, entries string) string {
 	var b strings.Builder

@@ -109,11 +109,13 @@ func parseFingerprint(s string) (fingerprint, bool) {
 }
 
 // versions selects one entry for each ID of a document: of several entries the one that
-// was updated last, or the first in the document if the dates do not decide; of several
-// tombstones the last; and of an entry and its tombstone the later one (RFC 6721,
+// was updated last, or the newest by the order of the document if the dates do not decide; of
+// several tombstones the last; and of an entry and its tombstone the later one (RFC 6721,
 // section 3: at equal times the tombstone).
 type versions struct {
 	ids map[hashedKey]version
+	// oldestFirst is the order that was expected, and byOrder reports that it has decided.
+	oldestFirst, byOrder bool
 	// repeated is the first ID that several entries have, and times the number of
 	// surplus entries.
 	repeated string
@@ -158,7 +160,9 @@ func (v *versions) addEntry(k hashedKey, e *feedxml.Entry, updated instant) (cou
 			if v.repeated == "" {
 				v.repeated = e.ID
 			}
-			if had.updated == 0 || updated == 0 || updated <= had.updated {
+			order := compareKnown(updated, had.updated)
+			v.byOrder = v.byOrder || order == 0
+			if order < 0 || order == 0 && !v.oldestFirst {
 				return false, -1
 			}
 			if !wasDeleted {

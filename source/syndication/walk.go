@@ -47,7 +47,7 @@ func (w walker) walkBack(ctx context.Context) error {
 		s.search.Store(&search{len(pending.steps), d.meta.Updated.Time})
 		if w.setFrontier(d); pending.frontier == "" && pending.dialect != Paged && len(w.cur.Archives) > 0 && !pending.isLate() {
 			// None of the archives is known: their URLs have changed.
-			w.cur.Rewalk = true
+			w.cur.Archives = nil
 		}
 		if pending.dialect == Paged && !pending.full && !s.wantsAny(&w.cur, d) {
 			pending.frontier = ""
