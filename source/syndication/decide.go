@@ -240,10 +240,15 @@ func (s *decider) isSuperseded(cur *cursor, d *document, it *item, m fingerprint
 	}
 	l, ok := s.pending.topicVersions[hashKey(it.ID)]
 	updated := s.trustedTime(instantOf(it.Updated.Time), d.now)
-	if !ok || l.depth >= d.depth || !l.supersedes(updated, s.pending.dialect) {
+	switch {
+	case !ok || l.depth >= d.depth || !l.supersedes(updated, s.pending.dialect):
 		return false
+	case l.same:
+		return true
+	case l.hash == it.shortHash():
+		return false // the newest version, whose place is in the oldest document that has it
 	}
-	return l.same || !cur.hasArchivePage(m.page) && (s.pending.dialect == Snapshots || compareKnown(updated, s.trustedTime(m.updated, d.now)) == 0)
+	return !cur.hasArchivePage(m.page) && (s.pending.dialect == Snapshots || compareKnown(updated, s.trustedTime(m.updated, d.now)) == 0)
 }
 
 // missingIDs returns the sorted IDs of the entries that the topic has and the document

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -331,6 +332,16 @@ func (p *publisher) check(t *rapid.T, messages []feed.Entity) {
 			t.Errorf("%s is there as %s behind a later version", e.ID, text)
 		}
 		at[e.ID] = place
+	}
+	last := 0
+	for _, e := range messages {
+		if text := textOf(e.Body); p.kind == "archived" && text == p.state[e.ID] {
+			clock, _ := strconv.Atoi(text[1:])
+			if clock < last {
+				t.Errorf("%s is there behind an entry that was written after it", text)
+			}
+			last = max(last, clock)
+		}
 	}
 	for id, text := range p.state {
 		if was, ok := got[id]; was != text || !ok && text != "" {

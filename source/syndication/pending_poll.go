@@ -224,6 +224,7 @@ type topicVersion struct {
 	depth   int
 	same    bool
 	updated instant
+	hash    [16]byte
 }
 
 // recordVersions records the entries of a document that the topic has. Documents come
@@ -234,7 +235,7 @@ func (p *pendingPoll) recordVersions(d *document) {
 		if !in.inTopic || had.same {
 			continue
 		}
-		is := topicVersion{depth: d.depth, same: in.same, updated: in.updated}
+		is := topicVersion{depth: d.depth, same: in.same, updated: in.updated, hash: in.hash}
 		if in.deleted() {
 			is.updated = in.when
 		}

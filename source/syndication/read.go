@@ -368,7 +368,7 @@ func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wa
 	if !counts {
 		return
 	}
-	d.versions.recordTopic(t.key, t.known, t.same)
+	d.versions.recordTopic(t.key, it.shortHash(), t.known, t.same)
 	if d.from != nil && rankOf(&it.Entry, d.request.order).compareOrder(d.from.Key) <= 0 {
 		return
 	}

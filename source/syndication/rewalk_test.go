@@ -142,6 +142,13 @@ func TestVersions(t *testing.T) {
 			}
 		}
 	}
+	run("case 29b: an archive and the feed's document have the same version", func(t *testing.T) {
+		r := newUpstream("/a1", rss(archive, "x"), "/feed", rss(rssPrev("/a1"), "e:1")).read(t)
+		r.want("x e:1")
+		r.u.set("/a2", rss(archive+rssPrev("/a1"), "y e:2"))
+		r.u.set("/feed", rss(rssPrev("/a2"), "z y e:2"))
+		r.want("e:2 y z")
+	})
 	run("dates show that a missed version is newer", func(t *testing.T) {
 		r := newUpstream("/a1", atom(archive, "x"), "/feed", atom(prev("/a1"), "e@1:1")).read(t)
 		r.want("x e:1")

@@ -129,6 +129,7 @@ type version struct {
 	// inTopic reports that the topic has the ID, and same that it has this version of
 	// it.
 	inTopic, same bool
+	hash          [16]byte
 	traits        feedxml.Traits // of the entry
 }
 
@@ -182,11 +183,11 @@ func (v *versions) addEntry(k hashedKey, e *feedxml.Entry, updated instant) (cou
 	return isDeleted == e.Deleted, instead
 }
 
-// recordTopic records whether the topic has an ID, and whether it has this version of
-// it.
-func (v *versions) recordTopic(k hashedKey, inTopic, same bool) {
+// recordTopic records the hash of the selected version of an ID, whether the topic has the ID, and
+// whether it has this version of it.
+func (v *versions) recordTopic(k hashedKey, hash [16]byte, inTopic, same bool) {
 	had := v.ids[k]
-	had.inTopic, had.same = inTopic, same
+	had.hash, had.inTopic, had.same = hash, inTopic, same
 	v.ids[k] = had
 }
 
