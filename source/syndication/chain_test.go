@@ -98,6 +98,17 @@ func TestPaged(t *testing.T) {
 		r.want("a b c d e f g", "paged_feed_is_lossy")
 		r.wantRequests("/feed /p2 /p3 /feed /p2 /p3 /feed?if")
 	})
+	run("case 70: the first page has changed when it is read again to be published", func(t *testing.T) {
+		u := newUpstream("/feed", atom(link("next", "/p2"), "b@2"), "/p2", atom("", "a@1"))
+		r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory = 1 })
+		r.step()
+		r.wantLast("a")
+		u.set("/feed", atom(link("next", "/p2"), "c@3"))
+		u.set("/p2", atom(link("next", "/p3"), "b@2"))
+		u.set("/p3", atom("", "a@1"))
+		r.want("c")
+		r.want("b")
+	})
 	run("case 71: reading stops at what is known", func(t *testing.T) {
 		r := paged().read(t)
 		r.want("a b c d e f", "paged_feed_is_lossy")

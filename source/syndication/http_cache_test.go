@@ -172,6 +172,18 @@ func TestManners(t *testing.T) {
 			r.wantRequests("/new?if /feed")
 		})
 	}
+	run("case 112: two permanent redirects in two days are not enough", func(t *testing.T) {
+		u := newUpstream("/new", doc)
+		u.fault("/feed", status(301, "Location", "/new"), status(301, "Location", "/new"), status(301, "Location", "/new"))
+		r := u.read(t)
+		for _, want := range []string{"", "", host + "/new"} {
+			must.Succeed(t, r.poll())
+			if p := r.place(); p.URL != want {
+				t.Errorf("moved to %q, want %q", p.URL, want)
+			}
+			time.Sleep(25 * time.Hour)
+		}
+	})
 	run("case 112: two days of permanent redirects, with another between them", func(t *testing.T) {
 		u := newUpstream("/new", doc)
 		r := u.read(t)
