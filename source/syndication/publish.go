@@ -182,6 +182,10 @@ func (p publisher) publishPart(d *document) (entities []feed.Entity, more bool) 
 		pos.Key = it.rank
 		w.dropFirst()
 	}
+	if len(w.items) == 0 && w.cut != nil {
+		// Go on there even if nothing was published: all entries before it may have been replaced by later ones.
+		pos.Key = publishOrder{w.cut[0], w.cut[1] - 1}
+	}
 	more = len(w.items) > 0 || w.cut != nil
 	if !more && d.deletes {
 		var deletes []string

@@ -82,6 +82,20 @@ func TestWindow(t *testing.T) {
 	}
 }
 
+// A version that is replaced by a newer one of its document leaves an empty buffer before a cut.
+func TestReplacedInSmallBuffer(t *testing.T) {
+	t.Parallel()
+	r := newUpstream("/feed", atom("", "x@1 e@2:a f@3 e@4:b g@5")).read(t, func(c *syndication.Config) {
+		c.Bounds.Memory, c.EntryOrder = 1, "oldest_first"
+	})
+	for range 10 {
+		if !r.step() {
+			break
+		}
+	}
+	r.wantLast("x f e:b g")
+}
+
 // TestLargeDocuments has more to publish than the window and a batch have room
 // for, and a crash after each batch.
 func TestLargeDocuments(t *testing.T) {
