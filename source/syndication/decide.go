@@ -1,8 +1,11 @@
 package syndication
 
 import (
+	"fmt"
 	"iter"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -27,6 +30,18 @@ type decider struct {
 	topic   TopicMarks
 	// pending is the rest of a poll; nil if there is nothing to publish.
 	pending *pendingPoll
+}
+
+// checkMarks returns an error if the topic has a mark of another version.
+func (s *decider) checkMarks() error {
+	for id, mark := range s.topic.Marks() {
+		version, _, found := strings.Cut(mark, ";")
+		if _, err := strconv.ParseUint(version, 10, 32); found && err == nil && version != fingerprintVersion {
+			return feed.Permanent(fmt.Errorf("the mark of the entry %s has version %s and this program reads version %s; run the feedbridge that wrote it, or a newer one",
+				feedxml.Excerpt(id), version, fingerprintVersion))
+		}
+	}
+	return nil
 }
 
 // mayWant reports whether an entry may have to be published, before its document is

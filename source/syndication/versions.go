@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
@@ -54,18 +53,6 @@ type fingerprint struct {
 // fingerprintVersion is the version of marks. Another one needs another cursorVersion, too: a program that cannot
 // read the marks would publish all entries again, so it must refuse the cursor.
 const fingerprintVersion = "1"
-
-// checkMarks returns an error if the topic has a mark of another version.
-func (s *decider) checkMarks() error {
-	for id, mark := range s.topic.Marks() {
-		version, _, found := strings.Cut(mark, ";")
-		if _, err := strconv.ParseUint(version, 10, 32); found && err == nil && version != fingerprintVersion {
-			return feed.Permanent(fmt.Errorf("the mark of the entry %s has version %s and this program reads version %s; run the feedbridge that wrote it, or a newer one",
-				feedxml.Excerpt(id), version, fingerprintVersion))
-		}
-	}
-	return nil
-}
 
 func (f fingerprint) String() string {
 	state := "p"
