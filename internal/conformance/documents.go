@@ -11,7 +11,6 @@ import (
 	"maps"
 	"mime"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -104,20 +103,6 @@ func (b *recording) end(ended bool) {
 	b.documents.check(b.url, r.Header, body, whole)
 	b.read = bytes.Buffer{}
 }
-
-// subjects find in a document what a rule is about, by what the rule needs.
-var subjects = map[string]*regexp.Regexp{
-	"Content-Length of entities": regexp.MustCompile(`(?i)\ncontent-length:`),
-	"tombstones":                 regexp.MustCompile(`[<:]deleted-entry\s`),
-	"polling hints":              regexp.MustCompile(`<(\w+:)?(ttl|skipHours|skipDays|updatePeriod|updateFrequency)[\s>]`),
-	"flags of the drafts":        regexp.MustCompile(`(?i)[<:](stateful|incremental)[\s>]`),
-	"dates":                      regexp.MustCompile(`"date_(published|modified)"`),
-	"next_url":                   regexp.MustCompile(`"next_url"`),
-	"time":                       regexp.MustCompile(`"time"`),
-}
-
-// needsHeaderLink is what a rule needs that is about links in the header.
-const needsHeaderLink = "links in the HTTP header"
 
 // check checks a document of any format, once. whole is whether the end of the body is that of the document.
 func (d *Documents) check(url string, h http.Header, body []byte, whole bool) {

@@ -161,3 +161,17 @@ func (q *Requirement) links() (specification, caseURL string) {
 	list, _, _ := strings.Cut(q.ID, "/")
 	return specification, "https://github.com/feedbridge/feedbridge/blob/main/docs/cases/" + list + ".md"
 }
+
+// subjects find in a document what a rule is about, by what the rule needs.
+var subjects = map[string]*regexp.Regexp{
+	"Content-Length of entities": regexp.MustCompile(`(?i)\ncontent-length:`),
+	"tombstones":                 regexp.MustCompile(`[<:]deleted-entry\s`),
+	"polling hints":              regexp.MustCompile(`<(\w+:)?(ttl|skipHours|skipDays|updatePeriod|updateFrequency)[\s>]`),
+	"flags of the drafts":        regexp.MustCompile(`(?i)[<:](stateful|incremental)[\s>]`),
+	"dates":                      regexp.MustCompile(`"date_(published|modified)"`),
+	"next_url":                   regexp.MustCompile(`"next_url"`),
+	"time":                       regexp.MustCompile(`"time"`),
+}
+
+// needsHeaderLink is what a rule needs that is about links in the header.
+const needsHeaderLink = "links in the HTTP header"
