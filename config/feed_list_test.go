@@ -96,6 +96,10 @@ func TestWithLists(t *testing.T) {
 		"shops":   {{Name: "x", URL: "https://x.example.com/1", Line: 1}, {Name: "y", URL: "https://x.example.com/2", Line: 2}, {Name: "z", URL: "https://z.example.com/", Line: 3}, {Name: "w", URL: "https://own.example.com/", Line: 4}, {Name: "v", URL: own, Line: 5}},
 		"unknown": {{Name: "n", URL: "https://n.example.com/", Line: 1}},
 	}, nil)
+	// A daemon is found by its file.
+	if got.File() == "" || got.File() != base.File() || !got.IsSet("feeds_from.blogs.url") {
+		t.Errorf("the file is %q with lists, and %q without", got.File(), base.File())
+	}
 	topics := map[string]string{}
 	for name, f := range got.Feeds {
 		topics[name] = f.To.Topic + " " + f.Every.String()

@@ -24,7 +24,7 @@ func (c *Config) WithLists(lists map[string][]Entry, running *Config) (*Config, 
 		delete(cfg.Feeds, name)
 		delete(l.listOf, name)
 	}
-	cfg.ListOf, cfg.loaded, cfg.titles = l.listOf, c.loaded, l.titles
+	cfg.ListOf, cfg.loaded, cfg.titles, cfg.file, cfg.set = l.listOf, c.loaded, l.titles, c.file, c.set
 	return cfg, l.refused
 }
 
