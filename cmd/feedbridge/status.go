@@ -179,16 +179,13 @@ type daemonReadiness struct {
 // elsewhere is the state of a feed that another member of the fleet runs.
 const elsewhere bridge.State = "elsewhere"
 
-// withoutErrors returns the reasons without the errors, which the lines of the buses and feeds have.
+// withoutErrors returns the reasons without the errors, which the lines of the feeds have.
 func withoutErrors(reasons []string, s *status.Process) []string {
 	shown := map[string]string{}
 	for i := range s.Feeds {
 		if f := &s.Feeds[i]; f.LastError != nil && isTroubled(f) {
 			shown["feed "+f.Feed] = ": " + f.LastError.Text
 		}
-	}
-	for _, b := range s.Buses {
-		shown["bus "+b.Bus] = ": " + b.Error
 	}
 	shorter := make([]string, len(reasons))
 	for i, reason := range reasons {
@@ -231,6 +228,8 @@ func (r statusReport) printProcess(p *printer, s *status.Process, ready daemonRe
 	for _, b := range s.Buses {
 		if b.OK {
 			p.printLine("bus %s (%s): %s", b.Bus, b.Kind, ownText(l.paint(good, "ok")))
+		} else if slices.Contains(reasons, fmt.Sprintf("bus %s: %s", b.Bus, b.Error)) {
+			p.printLine("bus %s (%s): %s", b.Bus, b.Kind, ownText(l.paint(bad, "not available")))
 		} else {
 			p.printLine("bus %s (%s): %s", b.Bus, b.Kind, b.Error)
 		}

@@ -87,6 +87,17 @@ func TestFewReasonsArePrinted(t *testing.T) {
 	}
 }
 
+// Why a bus makes the process not ready is said at the top, and once.
+func TestReasonOfABusIsPrintedOnce(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	ready, process := daemonReadiness{Reasons: []string{"bus main: no servers"}}, &status.Process{Buses: []status.Bus{{Bus: "main", Kind: "nats", Error: "no servers"}, {Bus: "b", Kind: "nats", Error: "late"}}}
+	statusReport{}.printProcess(&printer{w: &out}, process, ready, look{})
+	if want := "not ready:\n  bus main: no servers\n\nbus main (nats): not available\nbus b (nats): late\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("printed\n%swant in it\n%s", out.String(), want)
+	}
+}
+
 // The members of a fleet are printed with the number of feeds that each of them runs, and why this copy
 // is none of them.
 func TestFleetIsPrinted(t *testing.T) {

@@ -46,6 +46,13 @@ type busCheck struct {
 
 func (c *busCheck) name() string { return c.Name }
 
+// isDown reports whether the last check has failed.
+func (c *busCheck) isDown() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err != nil
+}
+
 type busStatus struct {
 	status.Bus
 	unready bool

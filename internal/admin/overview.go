@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/admin/status"
@@ -55,10 +56,16 @@ func (n *inventory) overview(now time.Time) (*status.Fleet, status.Summary) {
 
 // describe returns the sentence of a digest, after what is wrong with the whole process.
 func (n *inventory) describe(d *status.Digest) string {
-	if n.config.status(n.redact).Error != nil {
-		return "The configuration was not reloaded; " + d.Describe()
+	text := d.Describe()
+	for _, bus := range n.contents().buses {
+		if bus.isDown() {
+			text = fmt.Sprintf("Bus %s is not available; %s", bus.Name, strings.Replace(text, "nothing needs you, ", "", 1))
+		}
 	}
-	return d.Describe()
+	if n.config.status(n.redact).Error != nil {
+		text = "The configuration was not reloaded; " + text
+	}
+	return text
 }
 
 // addUnowned adds the feeds that no member runs to a digest.

@@ -43,6 +43,11 @@ func (h *handler) serveHealth(w http.ResponseWriter, _ *http.Request) {
 // serveReady answers /readyz: with 200 if the process is ready, and with 503 if it is not.
 func (h *handler) serveReady(w http.ResponseWriter, req *http.Request) {
 	answer := readiness{Reasons: []string{}, Notes: []string{}, Feeds: []feedReadiness{}, Buses: checkBuses(req.Context(), h.contents().buses, h.redact)}
+	for _, bus := range answer.Buses {
+		if bus.unready {
+			answer.Reasons = append(answer.Reasons, fmt.Sprintf("bus %s: %s", bus.Bus.Bus, bus.Error))
+		}
+	}
 	now := time.Now()
 	for _, f := range h.contents().feeds {
 		v := f.view(now)
@@ -52,11 +57,6 @@ func (h *handler) serveReady(w http.ResponseWriter, req *http.Request) {
 		}
 		state, _ := v.currentState()
 		answer.Feeds = append(answer.Feeds, feedReadiness{f.opts.Name, reason == "", state, formatTime(v.r.freshAt), status.FormatDuration(f.opts.Freshness)})
-	}
-	for _, bus := range answer.Buses {
-		if bus.unready {
-			answer.Reasons = append(answer.Reasons, fmt.Sprintf("bus %s: %s", bus.Bus.Bus, bus.Error))
-		}
 	}
 	answer.Reasons = append(answer.Reasons, h.lists.unread()...)
 	member := h.fleet.membership()

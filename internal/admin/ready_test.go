@@ -141,7 +141,7 @@ func TestReadinessNamesEveryReason(t *testing.T) {
 	for _, name := range []string{"c", "a", "b"} {
 		s.AddFeed(admin.FeedOptions{Name: name, Freshness: time.Minute}).Entered(bridge.Status{State: bridge.Stopped})
 	}
-	wantReasons(t, s, "feed a: stopping", "feed b: stopping", "feed c: stopping", "bus lake: no broker answers")
+	wantReasons(t, s, "bus lake: no broker answers", "feed a: stopping", "feed b: stopping", "feed c: stopping")
 }
 
 func TestReadyBody(t *testing.T) {

@@ -23,8 +23,12 @@ type pageSource struct{ *inventory }
 func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) statuspage.Feeds {
 	now := time.Now()
 	all := p.contents().feeds
+	var buses []status.Bus
+	for _, bus := range p.contents().buses {
+		buses = append(buses, bus.lastStatus(ctx, p.redact))
+	}
 	fleet, summary := p.overview(now)
-	answer := statuspage.Feeds{Summary: summary, Config: p.config.status(p.redact), Fleet: fleet, Lists: p.lists.status(), LeftBehind: showLeftBehind(p.contents().left, p.redact), SlowHosts: p.slowHosts(), All: len(all), States: map[string]int{}}
+	answer := statuspage.Feeds{Summary: summary, Config: p.config.status(p.redact), Fleet: fleet, Buses: buses, Lists: p.lists.status(), LeftBehind: showLeftBehind(p.contents().left, p.redact), SlowHosts: p.slowHosts(), All: len(all), States: map[string]int{}}
 	var found []sortKey
 	for _, f := range all {
 		key := newSortKey(f, q.Sort, now)
@@ -46,9 +50,6 @@ func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) statuspage.Fe
 	}
 	for i := range summary.Troubles {
 		p.complete(&summary.Troubles[i], now)
-	}
-	for _, bus := range p.contents().buses {
-		answer.Buses = append(answer.Buses, bus.lastStatus(ctx, p.redact))
 	}
 	return answer
 }

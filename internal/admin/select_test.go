@@ -64,6 +64,33 @@ func TestPagesShowRefusedConfigurationsAndDeadLetters(t *testing.T) {
 	})
 }
 
+// The summary begins with the buses that do not answer, because the feeds only wait for them.
+func TestSummaryBeginsWithABusThatIsDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		var down error
+		s.AddBus(admin.Bus{Name: "main", Kind: "nats", Check: func(context.Context) error { return down }})
+		addOrders(s)
+		for _, test := range []struct {
+			err  error
+			want string
+		}{
+			{errDown, "Bus main is not available; 1 feed: 0 entities since the start "},
+			{nil, "1 feed: nothing needs you, 0 entities since the start "},
+		} {
+			down = test.err
+			time.Sleep(time.Minute)
+			if p, _ := readStatus(t, s); !strings.HasPrefix(p.Summary.Sentence, test.want) {
+				t.Errorf("the sentence is %q, want %q", p.Summary.Sentence, test.want)
+			}
+			if _, body := get(t, s, "/"); !strings.Contains(body, "</span> "+test.want) {
+				t.Errorf("the page lacks %q: %s", test.want, body)
+			}
+		}
+	})
+}
+
 // Rows whose value is equal are sorted by name, and those whose value is not known come last.
 func TestFeedsAreSortedAndSearched(t *testing.T) {
 	t.Parallel()
