@@ -69,6 +69,9 @@ func (p pageSource) complete(t *status.Trouble, now time.Time) {
 	}
 	t.State, t.Cause = string(state), v.explainState()
 	if stale := v.staleReason(); stale != "" && state != bridge.Halted {
+		if v.r.lastError != nil { // which the explanation of the state has
+			stale = strings.TrimSuffix(stale, ": "+v.r.lastError.Text)
+		}
 		t.Cause = stale + "; " + t.Cause
 	}
 }

@@ -91,6 +91,22 @@ func TestSummaryBeginsWithABusThatIsDown(t *testing.T) {
 	})
 }
 
+// The card of a feed that needs a person has its error once.
+func TestCardsHaveAnErrorOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		f := addOrders(s)
+		enter(f, bridge.Retrying, checkpoint.Checkpoint{}, 24*time.Hour, errors.New("nothing accepts connections"))
+		time.Sleep(23 * time.Hour)
+		_, body := get(t, s, "/")
+		_, card, _ := strings.Cut(body, "has not been read yet; retrying in 1h after attempt 1: ")
+		if !strings.HasPrefix(card, "nothing accepts connections") {
+			t.Errorf("the card has something else: %s", body)
+		}
+	})
+}
+
 // Rows whose value is equal are sorted by name, and those whose value is not known come last.
 func TestFeedsAreSortedAndSearched(t *testing.T) {
 	t.Parallel()
