@@ -260,7 +260,11 @@ func (c *feedCommands) pollElsewhere(ctx context.Context, r *http.Request, name,
 		if _, ok := errors.AsType[*admin.ChangeError](err); ok || err == nil {
 			return err
 		}
-		err = fmt.Errorf("it is run by %s, another member of the fleet; send the request to that copy with --admin: %w", owner, err)
+		if _, unsent := errors.AsType[admin.UnsentError](err); unsent {
+			err = fmt.Errorf("it is run by %s, another member of the fleet; send the request to that copy with --admin: %w", owner, err)
+		} else {
+			err = fmt.Errorf("it is run by %s, another member of the fleet: %w; if it has ended or hangs, another member runs the feed soon: try again in half a minute", owner, err)
+		}
 	}
 	return &admin.ChangeError{Status: http.StatusConflict, Errs: []error{fmt.Errorf("feed %s: %w", name, err)}}
 }

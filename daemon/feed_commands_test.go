@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/admin"
 )
 
 func TestPauseIsRetriedWhileAnotherCopyCommits(t *testing.T) {
@@ -77,6 +78,22 @@ func TestCommandsFindTheNewestBridge(t *testing.T) {
 	removeSecond()
 	if len(c.feeds) > 0 {
 		t.Error("a bridge that has ended is still there")
+	}
+}
+
+// A member that does not answer is of no use to the person either.
+func TestPollOfAMemberThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	silent := errors.New("b does not answer")
+	for err, want := range map[error]string{
+		silent: "feed orders: it is run by b, another member of the fleet: b does not answer; if it has ended or hangs, another member runs the feed soon: try again in half a minute",
+		admin.UnsentError{Err: errors.New("no token")}: "feed orders: it is run by b, another member of the fleet; send the request to that copy with --admin: no token",
+	} {
+		c := feedCommands{forward: func(context.Context, string, string, string, time.Duration, any) error { return err }}
+		got := c.pollElsewhere(t.Context(), httptest.NewRequest(http.MethodPost, "/feeds/orders/poll", nil), "orders", "b", &Poll{})
+		if got == nil || got.Error() != want {
+			t.Errorf("got %v, want %s", got, want)
+		}
 	}
 }
 

@@ -134,6 +134,12 @@ type forwardedKey struct{}
 // not be forwarded again.
 func IsForwarded(ctx context.Context) bool { return ctx.Value(forwardedKey{}) != nil }
 
+// UnsentError is the error of a request that could not be forwarded, though its member may work.
+type UnsentError struct{ Err error }
+
+func (e UnsentError) Error() string { return e.Err.Error() }
+func (e UnsentError) Unwrap() error { return e.Err }
+
 // read is Forward for details.
 func (f *forwarder) read(ctx context.Context, owner, path string, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, detailsTimeout)
@@ -159,7 +165,7 @@ func (f *forwarder) sendWithin(ctx context.Context, limit time.Duration, owner, 
 func (f *forwarder) send(ctx context.Context, owner, method, path string, answer any) error {
 	address, key, err := f.findMember(owner)
 	if err != nil {
-		return err
+		return UnsentError{err}
 	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, http.NoBody)
 	if err != nil {
