@@ -128,17 +128,21 @@ poll fails or the feed is paused.`,
 			if err := client.post(cmd.Context(), "/feeds/"+url.PathEscape(args[0])+"/poll", &polled); err != nil {
 				return err
 			}
-			return printPoll(&printer{w: a.out, redact: a.redact}, polled)
+			admin := ""
+			if a.admin.url != "" && a.file == "" { // the output names the file in its commands
+				admin = "--admin " + a.admin.url + " "
+			}
+			return printPoll(&printer{w: a.out, redact: a.redact}, polled, admin)
 		},
 	})
 }
 
-// printPoll prints the result of a poll. Its error is that of the poll.
-func printPoll(p *printer, polled daemon.Poll) error {
+// printPoll prints the result of a poll. Its error is that of the poll. The commands that it quotes have the flag admin.
+func printPoll(p *printer, polled daemon.Poll, admin string) error {
 	count := func(n int) string { return withNoun(n, "entity", "entities") }
 	switch polled.State {
 	case bridge.Paused:
-		return fmt.Errorf("the feed is paused; continue with 'feedbridge resume %s'", polled.Feed)
+		return fmt.Errorf("the feed is paused; continue with 'feedbridge resume %s'", admin+polled.Feed)
 	case bridge.Retrying, bridge.Halted:
 		return fmt.Errorf("the feed is %s: %s", polled.State, polled.Error)
 	case bridge.Standby:
@@ -146,7 +150,7 @@ func printPoll(p *printer, polled daemon.Poll) error {
 	case bridge.Idle:
 		p.printLine("%s: %s published, %s left out as duplicates; the topic has all of the feed", polled.Feed, count(polled.Published), count(polled.Duplicates))
 	default:
-		p.printLine("%s: the poll has not ended and continues (%s); follow it with 'feedbridge status --watch %[1]s'", polled.Feed, polled.Work)
+		p.printLine("%s: the poll has not ended and continues (%s); follow it with 'feedbridge status --watch %s'", polled.Feed, polled.Work, admin+polled.Feed)
 	}
 	return p.err
 }
