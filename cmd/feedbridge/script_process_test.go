@@ -162,7 +162,7 @@ func typed(ts *testscript.TestScript, neg bool, args []string) {
 		command, _, _ = strings.Cut(command, " # ")
 		command = strings.TrimSpace(command)
 		if !strings.HasPrefix(command, "run ") {
-			ts.Check(ts.Exec("sh", "-c", "feedbridge "+command))
+			ts.Check(ts.Exec("sh", "-c", "./feedbridge "+command))
 			continue
 		}
 		start(ts, false, append([]string{"daemon", "FEEDBRIDGE_ADMIN_LISTEN=127.0.0.1:0", "FEEDBRIDGE_BUSES_MAIN_EMBEDDED_LISTEN=127.0.0.1:0", "feedbridge"}, strings.Fields(command)...))
