@@ -250,6 +250,9 @@ func (c *adminClient) explainFailure(err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) {
 		return fmt.Errorf("no daemon answers at %s: %w; is it running with this configuration? --admin names another address", c.at, err)
 	}
+	if strings.Contains(err.Error(), "malformed HTTP") { // net/http has no type for it, and quotes what it got
+		return fmt.Errorf("%s answers with something else than feedbridge's admin server: it does not speak HTTP; is the address right? --admin names another one", c.at)
+	}
 	return fmt.Errorf("no answer from the daemon at %s: %w", c.at, err)
 }
 
