@@ -19,6 +19,7 @@ var badFileErrors = map[string]string{
 	"start_at_entity_of_atom":     `:5: feeds.orders.start: only datareplication feeds can start after an entity, and this one is atom; want beginning, now, or a time such as 2026-01-01T00:00:00Z`,
 	"start_at_snapshot_of_rss":    `:5: feeds.orders.start: only datareplication feeds have snapshots, and this one is rss; want beginning, now, or a time such as 2026-01-01T00:00:00Z`,
 	"tail_without_relation":       `:4: feeds.orders.mode: ...`,
+	"freshness_short":             `:4: feeds.orders.freshness: a feed that works would be late between two polls, as every is 1m0s; want more, such as 3m0s, or leave it out`,
 	"full_every_zero":             `:4: feeds.orders.full_every: must be more than zero`,
 	"delete_ratio_in_percent":     `:4: feeds.orders.max_delete_ratio: ...`,
 	"admin_token_short":           `:4: admin.token: it must have 16 characters or more, such as those of 'openssl rand -hex 32'`,

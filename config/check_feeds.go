@@ -35,6 +35,9 @@ func (v *validator) checkFeeds() {
 		v.reportAll(path, f.Source.Validate())
 		v.reportAll(path, f.Syndication.Validate())
 		v.checkFormat(path, f)
+		if f.Freshness <= f.Every {
+			v.addError(joinPath(path, "freshness"), fmt.Sprintf("a feed that works would be late between two polls, as every is %v; want more, such as %v, or leave it out", f.Every, 3*f.Every))
+		}
 		v.checkTo(path, f)
 		v.checkStream(name, f.To, streams)
 		if f.DeadLetters() {

@@ -253,7 +253,7 @@ func TestAnyCopyAnswersForTheFleet(t *testing.T) {
 	const token = "FEEDBRIDGE_ADMIN_TOKEN=correct-horse-battery"
 	environ := func(more ...string) []string {
 		dir := t.TempDir()
-		env := append(copyEnviron(bus, dir, url, 0, 8), "FEEDBRIDGE_FEEDS_ILL_URL="+dead, "FEEDBRIDGE_FEEDS_ILL_FORMAT=datareplication", "FEEDBRIDGE_FEEDS_ILL_FRESHNESS=1s", token)
+		env := append(copyEnviron(bus, dir, url, 0, 8), "FEEDBRIDGE_FEEDS_ILL_URL="+dead, "FEEDBRIDGE_FEEDS_ILL_FORMAT=datareplication", "FEEDBRIDGE_FEEDS_ILL_FRESHNESS=1s", "FEEDBRIDGE_FEEDS_ILL_EVERY=100ms", token)
 		return append(env, more...)
 	}
 	open := "FEEDBRIDGE_ADMIN_LISTEN=127.0.0.1:0"
