@@ -86,7 +86,9 @@ func (p *progress) statusText() string {
 		say("(%d in all)", p.total)
 	}
 	say("%.1f MB", float64(p.bytes)/1e6)
-	say("%s", formatRate(p.recent.perSecond(now)))
+	if p.feeds > 1 || p.stateText(now) != "caught up" { // then the rate is that of before, and sinks
+		say("%s", formatRate(p.recent.perSecond(now)))
+	}
 	if p.left > 0 {
 		say("%s left out", withNoun(p.left, "duplicate", "duplicates"))
 	}

@@ -47,7 +47,7 @@ func TestProgressShowsTheState(t *testing.T) {
 		last.Duplicates = 1
 		p.Processed(last, 0)
 		enter(bridge.Idle, 506, time.Second)
-		want("3 pages  6 entities  (506 in all)  0.0 MB  6.0/s  1 duplicate left out  caught up")
+		want("3 pages  6 entities  (506 in all)  0.0 MB  1 duplicate left out  caught up")
 		enter(bridge.Retrying, 506, 12*time.Second)
 		want("3 pages  6 entities  (506 in all)  0.0 MB  6.0/s  1 duplicate left out  retrying, next attempt in 12s")
 		enter(bridge.Standby, 506, time.Second)
