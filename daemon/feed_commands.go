@@ -260,9 +260,13 @@ func (c *feedCommands) pollElsewhere(ctx context.Context, r *http.Request, name,
 		if _, ok := errors.AsType[*admin.ChangeError](err); ok || err == nil {
 			return err
 		}
-		if _, unsent := errors.AsType[admin.UnsentError](err); unsent {
+		_, unsent := errors.AsType[admin.UnsentError](err)
+		switch {
+		case errors.Is(err, admin.ErrNoAnswer):
+			err = fmt.Errorf("the member that runs it cannot be asked: %w", err)
+		case unsent:
 			err = fmt.Errorf("it is run by %s, another member of the fleet; send the request to that copy with --admin: %w", owner, err)
-		} else {
+		default:
 			err = fmt.Errorf("it is run by %s, another member of the fleet: %w; if it has ended or hangs, another member runs the feed soon: try again in half a minute", owner, err)
 		}
 	}

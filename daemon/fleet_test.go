@@ -39,7 +39,7 @@ func fleetRows(t *testing.T, a, b *reloadable) (ofA, ofB map[string]status.Feed)
 		shared := counts == [2]int{2, 2} && len(all[0]) == len(all[1])
 		for name := range all[0] {
 			states := all[0][name].State + " " + all[1][name].State
-			shared = shared && strings.Count(states, "elsewhere") == 1 && (strings.Contains(states, "idle") || strings.Contains(states, "paused"))
+			shared = shared && (all[0][name].Owner == "") != (all[1][name].Owner == "") && (strings.Contains(states, "idle") || strings.Contains(states, "paused"))
 		}
 		if shared {
 			return all[0], all[1]
@@ -83,7 +83,7 @@ func TestCopiesOfAFleetShareTheFeeds(t *testing.T) {
 	own := map[*reloadable]int{}
 	var elsewhere, nameA string // a feed that b runs, and the name of a
 	for name := range ofA {
-		if ofA[name].State == "elsewhere" {
+		if ofA[name].Owner != "" {
 			own[b]++
 			elsewhere = name
 			if ofA[name].Owner == "" || ofB[name].Owner != "" {
@@ -182,10 +182,10 @@ func TestCopiesWithDifferentFeedsRunAllOfThem(t *testing.T) {
 			_, body := c.read(t, "/status")
 			must.Succeed(t, json.Unmarshal([]byte(body), &s))
 			for _, f := range s.Feeds {
-				switch f.State {
-				case "idle":
+				switch {
+				case f.State == "idle" && f.Owner == "":
 					runs[f.Feed] = append(runs[f.Feed], s.Writer)
-				case "elsewhere":
+				case f.Owner != "" || f.State == "elsewhere":
 					claimed[f.Feed] = append(claimed[f.Feed], f.Owner)
 				}
 			}
@@ -237,7 +237,7 @@ func TestAKeyThatAPersonStoresTakesNoFeeds(t *testing.T) {
 		_, body := a.read(t, "/status")
 		must.Succeed(t, json.Unmarshal([]byte(body), &s))
 		for _, f := range s.Feeds {
-			if f.State == "elsewhere" {
+			if f.State == "elsewhere" || f.Owner != "" {
 				t.Fatalf("%s is %s", f.Feed, f.Explanation)
 			}
 		}

@@ -50,12 +50,7 @@ func groupFeeds(s *status.Process) []feedGroup {
 	}
 	sorted := make([]*status.Feed, len(s.Feeds))
 	for i := range s.Feeds {
-		f := &s.Feeds[i]
-		// Another member of the fleet runs it, and says why it needs a person.
-		if t := troubles[f.Feed]; t != nil && f.State == string(elsewhere) {
-			f.State, f.Since, f.Explanation, f.LastError = t.State, t.Since, t.Cause, nil
-		}
-		sorted[i] = f
+		sorted[i] = &s.Feeds[i]
 	}
 	slices.SortStableFunc(sorted, func(a, b *status.Feed) int {
 		return cmp.Or(cmp.Compare(feedRank(a), feedRank(b)), status.CompareNames(a.Feed, b.Feed))
@@ -82,7 +77,7 @@ func feedCause(f *status.Feed, t *status.Trouble) string {
 	switch state := bridge.State(f.State); {
 	case f.LastError != nil && (state == bridge.Halted || state == bridge.Retrying):
 		return f.LastError.Text
-	case t != nil:
+	case t != nil && f.Owner == "":
 		return t.Cause
 	}
 	return f.Explanation

@@ -307,7 +307,7 @@ func (u *upgradeRun) run(length int, builds ...string) {
 		}
 		run, done := 0, 0
 		for _, f := range feeds {
-			if f.State == "elsewhere" {
+			if f.State == "elsewhere" || f.Owner != "" {
 				continue
 			}
 			run++

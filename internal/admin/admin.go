@@ -20,8 +20,10 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
+	"path"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -116,8 +118,16 @@ func (s *Server) newHandler(socket bool) http.Handler {
 // Forward sends a request without a body to the member of the fleet that runs a feed, and decodes its answer.
 // An error of that member is a [*ChangeError]. After any other error it is not known whether the member got
 // the request; the error has the cure.
-func (s *Server) Forward(ctx context.Context, owner, method, path string, limit time.Duration, answer any) error {
+func (s *Server) Forward(ctx context.Context, owner, method, at string, limit time.Duration, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return s.forward.sendWithin(ctx, limit, owner, method, path, answer)
+	// A member that is frozen accepts connections. So something that takes no time is asked first.
+	short := min(limit, detailsTimeout)
+	asked, stop := context.WithTimeout(ctx, short)
+	defer stop()
+	err := s.forward.sendWithin(asked, short, owner, http.MethodGet, "/status/"+path.Base(path.Dir(at)), &status.Feed{})
+	if _, answered := errors.AsType[*ChangeError](err); err != nil && !answered {
+		return err
+	}
+	return s.forward.sendWithin(ctx, limit, owner, method, at, answer)
 }

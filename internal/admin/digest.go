@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"time"
@@ -55,9 +56,11 @@ func (v *feedView) attention() (status.Attention, string) {
 
 // attentionElsewhere is attention for a feed that this copy does not run.
 func (v *feedView) attentionElsewhere() (status.Attention, string) {
-	switch trouble := v.fleet.troubleOf(v.owner, v.opts.Name); {
-	case trouble != nil:
-		return status.NeedsYou, trouble.Cause
+	switch {
+	case v.remote.trouble != nil:
+		return status.NeedsYou, v.remote.trouble.Cause
+	case v.remote.state != "":
+		return v.remote.attention, ""
 	case v.owner == "" && v.member.err != nil:
 		return status.NeedsYou, v.explainElsewhere()
 	case v.owner == "":
@@ -79,9 +82,11 @@ type illFeed struct {
 	state string
 }
 
-// digest returns the digest of the feeds that this copy runs. Encoded as JSON it has at most so many
-// bytes, if those suffice for a digest that names no feeds.
-func (n *inventory) digest(now time.Time, most int) status.Digest {
+// digest returns the digest of the feeds that this copy runs, and the state of each. Encoded as JSON, both together have
+// at most so many bytes, if those suffice for a digest that names no feeds.
+func (n *inventory) digest(now time.Time, most int) (status.Digest, feedStates) {
+	var codes []byte
+	names := fnv.New64a()
 	d := status.Digest{At: formatTime(now), Started: formatTime(n.opts.Started), States: map[string]int{}, Troubles: []status.Trouble{}}
 	n.activity.use(func(a *activity) { d.EntitiesLastHour, d.ByHour = a.total(60, now), a.hourly(now) })
 	var ill []illFeed
@@ -93,7 +98,10 @@ func (n *inventory) digest(now time.Time, most int) status.Digest {
 			}
 			d.Feeds++
 			d.States[string(state)]++
-			switch needs, _ := v.attention(); needs {
+			needs, _ := v.attention()
+			addName(names, v.opts.Name)
+			codes = append(codes, stateCode(state, needs))
+			switch needs {
 			case status.Failing:
 				d.Failing++
 			case status.Behind:
@@ -110,6 +118,11 @@ func (n *inventory) digest(now time.Time, most int) status.Digest {
 	for _, each := range ill[:min(len(ill), status.MostTroubles)] {
 		d.Troubles = append(d.Troubles, each.feed.view(now).trouble())
 	}
+	states := feedStates{Names: namesSum(names)}
+	if len(codes) <= most/4*3 {
+		states.Codes = string(codes)
+		most -= len(codes)
+	}
 	d.MoreTroubles = d.NeedYou - len(d.Troubles)
 	for len(d.Troubles) > 0 {
 		if text, err := json.Marshal(d); err == nil && len(text) <= most {
@@ -119,13 +132,13 @@ func (n *inventory) digest(now time.Time, most int) status.Digest {
 		d.MoreTroubles += len(d.Troubles) - half
 		d.Troubles = d.Troubles[:half]
 	}
-	return d
+	return d, states
 }
 
 // Note returns what this copy publishes in a fleet of so many members.
 func (n *inventory) Note(members int) fleet.Note {
-	d := n.digest(time.Now(), min(longestNote, longestNotes/members))
-	note := memberNote{Admin: n.fleet.notes.address, Digest: &d}
+	d, states := n.digest(time.Now(), min(longestNote, longestNotes/members))
+	note := memberNote{Admin: n.fleet.notes.address, Digest: &d, States: &states}
 	if note.Admin != "" {
 		if key, err := n.forward.sealKey(); err == nil && key != nil {
 			note.Seal = addressSeal(key, n.fleet.notes.self, note.Admin)
@@ -136,7 +149,7 @@ func (n *inventory) Note(members int) fleet.Note {
 		panic(err) // it has only texts and numbers
 	}
 	// What changes all the time is not in the key.
-	key := []string{note.Admin, note.Seal, fmt.Sprint(d.Feeds, d.NeedYou)}
+	key := []string{note.Admin, note.Seal, states.Names, fmt.Sprint(d.NeedYou)}
 	for _, t := range d.Troubles {
 		key = append(key, t.Feed, t.State)
 	}

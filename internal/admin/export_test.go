@@ -1,7 +1,10 @@
 package admin
 
 import (
+	"context"
 	"math"
+	"net"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -53,4 +56,9 @@ func (f *Feed) PretendDay() {
 			}
 		}
 	}
+}
+
+// DialMembers sets how requests that are forwarded connect.
+func (s *Server) DialMembers(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
+	s.forward.client.Transport = &http.Transport{DialContext: dial}
 }

@@ -25,12 +25,12 @@ func (f *Feed) status(now time.Time) status.Feed {
 	f.mu.Unlock()
 	v := f.feedInfo.view(&r, now)
 	cp := r.status.Checkpoint
-	state, since := v.currentState()
+	state, since := v.shownState()
 	row := status.Feed{
 		Feed:              f.opts.Name,
 		Title:             v.title(),
 		State:             string(state),
-		Since:             formatTime(since),
+		Since:             since,
 		Explanation:       v.explainState(),
 		URL:               f.redact.Clip(f.opts.URL, longestText),
 		Every:             status.FormatDuration(f.opts.Every),
@@ -48,6 +48,9 @@ func (f *Feed) status(now time.Time) status.Feed {
 		EntitiesLastHour:  lastHour,
 		LastPoll:          r.lastPoll,
 		LastError:         r.lastError,
+	}
+	if v.elsewhere {
+		row.LastError = nil // from the time when this copy ran the feed
 	}
 	row.Attention, _ = v.attention()
 	row.Owner = f.redact.Clip(v.owner, longestName)

@@ -52,6 +52,7 @@ func (f *feedInfo) name() string { return f.opts.Name }
 func (f *feedInfo) view(r *feedRecord, now time.Time) *feedView {
 	v := &feedView{feedInfo: f, r: r, now: now, member: f.fleet.membership()}
 	v.owner, v.elsewhere = v.member.ownerElsewhere(f.opts.Topic)
+	v.remote = f.fleet.remoteOf(v.owner, f.opts.Name)
 	return v
 }
 
@@ -64,6 +65,7 @@ type feedView struct {
 	// elsewhere reports that this copy does not run the feed. owner is the member that runs it, empty if none does yet.
 	elsewhere bool
 	owner     string
+	remote    remoteFeed // what owner has published
 }
 
 // title returns the title for people, that of a list before the feed's own; empty if there is none but the name.
@@ -88,11 +90,24 @@ func (v *feedView) currentState() (bridge.State, time.Time) {
 	return v.r.bridgeState(v.now)
 }
 
+// shownState returns the state of the feed for people, which the member that runs it may have published, and since when.
+func (v *feedView) shownState() (bridge.State, *time.Time) {
+	switch state, since := v.currentState(); {
+	case !v.elsewhere || v.remote.state == "":
+		return state, formatTime(since)
+	case v.remote.trouble != nil:
+		return v.remote.state, v.remote.trouble.Since
+	}
+	return v.remote.state, nil
+}
+
 // explainElsewhere returns the sentence about a feed that this copy does not run.
 func (v *feedView) explainElsewhere() string {
 	trouble := ""
-	if t := v.fleet.troubleOf(v.owner, v.opts.Name); t != nil {
-		trouble = fmt.Sprintf(": %s: %s", t.State, v.redact.Clip(t.Cause, longestDetail))
+	if t := v.remote.trouble; t != nil {
+		trouble = fmt.Sprintf(": %s: %s", v.redact.Clip(t.State, longestName), v.redact.Clip(t.Cause, longestDetail))
+	} else if v.remote.state != "" {
+		trouble = fmt.Sprintf(": %s %s ago", v.remote.state, status.FormatDuration(v.now.Sub(v.remote.at)))
 	}
 	not := v.redact.Clip(v.member.notMember(), longestError)
 	switch {

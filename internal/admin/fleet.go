@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/feedbridge/feedbridge/bridge"
@@ -27,6 +28,8 @@ type Fleet struct {
 	known membership
 
 	notes fleetNotes
+	// remote is what other members have published about the feeds that they run, by feed.
+	remote atomic.Pointer[map[string]remoteFeed]
 }
 
 // membership has what this copy knew of its fleet at one moment. It is zero in a process without a fleet.
@@ -141,10 +144,13 @@ func (f *Fleet) Follow(self string, seen func() map[string]fleet.Seen, address s
 // noteOf returns the note of a member; nil if there is none.
 func (f *Fleet) noteOf(member string) *memberNote { return f.notes.read()[member] }
 
-// troubleOf returns what a member has published about a feed that needs a person; nil if it has not.
-func (f *Fleet) troubleOf(member, feed string) *status.Trouble {
-	if note := f.noteOf(member); member != "" && note != nil {
-		return note.troubles[feed]
+// remoteOf returns what a member has published about a feed.
+func (f *Fleet) remoteOf(owner, feed string) remoteFeed {
+	if f == nil {
+		return remoteFeed{}
 	}
-	return nil
+	if all := f.remote.Load(); owner != "" && all != nil && (*all)[feed].owner == owner {
+		return (*all)[feed]
+	}
+	return remoteFeed{}
 }

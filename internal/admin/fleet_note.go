@@ -24,6 +24,8 @@ type memberNote struct {
 	Admin  string         `json:"admin,omitempty"`
 	Seal   string         `json:"seal,omitempty"`
 	Digest *status.Digest `json:"digest"`
+	// States are those of the feeds that it runs; nil from a version that does not publish them.
+	States *feedStates `json:"states,omitempty"`
 
 	at, goneSince time.Time
 	troubles      map[string]*status.Trouble // of Digest, by feed

@@ -15,11 +15,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
+	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/credential"
 )
 
@@ -157,7 +160,7 @@ func (f *forwarder) read(ctx context.Context, owner, path string, answer any) er
 func (f *forwarder) sendWithin(ctx context.Context, limit time.Duration, owner, method, path string, answer any) error {
 	err := f.send(ctx, owner, method, path, answer)
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%s, another member of the fleet, does not answer within %v", owner, limit)
+		return fmt.Errorf("%s, another member of the fleet, %w within %v%s", owner, ErrNoAnswer, limit, f.whenGone(owner))
 	}
 	return err
 }
@@ -177,13 +180,13 @@ func (f *forwarder) send(ctx context.Context, owner, method, path string, answer
 	req.Header.Set("Authorization", strings.Join([]string{forwardScheme, self, owner, at, number, mine}, " "))
 	resp, err := f.client.Do(req)
 	if err != nil {
-		return unreachable(owner, address, err)
+		return f.unreachable(owner, address, err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, largestAnswer+1))
 	switch {
 	case err != nil:
-		return unreachable(owner, address, err)
+		return f.unreachable(owner, address, err)
 	case len(body) > largestAnswer:
 		return fmt.Errorf("the answer of %s at %s is larger than %d bytes", owner, address, largestAnswer)
 	case !sameSeal(resp.Header.Get(sealHeader), answerSeal(key, mine, resp.StatusCode, body)):
@@ -232,7 +235,21 @@ func (f *forwarder) findMember(owner string) (address string, key []byte, err er
 	return note.Admin, key, nil
 }
 
-func unreachable(owner, address string, err error) error {
+// ErrNoAnswer is matched by errors of a member that has ended or is frozen, as far as is known.
+var ErrNoAnswer = errors.New("does not answer")
+
+// whenGone returns what becomes of the feeds of a member that does not answer.
+func (f *forwarder) whenGone(owner string) string {
+	if note := f.fleet.noteOf(owner); note != nil && !note.goneSince.IsZero() {
+		return fmt.Sprintf("; it is gone since %s, and others take over its feeds: try again then", status.FormatDuration(time.Since(note.goneSince)))
+	}
+	return "; if it is gone or frozen, others take over its feeds within 20 seconds: try again then"
+}
+
+func (f *forwarder) unreachable(owner, address string, err error) error {
+	if errors.Is(err, syscall.ECONNREFUSED) || os.IsTimeout(err) {
+		return fmt.Errorf("%s, another member of the fleet, %w at %s: %w%s; otherwise set fleet.advertise there to where the members reach it", owner, ErrNoAnswer, address, err, f.whenGone(owner))
+	}
 	err = fmt.Errorf("%s, another member of the fleet, cannot be reached at %s: %w", owner, address, err)
 	host, _, _ := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() {

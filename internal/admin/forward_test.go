@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/feedbridge/feedbridge/bridge"
@@ -211,6 +214,93 @@ func TestForwardedRequestsCannotBeRepeated(t *testing.T) {
 			t.Errorf("%s: status %d, want %d", test.name, resp.StatusCode, test.want)
 		}
 	}
+}
+
+// What another member runs is shown, sorted, selected and counted by the state that it has published.
+func TestRowsHaveTheStatesOfTheirOwners(t *testing.T) {
+	t.Parallel()
+	seen := map[string]fleet.Seen{}
+	a, b := newMember(t, seen, "a", "b", rightToken), newMember(t, seen, "b", "b", rightToken)
+	for name, state := range map[string]bridge.State{"orders": bridge.Retrying, "bills": bridge.Halted, "carts": bridge.Idle, "stock": bridge.Paused} {
+		opts := admin.FeedOptions{Name: name, Topic: "shop." + name, Bus: "main", Every: time.Second, Freshness: time.Hour}
+		a.AddFeed(opts)
+		var err error
+		if state == bridge.Retrying || state == bridge.Halted {
+			err = errors.New("broken")
+		}
+		enter(b.AddFeed(opts), state, checkpoint.Checkpoint{}, time.Hour, err)
+	}
+	rows := func() map[string]string {
+		t.Helper()
+		p, _ := readStatus(t, a.Server)
+		states := map[string]string{"": p.Summary.Sentence}
+		for _, f := range p.Feeds {
+			if states[f.Feed] = f.State + " " + string(f.Attention); f.Owner != "b" || !strings.Contains(f.Explanation, "run by b") {
+				t.Errorf("%s: %q, %s", f.Feed, f.Owner, f.Explanation)
+			}
+		}
+		return states
+	}
+	b.publish()
+	got := rows()
+	if want := map[string]string{"": got[""], "orders": "retrying failing", "bills": "halted needs_you", "carts": "idle ", "stock": "paused "}; !maps.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if !strings.HasPrefix(got[""], "4 feeds: 1 needs you, 1 fails and is tried again, ") || strings.Contains(got[""], "incomplete") {
+		t.Error(got[""])
+	}
+	if p, _ := readStatus(t, b.Server); strings.Contains(p.Summary.Sentence, "incomplete") {
+		t.Errorf("of the member that runs them: %s", p.Summary.Sentence)
+	}
+	_, body := get(t, a.Server, "/?state=retrying")
+	if strings.Count(body, `<tr id="feed-`) != 1 || !strings.Contains(body, `<tr id="feed-orders"`) || !strings.Contains(body, "1 feeds, of 4 in all") {
+		t.Error("the page does not select by state")
+	}
+	_, body = get(t, a.Server, "/")
+	at := -1
+	for _, name := range []string{"bills", "orders", "stock", "carts"} {
+		before := at
+		if at = strings.Index(body, `<tr id="feed-`+name); at <= before {
+			t.Errorf("%s is not where its state belongs", name)
+		}
+	}
+
+	// A version that does not publish the states of all feeds names those that need a person.
+	seen["b"] = fleet.Seen{Note: []byte(strings.Replace(string(seen["b"].Note), `"states":{"names"`, `"later":{"names"`, 1)), At: time.Now()}
+	if got := rows(); got["bills"] != "halted needs_you" || got["orders"] != "elsewhere " || strings.Contains(got[""], "incomplete") {
+		t.Errorf("%q", got)
+	}
+	// Garbage is no state.
+	b.publish()
+	seen["b"] = fleet.Seen{Note: []byte(regexp.MustCompile(`"codes":"...."`).ReplaceAllString(string(seen["b"].Note), `"codes":"!9\u0000~"`)), At: time.Now()}
+	if got := rows(); got["orders"] != "elsewhere " {
+		t.Errorf("%q", got)
+	}
+	// The members have divided the feeds again, and b has published nothing since.
+	b.publish()
+	a.AddFeed(admin.FeedOptions{Name: "new", Topic: "shop.new"})
+	if got := rows(); got["orders"] != "elsewhere " || got["bills"] != "halted needs_you" || !strings.HasPrefix(got[""], "5 feeds: 1 needs you, ") || !strings.HasSuffix(got[""], "; incomplete while members take over feeds from each other") {
+		t.Errorf("%q", got)
+	}
+}
+
+// A member that is frozen takes connections and does not answer. A poll, which may take a minute, does not wait so long.
+func TestForwardToAFrozenMember(t *testing.T) {
+	t.Parallel()
+	seen := map[string]fleet.Seen{}
+	a := newMember(t, seen, "a", "b", rightToken) // with a server, whose goroutines never end in a bubble
+	newMember(t, seen, "b", "b", rightToken)
+	synctest.Test(t, func(t *testing.T) {
+		a.DialMembers(func(context.Context, string, string) (net.Conn, error) {
+			frozen, _ := net.Pipe()
+			return frozen, nil
+		})
+		began := time.Now()
+		err := a.Forward(t.Context(), "b", http.MethodPost, "/feeds/orders/poll", 65*time.Second, new(any))
+		if !errors.Is(err, admin.ErrNoAnswer) || time.Since(began) > 5*time.Second || !strings.Contains(err.Error(), "b, another member of the fleet, does not answer within 3s; if it is gone or frozen, others take over") {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
 }
 
 // However many feeds are ill, a note stays small, and counts them.

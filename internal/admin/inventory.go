@@ -3,11 +3,14 @@ package admin
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 )
@@ -140,10 +143,11 @@ func (n *inventory) details(ctx context.Context, f *Feed) status.Feed {
 	switch {
 	case err == nil && row.Feed != f.opts.Name:
 		err = fmt.Errorf("%s answers with another feed", owner)
-	case err == nil && row.State == string(stateElsewhere):
+	case err == nil && (row.Owner != "" || row.State == string(stateElsewhere)):
 		err = fmt.Errorf("%s does not run the feed either; the fleet is dividing its feeds", owner)
 	}
 	if err != nil {
+		n.readRemote()
 		row = f.details(time.Now())
 		row.OwnerError = n.redact.Clip(err.Error(), longestError)
 		return row
@@ -189,4 +193,50 @@ func (n *inventory) slowHosts() []status.SlowHost {
 		}
 	}
 	return rows
+}
+
+// readRemote reads what other members have published about the feeds that they run. It returns the members of which
+// that is about other feeds than those that they run now.
+func (n *inventory) readRemote() (outdated map[string]bool) {
+	outdated = map[string]bool{}
+	if n.fleet == nil {
+		return outdated
+	}
+	member, notes := n.fleet.membership(), n.fleet.notes.read()
+	run, remote := map[string][]string{}, map[string]remoteFeed{}
+	for _, f := range n.contents().feeds {
+		if owner, _ := member.ownerElsewhere(f.opts.Topic); owner != "" {
+			run[owner] = append(run[owner], f.opts.Name)
+		}
+	}
+	for owner, note := range notes {
+		if owner == n.fleet.notes.self || note.Digest == nil || !note.goneSince.IsZero() {
+			continue
+		}
+		codes, names := "", fnv.New64a()
+		for _, name := range run[owner] {
+			addName(names, name)
+		}
+		switch s := note.States; {
+		case s == nil:
+			outdated[owner] = note.Digest.Feeds != len(run[owner])
+		case s.Names != namesSum(names):
+			outdated[owner] = true
+		case len(s.Codes) == len(run[owner]):
+			codes = s.Codes
+		}
+		for i, name := range run[owner] {
+			r := remoteFeed{owner: owner, trouble: note.troubles[name], at: note.at}
+			if codes != "" {
+				if code := strings.IndexByte(stateCodes, codes[i]); code >= 0 {
+					r.state, r.attention = states[code/4], attentions[code%4]
+				}
+			} else if r.trouble != nil && slices.Contains(states, bridge.State(r.trouble.State)) {
+				r.state = bridge.State(r.trouble.State)
+			}
+			remote[name] = r
+		}
+	}
+	n.fleet.remote.Store(&remote)
+	return outdated
 }

@@ -15,7 +15,8 @@ import (
 
 // overview returns the fleet, nil without one, and the summary of the feeds of all its members.
 func (n *inventory) overview(now time.Time) (*status.Fleet, status.Summary) {
-	own := n.digest(now, math.MaxInt)
+	outdated := n.readRemote()
+	own, _ := n.digest(now, math.MaxInt)
 	s := n.fleetStatus(&own)
 	all := status.Summary{Digest: status.Digest{At: own.At, States: map[string]int{}, ByHour: status.NewHourly(), Troubles: []status.Trouble{}}}
 	if s == nil {
@@ -23,12 +24,14 @@ func (n *inventory) overview(now time.Time) (*status.Fleet, status.Summary) {
 		all.Sentence = n.describe(&all.Digest)
 		return nil, all
 	}
-	silent := 0
+	silent, changing, others := 0, false, false
 	for i, m := range s.Members {
 		if m.Digest == nil {
 			silent++
 			continue
 		}
+		others = others || m.OtherFeeds || len(m.OtherLists) > 0
+		changing = changing || outdated[m.Member]
 		all.Add(*m.Digest, m.Member, now)
 		shown := *m.Digest
 		shown.ByHour = status.Hourly{} // long, and in the sum
@@ -44,7 +47,16 @@ func (n *inventory) overview(now time.Time) (*status.Fleet, status.Summary) {
 	if more := len(all.Troubles) - status.MostTroubles; more > 0 {
 		all.Troubles, all.MoreTroubles = all.Troubles[:status.MostTroubles], all.MoreTroubles+more
 	}
+	if changing = changing && !others; changing {
+		// Feeds that have moved may be counted twice, or not at all.
+		missing := len(n.contents().feeds) - all.Feeds
+		all.Feeds += missing
+		all.States[string(stateElsewhere)] += max(missing, 0)
+	}
 	all.Sentence = n.describe(&all.Digest)
+	if changing {
+		all.Sentence += "; incomplete while members take over feeds from each other"
+	}
 	if n.fleet.membership().blind {
 		all.Sentence += "; the other members are not known at present"
 	}

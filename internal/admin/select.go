@@ -133,7 +133,7 @@ func newSortKey(f *Feed, column statuspage.Column, now time.Time) sortKey {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	v := f.feedInfo.view(&f.record, now)
-	state, _ := v.currentState()
+	state, _ := v.shownState()
 	key := sortKey{feed: f, title: v.title(), state: string(state), value: math.NaN()}
 	switch column {
 	case statuspage.ByState:

@@ -201,6 +201,8 @@ func nextPoll(f *status.Feed, now time.Time) string {
 	switch {
 	case f.NextAttempt != nil && f.NextAttempt.After(now):
 		return "in " + status.FormatDuration(max(f.NextAttempt.Sub(now), time.Second))
+	case f.Owner != "":
+		return "unknown"
 	case slices.Contains([]string{"reading", "idle", "retrying", "halted", "standby"}, f.State):
 		return "now"
 	}
