@@ -103,9 +103,7 @@ func checkConformance(ctx context.Context, a *app, f config.Feed, o conformanceF
 		}
 		r.Error = err.Error()
 	}
-	if failures := r.Failures(o.strict); err == nil && failures > 0 {
-		err = fmt.Errorf("the feed violates %s", withNoun(failures, "requirement", "requirements"))
-	}
+	err = cmp.Or(err, violated(r.Failures(o.strict)))
 	if junit != nil {
 		err = errors.Join(r.WriteJUnit(junit, a.redact, o.strict), err)
 	}
@@ -113,6 +111,14 @@ func checkConformance(ctx context.Context, a *app, f config.Feed, o conformanceF
 		return errors.Join(printReport(out, a.redact, r), err)
 	}
 	return errors.Join(printConformance(out, a.redact, lookOf(a, out), r), err)
+}
+
+// violated returns an error if requirements failed.
+func violated(failures []conformance.Result) error {
+	if len(failures) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the feed violates %s", withNoun(len(failures), "requirement", "requirements"))
 }
 
 // mostLooks is the number of times that a feed is read again while it is watched.
@@ -212,23 +218,7 @@ func printConformance(w io.Writer, redact *safetext.Redactor, l look, r *conform
 		p.printLine("error        %s", r.Error)
 	}
 	for _, outcome := range []conformance.Outcome{conformance.Failed, conformance.NotTested, conformance.Passed} {
-		n := 0
-		for _, res := range r.Requirements {
-			if res.Outcome != outcome {
-				continue
-			}
-			if n++; n == 1 {
-				p.printLine("\n%s", ownText(l.paint(toneOf(string(outcome)), string(outcome))))
-			}
-			p.printLine("  %-10s  %-19s  %s (%s)", res.Level, res.ID, res.Rule, res.Section)
-			switch outcome {
-			case conformance.Failed:
-				p.printLine("    %s\n    %s", res.Specification, res.Case)
-				p.printEvidence(res.Evidence, res.Count)
-			case conformance.NotTested:
-				p.printLine("    %s", res.Reason)
-			}
-		}
+		p.printResults(l, r, outcome)
 	}
 	if besides := r.Besides(); len(besides) > 0 {
 		p.printLine("\nseen besides, and no violation of a requirement for producers")
@@ -242,4 +232,25 @@ func printConformance(w io.Writer, redact *safetext.Redactor, l look, r *conform
 		p.printLine("%-6s  %d passed, %d failed, %d not tested", level, r.Count(level, conformance.Passed), r.Count(level, conformance.Failed), r.Count(level, conformance.NotTested))
 	}
 	return p.err
+}
+
+// printResults writes the requirements with an outcome.
+func (p *printer) printResults(l look, r *conformance.Report, outcome conformance.Outcome) {
+	n := 0
+	for _, res := range r.Requirements {
+		if res.Outcome != outcome {
+			continue
+		}
+		if n++; n == 1 {
+			p.printLine("\n%s", ownText(l.paint(toneOf(string(outcome)), string(outcome))))
+		}
+		p.printLine("  %-10s  %-19s  %s (%s)", res.Level, res.ID, res.Rule, res.Section)
+		switch outcome {
+		case conformance.Failed:
+			p.printLine("    %s\n    %s", res.Specification, res.Case)
+			p.printEvidence(res.Evidence, res.Count)
+		case conformance.NotTested:
+			p.printLine("    %s", res.Reason)
+		}
+	}
 }

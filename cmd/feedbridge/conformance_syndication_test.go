@@ -74,7 +74,10 @@ func TestInspectStrict(t *testing.T) {
 		says  string
 	}{
 		"a paged feed":            {map[string]string{"/": atom(atomHead, `<link rel="next" href="/2"/>`, entry), "/2": atom(atomHead, fmt.Sprintf(atomEntry, "2", author))}, exitDone, ""},
-		"a date that is none":     {map[string]string{"/": atom(atomHead, `<entry><id>1</id><title>t</title><updated>now</updated></entry>`)}, exitFailed, "violates 1 requirement"},
+		"a date that is none":     {map[string]string{"/": atom(atomHead, author, `<entry><id>1</id><title>t</title><updated>now</updated></entry>`)}, exitFailed, "violates 1 requirement"},
+		"nobody wrote it":         {map[string]string{"/": atom(atomHead, fmt.Sprintf(atomEntry, "1", ""))}, exitFailed, "violates 1 requirement"},
+		"a link without href":     {map[string]string{"/": atom(atomHead, `<link rel="self"/>`, entry)}, exitFailed, "violates 1 requirement"},
+		"archives without flag":   {chain(atom(atomHead, `<link rel="current" href="/"/><link rel="next-archive" href="/2"/>`, entry)), exitFailed, "violates 1 requirement"},
 		"an archive that is gone": {chain("404"), exitFailed, "not read to its end"},
 	} {
 		parallel.Run(t, name, func(t *testing.T) {
@@ -83,6 +86,9 @@ func TestInspectStrict(t *testing.T) {
 			var out, errs bytes.Buffer
 			if code := runProgram([]string{"inspect", "--strict", server.URL + "/"}, nil, nil, &out, &errs); code != c.code || !strings.Contains(errs.String(), c.says) {
 				t.Errorf("exit code %d: %s\n%s", code, &errs, &out)
+			}
+			if !strings.Contains(errs.String(), "violates") == strings.Contains(out.String(), "syndication/") {
+				t.Errorf("the report does not name the requirement, or one too many:\n%s", &out)
 			}
 		})
 	}

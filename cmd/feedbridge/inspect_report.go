@@ -30,6 +30,7 @@ func printFeed(w io.Writer, redact *safetext.Redactor, l look, r *conformance.Re
 	p := &printer{w: w, redact: redact}
 	p.printSummary(r)
 	switch {
+	case len(r.Violations) == 0 && len(r.Requirements) > 0: // those follow
 	case len(r.Violations) == 0 && r.Complete:
 		p.printLine("violations   %s", ownText(l.paint(good, "none seen")))
 	case len(r.Violations) == 0:
@@ -41,6 +42,7 @@ func printFeed(w io.Writer, redact *safetext.Redactor, l look, r *conformance.Re
 			p.printEvidence(of.Examples, of.Count)
 		}
 	}
+	p.printResults(l, r, conformance.Failed)
 	return p.err
 }
 

@@ -234,8 +234,8 @@ func TestViolationsDecide(t *testing.T) {
 	if res := r.of(t, "datareplication/23"); res.Outcome != Failed || res.Count != 14 || len(res.Evidence) != 5 {
 		t.Errorf("got %+v", res)
 	}
-	if n, strict := r.Failures(false), r.Failures(true); n != 1 || strict != 2 {
-		t.Errorf("%d failures, and %d strictly", n, strict)
+	if n, strict := r.Failures(false), r.Failures(true); len(n) != 1 || len(strict) != 2 {
+		t.Errorf("failures %v, and strictly %v", n, strict)
 	}
 	if besides := r.Besides(); len(besides) != 1 || besides[0].Kind != "long_id" {
 		t.Errorf("besides: %+v", besides)
@@ -252,10 +252,10 @@ func TestViolationsDecide(t *testing.T) {
 
 func TestComparedEventsAreBounded(t *testing.T) {
 	var p Pages
-	for i := range mostEvents + 10 {
+	for i := range mostCompared + 10 {
 		p.Add(&feed.Entity{ID: fmt.Sprint(i), Page: "1"}, "http-feeds")
 	}
-	if len(p.order) != mostEvents {
+	if len(p.order) != mostCompared {
 		t.Errorf("%d events are kept", len(p.order))
 	}
 }

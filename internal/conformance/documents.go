@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/feedbridge/feedbridge/source/syndication"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
@@ -42,6 +43,9 @@ func (d *Documents) Results(r *Report) Checks {
 	defer d.mu.Unlock()
 	if d.done = true; d.jsonFeed && r.Format == "auto" {
 		r.Format = "jsonfeed"
+	}
+	if r.Dialect == syndication.Archived {
+		d.checkArchives()
 	}
 	return d.checks
 }
@@ -111,6 +115,9 @@ func (d *Documents) check(url string, h http.Header, body []byte, whole bool) {
 	hash := maphash.Bytes(seed, body)
 	if was, known := d.checked[url]; d.done || len(body) == 0 || known && was == hash {
 		return
+	}
+	if len(d.checked) == mostCompared {
+		clear(d.checked) // a document that is read again is counted again
 	}
 	if d.checked[url] = hash; d.first == "" {
 		d.first = url

@@ -18,8 +18,8 @@ type Pages struct {
 
 var seed = maphash.MakeSeed()
 
-// mostEvents limits the number of events that are compared.
-const mostEvents = 100_000
+// mostCompared limits the number of events, and of documents, that are compared.
+const mostCompared = 100_000
 
 // Add adds an entity of a feed of that format to its page.
 func (p *Pages) Add(e *feed.Entity, format string) {
@@ -31,7 +31,7 @@ func (p *Pages) Add(e *feed.Entity, format string) {
 		page = e.ID
 	}
 	if p.of[page] == nil {
-		if format == httpfeed.Kind && len(p.order) == mostEvents {
+		if format == httpfeed.Kind && len(p.order) == mostCompared {
 			return
 		}
 		p.order = append(p.order, page)

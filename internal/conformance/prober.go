@@ -52,11 +52,8 @@ func (p *Prober) Check(ctx context.Context, r *Report, pages *Pages, checks Chec
 			p.probe(ctx, page, n < last && r.Format == datareplication.Kind || n < last-1 && r.Dialect == syndication.Archived)
 		}
 	}
-	switch {
-	case r.Format == httpfeed.Kind:
+	if r.Format == httpfeed.Kind {
 		p.checkPosition(ctx, p.Documents.event)
-	case r.Dialect == syndication.Archived:
-		p.Documents.checkArchives()
 	}
 	for _, check := range checks {
 		if check.reason == errChanging.Error() {

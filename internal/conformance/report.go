@@ -214,15 +214,9 @@ func (r *Report) evaluate(q *Requirement, checks Checks) Result {
 	return res
 }
 
-// Failures returns the number of failed requirements that count.
-func (r *Report) Failures(strict bool) int {
-	n := 0
-	for _, res := range r.Requirements {
-		if res.Outcome == Failed && res.binds(strict) {
-			n++
-		}
-	}
-	return n
+// Failures returns the failed requirements that count.
+func (r *Report) Failures(strict bool) []Result {
+	return slices.DeleteFunc(slices.Clone(r.Requirements), func(res Result) bool { return res.Outcome != Failed || !res.binds(strict) })
 }
 
 // Besides returns the violations that break no requirement for producers.

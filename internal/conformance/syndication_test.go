@@ -70,7 +70,7 @@ func TestHeadOfDocuments(t *testing.T) {
 			}
 		}, "/feed")
 		r.want(t, "syndication/139", Failed, "403")
-		if r.Failures(false) != 0 || r.Failures(true) != 1 {
+		if len(r.Failures(false)) != 0 || len(r.Failures(true)) != 1 {
 			t.Error("it is a SHOULD")
 		}
 	})
