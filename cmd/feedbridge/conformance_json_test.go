@@ -17,6 +17,9 @@ func TestConformanceOfItems(t *testing.T) {
 		"no version":                     {media, page(`{"title":"t",` + fmt.Sprintf(item, "")), "json-feeds/20", conformance.Failed, "version is a string: false", exitFailed, "JSON"},
 		"case 36: tags are no list":      {media, page(head + fmt.Sprintf(item, `,"tags":"a"`)), "json-feeds/36", conformance.Failed, "in item 0 tags is a", exitFailed, ""},
 		"case 36: a bare attachment":     {media, page(head + fmt.Sprintf(item, `,"attachments":[{"url":"/a"}]`)), "json-feeds/36", conformance.Failed, "mime_type", exitFailed, ""},
+		"case 24: a day":                 {media, page(head + fmt.Sprintf(item, `,"date_published":"2020-01-01"`)), "json-feeds/24", conformance.Failed, `date_published "2020-01-01"`, exitFailed, ""},
+		"case 24: a date of RFC 3339":    {media, page(head + fmt.Sprintf(item, `,"date_modified":"2020-01-01t00:00:00z"`)), "json-feeds/24", conformance.Passed, "", exitDone, ""},
+		"no dates":                       {media, page(head + fmt.Sprintf(item, "")), "json-feeds/24", conformance.NotTested, "nothing", exitDone, ""},
 		"no next_url":                    {media, page(head + fmt.Sprintf(item, "")), "json-feeds/27", conformance.NotTested, "no next_url", exitDone, ""},
 	})
 }
@@ -28,6 +31,7 @@ func TestConformanceOfEvents(t *testing.T) {
 	}
 	testProducers(t, map[string]producer{
 		"the second list has no source": {media, map[string]string{"/": event("1", `,"source":"s","type":"t"`), "/?lastEventId=1": event("2", ""), "/?lastEventId=2": `[]`}, "json-feeds/10", conformance.Failed, "event 0, the id \"2\", has no source", exitFailed, ""},
+		"case 17: a day":                {media, map[string]string{"/": event("1", `,"source":"s","type":"t","time":"2020-01-01"`), "/?lastEventId=1": `[]`}, "json-feeds/17", conformance.Failed, `time "2020-01-01"`, exitFailed, ""},
 		"no events":                     {media, map[string]string{"/": `[]`}, "json-feeds/12", conformance.Passed, "", exitDone, ""},
 	})
 }

@@ -28,6 +28,7 @@ const (
 	checkElements    = "elements"
 	checkAuthor      = "author"
 	checkLinks       = "links"
+	checkDates       = "dates"
 	checkAlternates  = "alternate links"
 	checkClosing     = "closing delimiter"
 	checkWellFormed  = "well-formed"

@@ -11,10 +11,12 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/source/syndication"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
@@ -214,9 +216,27 @@ func (d *Documents) checkJSONFeed(url string, body []byte) {
 		d.checks.record(url, unless(textOf(members, "id") != "", "item %d has %s", i, valueOf(members, "id")), nil, checkItemIDs)
 		content := members["content_html"] != nil || members["content_text"] != nil
 		d.checks.record(url, unless(content, "item %d with %s has neither", i, valueOf(members, "id")), nil, checkContent)
+		for _, name := range []string{"date_published", "date_modified"} {
+			if date, ok := members[name].(string); ok {
+				d.checkDate(url, fmt.Sprintf("item %d", i), name, date, anyCase)
+			}
+		}
 		fault := wrongType(members)
 		d.checks.record(url, unless(fault == "", "in item %d %s", i, fault), nil, checkTypes)
 	}
+}
+
+// The forms of dates. rfc3339 is that of Atom, which has no lower case.
+var (
+	rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$`)
+	anyCase = regexp.MustCompile("(?i)" + rfc3339.String())
+	rfc822  = regexp.MustCompile(`(?i)^([a-z]{3}\s*,)?\s*\d\d?\s+[a-z]{3}\s+(\d\d|\d{4})\s+\d\d:\d\d(:\d\d)?\s+(UT|GMT|[ECMP][SD]T|[A-IK-Z]|[+-]\d{4})(\s*\(.*\))?$`)
+)
+
+// checkDate checks the form of a date. What is no date at all is a violation that the crawl has found.
+func (d *Documents) checkDate(url, in, name, date string, form *regexp.Regexp) {
+	_, _, readable := message.ParseDate(date)
+	d.checks.record(url, unless(form.MatchString(date) || date != "" && !readable, "%s has the %s %q", in, name, date), nil, checkDates)
 }
 
 // textOf returns the text of a member; empty if it is none.
@@ -241,6 +261,9 @@ func (d *Documents) checkEvents(url string, body []byte) {
 	for i, event := range events {
 		for _, name := range []string{"id", "source", "type", "specversion"} {
 			d.checks.record(url, unless(textOf(event, name) != "", "event %d, %s, has %s", i, valueOf(event, "id"), valueOf(event, name)), nil, checkMembers)
+		}
+		if time, ok := event["time"].(string); ok {
+			d.checkDate(url, fmt.Sprintf("event %d, %s,", i, valueOf(event, "id")), "time", time, anyCase)
 		}
 		if d.event == "" {
 			d.event = textOf(event, "id")

@@ -2,11 +2,14 @@ package conformance
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	neturl "net/url"
+	"regexp"
 	"strings"
 
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
@@ -19,9 +22,15 @@ var requiredElements = map[string][]string{
 	"channel":    {"title", "link", "description"},
 }
 
+// dateForms has the form of the dates in elements.
+var dateForms = map[string]*regexp.Regexp{
+	"atom:updated": rfc3339, "atom:published": rfc3339, "pubDate": rfc822, "lastBuildDate": rfc822,
+}
+
 // xmlElement is an element of a document of Atom or RSS, as far as rules are about it.
 type xmlElement struct {
 	name, id   string         // id is the text of its atom:id or guid
+	text       string         // if it is an ID or a date
 	children   map[string]int // how many, by name
 	alternates map[string]int // links, by type and language
 	authorless string         // an entry in it without author
@@ -75,8 +84,8 @@ func (d *Documents) checkXML(url string, h http.Header, body []byte, whole bool)
 			}
 			open = append(open, e)
 		case xml.CharData:
-			if n := len(open); n > 2 && (last.name == "atom:id" || last.name == "guid") {
-				open[n-2].id += strings.TrimSpace(string(t))
+			if last.name == "atom:id" || last.name == "guid" || dateForms[last.name] != nil {
+				last.text += string(t)
 			}
 		case xml.EndElement:
 			open = open[:len(open)-1]
@@ -91,8 +100,10 @@ func (d *Documents) checkLink(url string, in *xmlElement, attrs []xml.Attr) {
 	for _, a := range attrs {
 		is[a.Name.Local] = a.Value
 	}
-	_, leads := is["href"]
-	d.checks.record(url, unless(leads, "a link %s of %s has no href", is["rel"], in), nil, checkLinks)
+	href, leads := is["href"]
+	_, err := neturl.Parse(strings.TrimSpace(href))
+	fault := unless(err == nil && !strings.ContainsAny(strings.TrimSpace(href), " <>\"{}|\\^`"), "a link %s of %s has the href %q", is["rel"], in, href)
+	d.checks.record(url, cmp.Or(unless(leads, "a link %s of %s has no href", is["rel"], in), fault), nil, checkLinks)
 	if feedxml.NormalRelation(is["rel"]) == "alternate" {
 		in.alternates[fmt.Sprintf("type %q and hreflang %q", is["type"], is["hreflang"])]++
 	}
@@ -104,7 +115,13 @@ func (d *Documents) checkElement(url string, e, parent *xmlElement) {
 		n := e.children[child]
 		d.checks.record(url, unless(n == 1 || n > 1 && e.name == "channel", "%s has %d elements %s", e, n, child), nil, checkElements)
 	}
+	text := strings.TrimSpace(e.text)
+	if form := dateForms[e.name]; form != nil {
+		d.checkDate(url, parent.String(), e.name, text, form)
+	}
 	switch e.name {
+	case "atom:id", "guid":
+		parent.id = text
 	case "atom:feed", "atom:entry":
 		for of, n := range e.alternates {
 			d.checks.record(url, unless(n < 2, "%s has %d alternate links of the %s", e, n, of), nil, checkAlternates)
