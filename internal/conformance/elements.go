@@ -31,6 +31,7 @@ var dateForms = map[string]*regexp.Regexp{
 type xmlElement struct {
 	name, id   string         // id is the text of its atom:id or guid
 	text       string         // if it is an ID or a date
+	content    bool           // it is in an atom:content, which may have another feed
 	children   map[string]int // how many, by name
 	alternates map[string]int // links, by type and language
 	authorless string         // an entry in it without author
@@ -79,6 +80,9 @@ func (d *Documents) checkXML(url string, h http.Header, body []byte, whole bool)
 		switch t := token.(type) {
 		case xml.StartElement:
 			e := &xmlElement{name: elementName(t.Name), children: map[string]int{}, alternates: map[string]int{}}
+			if e.content = last.content || last.name == "atom:content"; e.content {
+				e.name = ""
+			}
 			if last.children[e.name]++; e.name == "atom:link" {
 				d.checkLink(url, last, t.Attr)
 			}
@@ -98,7 +102,9 @@ func (d *Documents) checkXML(url string, h http.Header, body []byte, whole bool)
 func (d *Documents) checkLink(url string, in *xmlElement, attrs []xml.Attr) {
 	is := map[string]string{"rel": "alternate"}
 	for _, a := range attrs {
-		is[a.Name.Local] = a.Value
+		if a.Name.Space == "" {
+			is[a.Name.Local] = a.Value
+		}
 	}
 	href, leads := is["href"]
 	_, err := neturl.Parse(strings.TrimSpace(href))
@@ -129,6 +135,9 @@ func (d *Documents) checkElement(url string, e, parent *xmlElement) {
 	case "item":
 		named := e.children["title"]+e.children["description"] > 0
 		d.checks.record(url, unless(named, "%s has neither title nor description", e), nil, checkElements)
+		if strings.HasPrefix(d.archives[url].Version, "2") { // older versions have no guid
+			d.checks.record(url, unless(e.id != "", "item %d has no guid", parent.children["item"]), nil, checkItemIDs)
+		}
 	}
 	switch {
 	case e.name == "atom:entry" && e.children["atom:author"]+e.children["atom:source"] == 0:

@@ -95,7 +95,7 @@ var Requirements = []Requirement{
 	{"syndication/141", "RFC 4287, 4.2.7", "MUST", "A link has a `href` that is an IRI reference.", both, "", "invalid_link", checkLinks, ""},
 	{"syndication/143", "RFC 4287, 4.1.1", "MUST NOT", "There are not several alternate links of one type and language.", "atom", "", "", checkAlternates, "`repeated_link` counts links between documents that are there twice."},
 	{"syndication/77", "RFC 8288, 1", "MUST", "A link in the HTTP header means the same as one in the document.", both, needsHeaderLink, "link_differs_in_header", "", ""},
-	{"syndication/66", "RSS 2.0", "SHOULD", "An item has a `guid`, which is unique.", "rss", "", "duplicate_ids shared_ids weak_identity", "", ""},
+	{"syndication/66", "RSS 2.0", "SHOULD", "An item has a `guid`, which is unique.", "rss", "", "duplicate_ids shared_ids", checkItemIDs, ""},
 	{"syndication/149", "RSS 2.0, syndication module", "MUST", "`ttl`, `skipHours` and `sy:updatePeriod` are numbers and names of the specification.", both, "polling hints", "invalid_polling_hint", "", ""},
 	{"syndication/102", "RFC 6721, 3", "MUST", "A tombstone has `ref` and `when`.", both, "tombstones", "missing_ref missing_when", "", ""},
 	{"syndication/124b", "XML 1.0", "MUST", "A document is well-formed, and ends with its root element.", both, "", "not_well_formed trailing_content late_xml_declaration undefined_entity", checkWellFormed, ""},
@@ -120,7 +120,7 @@ var Requirements = []Requirement{
 
 	{"json-feeds/12", "http-feeds", "MUST", "The answer is a list of the media type `application/cloudevents-batch+json`.", "http-feeds", "", "", checkMedia, ""},
 	{"json-feeds/5", "http-feeds: event ID", "MUST", "`lastEventId` continues behind the event with that ID.", "http-feeds", "", "repeated_event", checkPosition, ""},
-	{"json-feeds/9", "CloudEvents 1.0.2, 3", "MUST", "Each ID is used once.", "http-feeds", "", "repeated_content_id", "", ""},
+	{"json-feeds/9", "http-feeds: event ID", "MUST", "Each ID is used once.", "http-feeds", "", "repeated_content_id", "", ""},
 	{"json-feeds/10", "CloudEvents 1.0.2, 3", "MUST", "An event has `specversion` 1.0, `id`, `source` and `type`.", "http-feeds", "", "invalid_specversion", checkMembers, ""},
 	{"json-feeds/17", "CloudEvents 1.0.2, 3.2", "MUST", "`time` is RFC 3339.", "http-feeds", "", "invalid_event_time", checkDates, ""},
 	{"json-feeds/18", "CloudEvents JSON format, 3.1", "MUST", "An event has no member twice, not both `data` and `data_base64`, and whole characters.", "http-feeds", "", "data_and_data_base64 repeated_event_member invalid_event_text", "", ""},
