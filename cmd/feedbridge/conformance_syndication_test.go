@@ -104,3 +104,19 @@ func TestInspectStrict(t *testing.T) {
 		})
 	}
 }
+
+func TestConformanceOfRDF(t *testing.T) {
+	const media = "application/rdf+xml"
+	page := func(about, more string) map[string]string {
+		return map[string]string{"/": `<rdf:RDF xmlns="http://purl.org/rss/1.0/" xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><channel><title>t</title><link>http://h/</link><description>d</description></channel><item` + about + `><title>1</title><link>http://h/1</link>` + more + `</item></rdf:RDF>`}
+	}
+	const about = ` rdf:about="http://h/1"`
+	testProducers(t, map[string]producer{
+		"case 130: no rdf:about":          {media, page("", ""), "syndication/130", conformance.Failed, "item 1 has no rdf:about", exitFailed, ""},
+		"case 130: rdf:about":             {media, page(about, ""), "syndication/130", conformance.Passed, "", exitDone, ""},
+		"case 144: a date of RFC 822":     {media, page(about, `<dc:date>Wed, 01 Jan 2020 00:00:00 GMT</dc:date>`), "syndication/144", conformance.Failed, "dc:date", exitFailed, ""},
+		"case 144: a date of W3C-DTF":     {media, page(about, `<dc:date>2020-01-01T10:00+01:00</dc:date>`), "syndication/144", conformance.Passed, "", exitDone, ""},
+		"case 124b: no end":               {media, page(about, `</x>`), "syndication/124b", conformance.Failed, "x", exitFailed, ""},
+		"case 152: a channel and an item": {media, page(about, ""), "syndication/152", conformance.Passed, "", exitDone, ""},
+	})
+}

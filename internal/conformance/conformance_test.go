@@ -202,7 +202,7 @@ func TestPagesAreCompared(t *testing.T) {
 }
 
 func TestWhatWasNotTestedHasAReason(t *testing.T) {
-	for _, format := range []string{"datareplication", "atom", "rss", "jsonfeed", "http-feeds"} {
+	for _, format := range []string{"datareplication", "atom", "rss", "rdf", "jsonfeed", "http-feeds"} {
 		r := NewReport("", format)
 		r.Complete = true
 		checks := Checks{}

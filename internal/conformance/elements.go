@@ -10,6 +10,7 @@ import (
 	"net/http"
 	neturl "net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
@@ -25,6 +26,7 @@ var requiredElements = map[string][]string{
 // dateForms has the form of the dates in elements.
 var dateForms = map[string]*regexp.Regexp{
 	"atom:updated": rfc3339, "atom:published": rfc3339, "pubDate": rfc822, "lastBuildDate": rfc822,
+	"dc:date": regexp.MustCompile(`^\d{4}(-\d\d(-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?)?)?$`), // W3C-DTF
 }
 
 // xmlElement is an element of a document of Atom or RSS, as far as rules are about it.
@@ -37,12 +39,17 @@ type xmlElement struct {
 	authorless string         // an entry in it without author
 }
 
-// elementName returns the name of an element: with a prefix for Atom, and empty in other namespaces than those of RSS.
+const rss1 = "http://purl.org/rss/1.0/"
+
+// elementName returns the name of an element: with a prefix for Atom and Dublin Core, and empty in other namespaces
+// than those of RSS.
 func elementName(name xml.Name) string {
 	switch name.Space {
 	case feedxml.AtomNamespace:
 		return "atom:" + name.Local
-	case "", "http://purl.org/rss/1.0/":
+	case "http://purl.org/dc/elements/1.1/":
+		return "dc:" + name.Local
+	case "", rss1:
 		return name.Local
 	}
 	return ""
@@ -85,6 +92,10 @@ func (d *Documents) checkXML(url string, h http.Header, body []byte, whole bool)
 			}
 			if last.children[e.name]++; e.name == "atom:link" {
 				d.checkLink(url, last, t.Attr)
+			}
+			if e.name == "item" && t.Name.Space == rss1 {
+				named := slices.ContainsFunc(t.Attr, func(a xml.Attr) bool { return a.Name.Local == "about" && a.Value != "" })
+				d.checks.record(url, unless(named, "item %d has no rdf:about", last.children[e.name]), nil, checkItemIDs)
 			}
 			open = append(open, e)
 		case xml.CharData:

@@ -30,7 +30,7 @@ type Requirement struct {
 }
 
 const (
-	both  = "atom rss"
+	both  = "atom rss rdf"
 	paged = "pages" // more than one page
 )
 
@@ -90,12 +90,13 @@ var Requirements = []Requirement{
 	{"syndication/17", "RFC 4287, 1.2", "MUST", "The elements of Atom are in its namespace.", "atom", "", "missing_namespace", "", ""},
 	{"syndication/142", "RFC 4287, 4.1.1", "MUST", "A feed and each entry have one `atom:id`, one `atom:title` and one `atom:updated`.", "atom", "", "", checkElements, ""},
 	{"syndication/151", "RFC 4287, 4.1.1", "MUST", "A feed has an `atom:author`, unless each entry has one.", "atom", "", "", checkAuthor, ""},
-	{"syndication/152", "RSS 2.0", "MUST", "A channel has `title`, `link` and `description`, and an item `title` or `description`.", "rss", "", "", checkElements, ""},
-	{"syndication/144", "RFC 4287, 3.3; RSS 2.0", "MUST", "Dates are dates of RFC 3339; in RSS, of RFC 822.", both, "", "invalid_date", checkDates, "`future_date` reports dates that are valid and in the future."},
+	{"syndication/152", "RSS 2.0 and 1.0", "MUST", "A channel has `title`, `link` and `description`, and an item `title` or `description`.", "rss rdf", "", "", checkElements, ""},
+	{"syndication/144", "RFC 4287, 3.3; RSS 2.0", "MUST", "Dates are dates of RFC 3339; in RSS, of RFC 822; `dc:date` is one of W3C-DTF.", both, "", "invalid_date", checkDates, "`future_date` reports dates that are valid and in the future."},
 	{"syndication/141", "RFC 4287, 4.2.7", "MUST", "A link has a `href` that is an IRI reference.", both, "", "invalid_link", checkLinks, ""},
 	{"syndication/143", "RFC 4287, 4.1.1", "MUST NOT", "There are not several alternate links of one type and language.", "atom", "", "", checkAlternates, "`repeated_link` counts links between documents that are there twice."},
 	{"syndication/77", "RFC 8288, 1", "MUST", "A link in the HTTP header means the same as one in the document.", both, needsHeaderLink, "link_differs_in_header", "", ""},
 	{"syndication/66", "RSS 2.0", "SHOULD", "An item has a `guid`, which is unique.", "rss", "", "duplicate_ids shared_ids", checkItemIDs, ""},
+	{"syndication/130", "RSS 1.0, 5.5", "MUST", "An item has an `rdf:about`, which is unique.", "rdf", "", "duplicate_ids shared_ids", checkItemIDs, ""},
 	{"syndication/149", "RSS 2.0, syndication module", "MUST", "`ttl`, `skipHours` and `sy:updatePeriod` are numbers and names of the specification.", both, "polling hints", "invalid_polling_hint", "", ""},
 	{"syndication/102", "RFC 6721, 3", "MUST", "A tombstone has `ref` and `when`.", both, "tombstones", "missing_ref missing_when", "", ""},
 	{"syndication/124b", "XML 1.0", "MUST", "A document is well-formed, and ends with its root element.", both, "", "not_well_formed trailing_content late_xml_declaration undefined_entity", checkWellFormed, ""},
@@ -136,6 +137,7 @@ func (q *Requirement) binds(strict bool) bool {
 
 // specifications have the beginnings of sections, and the URL of their document.
 var specifications = [][2]string{
+	{"RSS 1.0", "https://web.resource.org/rss/1.0/spec"},
 	{"RSS", "https://www.rssboard.org/rss-specification"},
 	{"JSON Feed", "https://www.jsonfeed.org/version/1.1/"},
 	{"http-feeds", "https://www.http-feeds.org/"},
