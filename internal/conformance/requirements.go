@@ -49,7 +49,7 @@ var Requirements = []Requirement{
 	{"datareplication/143", "RFC 9110, 8.8.2.1", "MUST NOT", "The `Last-Modified` of a page is not later than the `Date` of the response.", "datareplication", "", "", checkDate, ""},
 	{"datareplication/20", "earlier draft", "SHOULD", "The entry point is the newest page.", "datareplication", "", "entry_point_not_newest", "", ""},
 	{"datareplication/88", "earlier draft", "MUST", "Pages answer GET and HEAD, with the same header.", "datareplication", "", "head_refused head_differs", checkHead, ""},
-	{"datareplication/67", "earlier draft", "MUST", "Content-IDs are unique within a feed.", "datareplication", "", "repeated_content_id", "", ""},
+	{"datareplication/67", "page format: entity", "MUST", "Content-IDs are unique within a feed.", "datareplication", "", "repeated_content_id", "", ""},
 	{"datareplication/145", "feed: immutability", "MUST", "A page with a next link does not change. Only its prev link may be removed.", "datareplication", paged, "page_changed page_gone", checkClosed, "A change of a page that is neither read again nor the position is not seen: no reader requests it."},
 	{"datareplication/146", "feed: immutability", "MUST", "The newest page changes only by entities after the others, and then by a next link.", "datareplication", "", "", checkOpen, ""},
 	{"datareplication/76", "feed", "MUST", "A page has an entity at least.", "datareplication", "", "empty_page too_many_empty_pages", "", ""},
