@@ -194,7 +194,7 @@ func (d *document) describeObject(text []byte) {
 	}
 	has := func(name string) bool { return slices.Contains(names, name) }
 	switch {
-	case has("pages") && (has("id") || has("createdAt")):
+	case has("pages") && (has("id") || has("createdAt")), has("id") && has("createdAt") && len(names) == 2: // others have more
 		d.what, d.Index = "the index of a snapshot", true
 		d.cure = "set start to snapshot: and this url, and url to that of the feed"
 	case strings.Contains(version, "jsonfeed.org"):

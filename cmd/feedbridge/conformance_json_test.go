@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"net/http/httptest"
+	"regexp"
 	"testing"
 
 	"github.com/feedbridge/feedbridge/internal/conformance"
@@ -34,4 +37,20 @@ func TestConformanceOfEvents(t *testing.T) {
 		"case 17: a day":                {media, map[string]string{"/": event("1", `,"source":"s","type":"t","time":"2020-01-01"`), "/?lastEventId=1": `[]`}, "json-feeds/17", conformance.Failed, `time "2020-01-01"`, exitFailed, ""},
 		"no events":                     {media, map[string]string{"/": `[]`}, "json-feeds/12", conformance.Passed, "", exitDone, ""},
 	})
+}
+
+// TestReportHasNoInventedTime checks that the time which a source makes for an entity without one is not reported.
+func TestReportHasNoInventedTime(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(producer{media: "application/cloudevents-batch+json", pages: map[string]string{
+		"/": `[{"specversion":"1.0","id":"1","source":"s","type":"t"}]`, "/?lastEventId=1": `[]`,
+	}})
+	t.Cleanup(server.Close)
+	for _, flags := range [][]string{{"--json"}, nil} {
+		var out, errs bytes.Buffer
+		code := runProgram(append([]string{"conformance", server.URL + "/"}, flags...), nil, nil, &out, &errs)
+		if named := regexp.MustCompile(`"modified"|(?m)^first .*\d{4}-`).FindString(out.String()); code != exitDone || named != "" {
+			t.Errorf("exit code %d, %q, %s\n%s", code, named, &errs, &out)
+		}
+	}
 }

@@ -126,7 +126,8 @@ func TestBrokenFirstPage(t *testing.T) {
 			"--b\r\nContent-Type: text/plain\r\nLast-Modified: Wed, 01 Jan 2020 00:00:00 GMT\r\nOperation-Type: http-equiv=PUT\r\n\r\nx\r\n--b--\r\n",
 			"datareplication/55",
 		},
-		"an index without id": {"application/json", `{"createdAt":"2020-01-01T00:00:00.000Z","pages":["/p"]}`, "datareplication/130"},
+		"an index without pages": {"application/json", `{"id":"1","createdAt":"2020-01-01T00:00:00.000Z"}`, "datareplication/130"},
+		"an index without id":    {"application/json", `{"createdAt":"2020-01-01T00:00:00.000Z","pages":["/p"]}`, "datareplication/130"},
 	} {
 		parallel.Run(t, name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

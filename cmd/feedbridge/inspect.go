@@ -211,8 +211,7 @@ func (c *crawl) readFrom(ctx context.Context, most int) error {
 			e := &b.Entities[i]
 			r.AddEntity(e)
 			if e.Mark == "" && !ids.Add(e.ID) {
-				r.AddViolation(feed.NewViolation(sink.RepeatedID, e.Page,
-					"the feed had an entity with the Content-ID %q before; this one was modified %s", e.ID, e.Modified.Format(time.RFC3339)))
+				r.AddViolation(feed.NewViolation(sink.RepeatedID, e.Page, "the feed had an entity with the Content-ID %q before; this one was modified %s", e.ID, modified(r.Last)))
 			}
 			if c.pages != nil {
 				c.pages.Add(e, r.Format)

@@ -94,9 +94,17 @@ func (p *printer) printSummary(r *conformance.Report) {
 	if r.Entities > 0 {
 		p.printLine("operations   %s", formatCounts(r.Operations))
 		p.printLine("bodies       %d bytes, the largest %d", r.Bytes, r.Largest)
-		p.printLine("first        %s  %s", r.First.Modified.Format(time.RFC3339), r.First.ID)
-		p.printLine("last         %s  %s", r.Last.Modified.Format(time.RFC3339), r.Last.ID)
+		p.printLine("first        %s  %s", modified(r.First), r.First.ID)
+		p.printLine("last         %s  %s", modified(r.Last), r.Last.ID)
 	}
+}
+
+// modified returns when an entity was modified, if the feed says so.
+func modified(e *conformance.Entity) string {
+	if e.Modified.IsZero() {
+		return "at no known time"
+	}
+	return e.Modified.Format(time.RFC3339)
 }
 
 func formatCounts[K ~string](n map[K]int) string {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
@@ -53,7 +54,7 @@ type Report struct {
 // Entity names an entity of the feed.
 type Entity struct {
 	ID       string    `json:"id"`
-	Modified time.Time `json:"modified"`
+	Modified time.Time `json:"modified,omitzero"` // zero if the feed has none
 	Page     string    `json:"page"`
 }
 
@@ -87,6 +88,9 @@ func (r *Report) AddEntity(e *feed.Entity) {
 		r.Pages++
 	}
 	r.Last = &Entity{e.ID, e.Modified, e.Page}
+	if slices.Contains(strings.Fields(e.Made), message.LastModified) {
+		r.Last.Modified = time.Time{}
+	}
 	if r.First == nil {
 		r.First = r.Last
 	}
