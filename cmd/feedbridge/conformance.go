@@ -38,7 +38,7 @@ func conformanceCommand(a *app) *cobra.Command {
 	o := conformanceFlags{pages: defaultPages}
 	cmd := a.configurable(&cobra.Command{
 		Use:   "conformance URL|FEED",
-		Short: "Check a feed against each rule of its specification",
+		Short: "Check a feed against rules of its specification",
 		Long: `Conformance reads a feed twice, sends requests of its own about some of its pages
 (HEAD, conditional GET), and reports for each MUST and SHOULD of the specification
 that readers depend on whether the feed passed, failed, or was not tested, and why. It publishes nothing.
