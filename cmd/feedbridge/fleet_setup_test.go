@@ -274,7 +274,7 @@ func runningFeeds(s *status.Process) map[string]bool {
 	feeds := map[string]bool{}
 	if s != nil {
 		for i := range s.Feeds {
-			if row := &s.Feeds[i]; slices.Contains([]string{"idle", "reading"}, row.State) {
+			if row := &s.Feeds[i]; row.Owner == "" && slices.Contains([]string{"idle", "reading"}, row.State) {
 				feeds[row.Feed] = true
 			}
 		}

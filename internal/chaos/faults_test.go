@@ -549,7 +549,7 @@ func holdFeed(ctx context.Context, s *scenario) error {
 	// The first copy has no socket. In a fleet one copy reads the feed.
 	p, f := s.copies[1+s.random.IntN(len(s.copies)-1)], s.anyFeed()
 	for range 20 {
-		if status, err := p.status(ctx, f); err == nil && (status.State == "idle" || status.State == "reading") {
+		if status, err := p.status(ctx, f); err == nil && status.Owner == "" && (status.State == "idle" || status.State == "reading") {
 			break
 		}
 		p, f = s.copies[1+s.random.IntN(len(s.copies)-1)], s.anyFeed()

@@ -170,8 +170,8 @@ const unknownFeed = "it does not know the feed"
 
 // feedStatus is what the status of a copy has of a feed.
 type feedStatus struct {
-	Feed, State, Explanation string
-	CommitsBy                string `json:"commits_by"`
+	Feed, State, Explanation, Owner string
+	CommitsBy                       string `json:"commits_by"`
 }
 
 // status returns the copy's status of a feed.
