@@ -270,7 +270,7 @@ const (
 	base64Data
 )
 
-// newEvent returns the event of a message. Headers of the message whose names are those of attributes are attributes.
+// newEvent returns the event of a message. A header with the name of a CloudEvents attribute becomes that attribute.
 func newEvent(c *Config, epoch string, e *entity) *event {
 	ev := &event{at: e.taken}
 	if !e.published.IsZero() {

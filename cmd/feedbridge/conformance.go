@@ -151,7 +151,7 @@ func runChecks(ctx context.Context, a *app, f config.Feed, o conformanceFlags) (
 	return r, c.watch(ctx, o, checks)
 }
 
-// watch reads the feed again, once or while it is watched, and compares what it reads with what was read before.
+// watch reads the feed again, once or until the time of --watch is over, and compares its pages with the first read.
 func (c *crawl) watch(ctx context.Context, o conformanceFlags, checks conformance.Checks) error {
 	r, looks, newest, polled := c.report, 1, c.pages, map[feed.Violation]bool{}
 	if o.watch > 0 {

@@ -75,7 +75,7 @@ func TestConformanceOfSampledArchives(t *testing.T) {
 	}, "--pages", "1")
 }
 
-// TestInspectStrict checks that kinds of violation which are no fault of the producer do not count.
+// TestInspectStrict checks that violations that concern only readers do not count.
 func TestInspectStrict(t *testing.T) {
 	t.Parallel()
 	entry := fmt.Sprintf(atomEntry, "1", author)

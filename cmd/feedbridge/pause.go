@@ -137,7 +137,7 @@ poll fails or the feed is paused.`,
 	})
 }
 
-// printPoll prints the result of a poll. Its error is that of the poll. The commands that it quotes have the flag admin.
+// printPoll prints the result of a poll. It returns the error of the poll, in which quoted commands have the flag --admin.
 func printPoll(p *printer, polled daemon.Poll, admin string) error {
 	count := func(n int) string { return withNoun(n, "entity", "entities") }
 	switch polled.State {

@@ -86,7 +86,7 @@ func (p *progress) statusText() string {
 		say("(%d in all)", p.total)
 	}
 	say("%.1f MB", float64(p.bytes)/1e6)
-	if p.feeds > 1 || p.stateText(now) != "caught up" { // then the rate is that of before, and sinks
+	if p.feeds > 1 || p.stateText(now) != "caught up" { // a feed that is caught up has no rate
 		say("%s", formatRate(p.recent.perSecond(now)))
 	}
 	if p.left > 0 {

@@ -107,7 +107,7 @@ func compare(ctx context.Context, wanted, wantedScenario func(string) bool, keep
 	return failed
 }
 
-// printTable prints sums of what is counted, and medians of the rest with their ratio to those of the first peer.
+// printTable prints the sums of the counts, and the medians of rates and CPU time with their ratio to the first peer.
 func printTable(s scenario, built []run, results [][]Result) {
 	fmt.Printf("\n%s: %s\n\n| Copier | Runs | Lost | Edits lost | Twice | Out of order | Kills (of the bus) | Entities/s | CPU, s |\n|---|---|---|---|---|---|---|---|---|\n", s.name, s.what)
 	var firstRate, firstCPU float64

@@ -68,7 +68,7 @@ type feedView struct {
 	remote    remoteFeed // what owner has published
 }
 
-// title returns the title for people, that of a list before the feed's own; empty if there is none but the name.
+// title returns the title from the feed's list, or else the feed's own; empty if there is none, or if it is the name.
 func (v *feedView) title() string {
 	listed := ""
 	if v.opts.Title != nil {

@@ -24,7 +24,7 @@ type memberNote struct {
 	Admin  string         `json:"admin,omitempty"`
 	Seal   string         `json:"seal,omitempty"`
 	Digest *status.Digest `json:"digest"`
-	// States are those of the feeds that it runs; nil from a version that does not publish them.
+	// States has the state of each feed that the member runs; nil from a version that does not publish it.
 	States *feedStates `json:"states,omitempty"`
 
 	at, goneSince time.Time

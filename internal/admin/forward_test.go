@@ -270,7 +270,7 @@ func TestRowsHaveTheStatesOfTheirOwners(t *testing.T) {
 	if got := rows(); got["bills"] != "halted needs_you" || got["orders"] != "elsewhere " || strings.Contains(got[""], "incomplete") {
 		t.Errorf("%q", got)
 	}
-	// Garbage is no state.
+	// Unknown codes are ignored.
 	b.publish()
 	seen["b"] = fleet.Seen{Note: []byte(regexp.MustCompile(`"codes":"...."`).ReplaceAllString(string(seen["b"].Note), `"codes":"!9\u0000~"`)), At: time.Now()}
 	if got := rows(); got["orders"] != "elsewhere " {

@@ -19,7 +19,7 @@ type feedStates struct {
 	Codes string `json:"codes,omitempty"`
 }
 
-// A code is the index of the state in states, times four, and that of the attention in attentions. So their order must
+// A code is four times the index of the state in states, plus the index of the attention in attentions. So their order must
 // not change, or members of two versions misread each other.
 const stateCodes = "abcdefghijklmnopqrstuvwxyz234567"
 

@@ -34,7 +34,7 @@ type Documents struct {
 	jsonFeed bool                    // a document is a JSON Feed, but perhaps for its version
 }
 
-// NewDocuments returns documents that checks those of a crawl.
+// NewDocuments returns a Documents for one crawl.
 func NewDocuments() *Documents {
 	return &Documents{checks: Checks{}, checked: map[string]uint64{}, archives: map[string]feedxml.Meta{}}
 }
@@ -110,7 +110,7 @@ func (b *recording) end(ended bool) {
 	b.read = bytes.Buffer{}
 }
 
-// check checks a document of any format, once. whole is whether the end of the body is that of the document.
+// check checks a document of any format, once. whole reports whether the body has the whole document.
 func (d *Documents) check(url string, h http.Header, body []byte, whole bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -226,14 +226,14 @@ func (d *Documents) checkJSONFeed(url string, body []byte) {
 	}
 }
 
-// The forms of dates. rfc3339 is that of Atom, which has no lower case.
+// The forms of dates. rfc3339 has no lower case, as RFC 4287 requires.
 var (
 	rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$`)
 	anyCase = regexp.MustCompile("(?i)" + rfc3339.String())
 	rfc822  = regexp.MustCompile(`(?i)^([a-z]{3}\s*,)?\s*\d\d?\s+[a-z]{3}\s+(\d\d|\d{4})\s+\d\d:\d\d(:\d\d)?\s+(UT|GMT|[ECMP][SD]T|[A-IK-Z]|[+-]\d{4})(\s*\(.*\))?$`)
 )
 
-// checkDate checks the form of a date. What is no date at all is a violation that the crawl has found.
+// checkDate checks the form of a date. A text without a date is ignored: the crawl reports it.
 func (d *Documents) checkDate(url, in, name, date string, form *regexp.Regexp) {
 	_, _, readable := message.ParseDate(date)
 	d.checks.record(url, unless(form.MatchString(date) || date != "" && !readable, "%s has the %s %q", in, name, date), nil, checkDates)

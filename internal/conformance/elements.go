@@ -41,8 +41,8 @@ type xmlElement struct {
 
 const rss1 = "http://purl.org/rss/1.0/"
 
-// elementName returns the name of an element: with a prefix for Atom and Dublin Core, and empty in other namespaces
-// than those of RSS.
+// elementName returns the name of an element: with a prefix for Atom and Dublin Core, without one for RSS, and empty in
+// any other namespace.
 func elementName(name xml.Name) string {
 	switch name.Space {
 	case feedxml.AtomNamespace:
@@ -55,7 +55,7 @@ func elementName(name xml.Name) string {
 	return ""
 }
 
-// checkXML checks a document of Atom or RSS. whole is whether the end of the body is that of the document.
+// checkXML checks a document of Atom or RSS. whole reports whether the body has the whole document.
 func (d *Documents) checkXML(url string, h http.Header, body []byte, whole bool) {
 	r := feedxml.NewReader(bytes.NewReader(body), feedxml.Options{URL: url, ContentType: h.Get("Content-Type")})
 	var err error

@@ -113,7 +113,7 @@ func uncacheable(h http.Header) string {
 // compared are the fields that HEAD should have as GET has them.
 var compared = []string{"Content-Type", "Last-Modified", "ETag", "Link", "Content-Length"}
 
-// difference returns how the header of an answer to HEAD differs from that of GET; empty if it does not.
+// difference returns how the headers of the answers to HEAD and GET differ; empty if it does not.
 func difference(head, get *source.Response) string {
 	if head.Status != get.Status {
 		return fmt.Sprintf("HEAD is answered with %d and GET with %d", head.Status, get.Status)

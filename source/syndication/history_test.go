@@ -40,7 +40,7 @@ type publisher struct {
 type archivedFeed struct {
 	keeps    bool   // a document has all versions of its part of the history, and not only the newest of each ID
 	coarse   int    // the unit of dates
-	titled   bool   // the title changes, too
+	titled   bool   // an edit changes the title as well
 	archive  string // the date of archives: right, ahead, shuffled, or none
 	archived int    // the number of entries of the subscription document that an archive has
 	// shown has the versions in each archive and the subscription document, oldest first.

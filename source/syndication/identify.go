@@ -47,7 +47,7 @@ func (s *decider) identify(cur *cursor, d *document, it *item, updated instant) 
 }
 
 // hasVersions reports whether a document with that head is one of an archived Atom feed. Its links
-// may follow its entries, so what the feed was before counts, too.
+// may follow its entries, so the dialect of the previous poll counts as well.
 func (s *decider) hasVersions(cur *cursor, head *feedxml.Meta) bool {
 	now, _, _ := s.documentDialect(head)
 	archived := []Dialect{Archived, ArchivedElement, Snapshots}

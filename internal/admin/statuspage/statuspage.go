@@ -227,7 +227,7 @@ func (p *Pages) execute(r *http.Request, t *template.Template, name string, get 
 }
 
 // visible replaces a control character, which a terminal may obey and no template has:
-// package html/template lets those of a feed's name or of a query through.
+// package html/template does not escape the ones in a feed's name or a query.
 func visible(r rune) rune {
 	if unicode.IsControl(r) && r != '\n' && r != '\t' {
 		return utf8.RuneError
