@@ -235,9 +235,20 @@ func containsHash(all, hash []byte) bool {
 	return false
 }
 
-// hasArchivePage reports whether the document with that number is a published archive.
-func (o *olderDocuments) hasArchivePage(page uint32) bool {
-	for k := range slices.Chunk(o.Archives, archiveBytes) {
+// archivesUpTo returns the published archives up to the one with that URL; all of them if it is not among them.
+func (o *olderDocuments) archivesUpTo(url string) []byte {
+	k := hashKey(url)
+	for i := 0; i < len(o.Archives); i += archiveBytes {
+		if bytes.HasPrefix(o.Archives[i:], k[:archiveBytes]) {
+			return o.Archives[:i+archiveBytes]
+		}
+	}
+	return o.Archives
+}
+
+// hasPage reports whether the document with that number is among the archives.
+func hasPage(archives []byte, page uint32) bool {
+	for k := range slices.Chunk(archives, archiveBytes) {
 		if binary.BigEndian.Uint32(k) == page {
 			return true
 		}

@@ -84,7 +84,7 @@ func (s *decider) publishDecision(cur *cursor, d *document, it *item) feed.Opera
 	raw, inTopic := s.topic.Mark(it.ID)
 	m, ok := parseFingerprint(raw)
 	known := inTopic && ok
-	if known && s.isSuperseded(cur, d, it, m) {
+	if known && s.isSuperseded(d, it, m) {
 		return ""
 	}
 	if it.Deleted {
@@ -248,9 +248,10 @@ func (s *decider) trustedTime(t instant, now time.Time) instant {
 // isSuperseded reports whether a newer document of the walk has the version of an entry
 // that the topic had when the walk began, so that this document would take the topic
 // back to an older version. If no document has it, only the newest version of the walk is
-// published, unless the dates, or the archive of the topic's version, show that this one is newer.
-func (s *decider) isSuperseded(cur *cursor, d *document, it *item, m fingerprint) bool {
-	if d.depth == 0 || s.pending == nil {
+// published, unless the dates show that this one is newer. A topic's version from an archive that
+// is older than the document is older, whatever newer documents have.
+func (s *decider) isSuperseded(d *document, it *item, m fingerprint) bool {
+	if d.depth == 0 || s.pending == nil || hasPage(s.pending.behind, m.page) {
 		return false
 	}
 	l, ok := s.pending.topicVersions[hashKey(it.ID)]
@@ -263,7 +264,7 @@ func (s *decider) isSuperseded(cur *cursor, d *document, it *item, m fingerprint
 	case l.hash == it.shortHash():
 		return false // the newest version, whose place is in the oldest document that has it
 	}
-	return !cur.hasArchivePage(m.page) && (s.pending.dialect == Snapshots || compareKnown(updated, s.trustedTime(m.updated, d.now)) == 0)
+	return s.pending.dialect == Snapshots || compareKnown(updated, s.trustedTime(m.updated, d.now)) == 0
 }
 
 // missingIDs returns the sorted IDs of the entries that the topic has and the document

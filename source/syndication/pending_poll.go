@@ -80,6 +80,8 @@ type walk struct {
 	estimatedBytes int64
 	// topicVersions has the IDs that the topic had when the walk began.
 	topicVersions map[hashedKey]topicVersion
+	// behind are short hashes of the published archives that are older than the next document of the walk.
+	behind []byte
 	// found are the documents in memory while bridgeGap looks for more.
 	found []*document
 	// full reports that all pages are read, again that the walk was repeated because the feed has

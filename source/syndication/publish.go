@@ -212,6 +212,8 @@ func (p publisher) finishArchive() {
 	p.cur.Parts++
 	if pending.dialect != Paged || pending.isLate() || st.permanent && !pending.lacking {
 		p.cur.addArchive(st.key)
+		k := hashKey(st.key)
+		pending.behind = append(slices.Clip(pending.behind), k[:archiveBytes]...)
 		if !pending.isLate() {
 			p.cur.Newest = shortURL(st.url)
 		}

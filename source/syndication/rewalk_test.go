@@ -1,6 +1,7 @@
 package syndication_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -149,6 +150,22 @@ func TestVersions(t *testing.T) {
 		r.u.set("/feed", rss(rssPrev("/a2"), "z y e:2"))
 		r.want("e:2 y z")
 	})
+	for _, crash := range []bool{false, true} {
+		run(fmt.Sprintf("case 29b: there and back behind a version that no document has, crash %v", crash), func(t *testing.T) {
+			r := newUpstream("/a1", rss(archive, "x"), "/feed", rss(rssPrev("/a1"), "e:0")).read(t)
+			r.want("x e:0")
+			r.u.set("/a2", rss(archive+rssPrev("/a1"), "e:1"))
+			r.u.set("/a3", rss(archive+rssPrev("/a2"), "e:2"))
+			r.u.set("/feed", rss(rssPrev("/a3"), "e:1"))
+			want := "e:1 e:2 e:1"
+			if crash {
+				r.step()
+				r.restart()
+				want = "e:2 e:1"
+			}
+			r.want(want)
+		})
+	}
 	run("dates show that a missed version is newer", func(t *testing.T) {
 		r := newUpstream("/a1", atom(archive, "x"), "/feed", atom(prev("/a1"), "e@1:1")).read(t)
 		r.want("x e:1")
@@ -163,6 +180,29 @@ func TestVersions(t *testing.T) {
 		r.u.set("/b2", rss(archive+rssPrev("/b1"), "e:3"))
 		r.u.set("/feed", rss(rssPrev("/b2"), "e:4"))
 		r.want("e:4")
+	})
+	run("the newer archives have new URLs, and a newer document has the version of the topic", func(t *testing.T) {
+		r := newUpstream("/a1", rss(archive, "x"), "/a2", rss(archive+rssPrev("/a1"), "e:1"), "/a3", rss(archive+rssPrev("/a2"), "e:2"), "/feed", rss(rssPrev("/a3"), "y")).read(t)
+		r.want("x e:1 e:2 y")
+		r.u.set("/b2", rss(archive+rssPrev("/a1"), "e:1"))
+		r.u.set("/b3", rss(archive+rssPrev("/b2"), "e:2"))
+		r.u.set("/feed", rss(rssPrev("/b3"), "z y"))
+		r.want("z")
+	})
+	run("the newer archives have new URLs, and the version of the topic is in none", func(t *testing.T) {
+		r := newUpstream("/a1", rss(archive, "x"), "/a2", rss(archive+rssPrev("/a1"), "e:1"), "/a3", rss(archive+rssPrev("/a2"), "e:2"), "/feed", rss(rssPrev("/a3"), "y")).read(t)
+		r.want("x e:1 e:2 y")
+		r.u.set("/b2", rss(archive+rssPrev("/a1"), "e:1"))
+		r.u.set("/feed", rss(rssPrev("/b2"), "e:3 y"))
+		r.want("e:3")
+	})
+	run("versions between a missing archive and the feed's document have their history", func(t *testing.T) {
+		r := newUpstream("/a1", rss(archive, "e:1"), "/feed", rss(rssPrev("/a1"), "x")).read(t)
+		r.want("e:1 x")
+		r.u.fault("/a2", status(410))
+		r.u.set("/a3", rss(archive+rssPrev("/a2"), "e:2"))
+		r.u.set("/feed", rss(rssPrev("/a3"), "e:3"))
+		r.want("e:2 e:3", "archive_gone")
 	})
 	run("in PaceFeedState dates do not show which version is newer", func(t *testing.T) {
 		r := newUpstream("/feed", atom(link("this", "/t1"), "e@5:1")).read(t)

@@ -24,6 +24,7 @@ func (w walker) walkBack(ctx context.Context) error {
 			return nil
 		case known, w.cur.gapIndex(url) >= 0 && url != pending.gapURL:
 			pending.frontier = ""
+			pending.behind = w.cur.archivesUpTo(url)
 			pending.connected = true // or a gap, which was reported
 			return w.bridgeGap(ctx, !known)
 		default:
@@ -47,7 +48,7 @@ func (w walker) walkBack(ctx context.Context) error {
 		s.search.Store(&search{len(pending.steps), d.meta.Updated.Time})
 		if w.setFrontier(d); pending.frontier == "" && pending.dialect != Paged && len(w.cur.Archives) > 0 && !pending.isLate() {
 			// None of the archives is known: their URLs have changed.
-			w.cur.Archives = nil
+			w.cur.Archives, pending.behind = nil, nil
 		}
 		if pending.dialect == Paged && !pending.full && !s.wantsAny(&w.cur, d) {
 			pending.frontier = ""
@@ -207,7 +208,7 @@ func (w walker) startPending(d *document, watched bool) {
 	s := w.s
 	pending := &pendingPoll{
 		subscription: subscription{sub: d, url: d.url, hash: d.hash, believe: d.updated, deletes: d.deletes, withheld: d.withheld},
-		dialect:      d.dialect, ending: ending{walked: w.cur.Walked}, walk: walk{visited: map[hashedKey]bool{hashKey(withoutFragment(d.url)): true}},
+		dialect:      d.dialect, ending: ending{walked: w.cur.Walked}, walk: walk{visited: map[hashedKey]bool{hashKey(withoutFragment(d.url)): true}, behind: w.cur.Archives},
 	}
 	pending.visited[hashKey(withoutFragment(d.response.URL.String()))] = true
 	if w.isRecheckDue(d.now) || w.cur.Walked == 0 {
