@@ -279,7 +279,7 @@ func full() *Config {
 				URL:             "nats://a.example.com:4222,nats://b.example.com:4222",
 				CredentialsFile: "/run/secrets/nats.creds",
 				InboxPrefix:     "_INBOX_feedbridge",
-				Domain:          "hub",
+				APIPrefix:       "$JS.hub.API",
 				Timeout:         5 * time.Second,
 				TLS:             nats.TLS{ClientFiles: credential.ClientFiles{CertFile: "/tls/cert.pem", KeyFile: "/tls/key.pem", CAFile: "/tls/ca.pem"}, First: true},
 			}},
@@ -354,7 +354,7 @@ func TestSample(t *testing.T) {
 	}
 
 	l := newLoader([]string{
-		"API_KEY=x", "ADMIN_TOKEN=0123456789abcdef", "NATS_PASSWORD=x", "NATS_TOKEN=x", "KAFKA_PASSWORD=x", "KAFKA_CLIENT_SECRET=x", "KAFKA_SECRET_KEY=x", "KAFKA_SESSION_TOKEN=x", "ORDERS_TOKEN=x", "ORDERS_PASSWORD=x", "ORDERS_CLIENT_SECRET=x",
+		"API_KEY=x", "ADMIN_TOKEN=0123456789abcdef", "NATS_PASSWORD=x", "NATS_TOKEN=x", "KAFKA_PASSWORD=x", "KAFKA_CLIENT_SECRET=x", "ORDERS_TOKEN=x", "ORDERS_PASSWORD=x", "ORDERS_CLIENT_SECRET=x",
 	})
 	l.readYAML(file, switchOn(t, file))
 	for _, err := range l.errs {

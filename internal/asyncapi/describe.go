@@ -103,8 +103,8 @@ func (d *Document) addServers(name string, bus config.Bus) (refs []object) {
 			if u.Path != "" {
 				s["pathname"] = u.Path
 			}
-			if bus.NATS.Domain != "" {
-				s["x-nats-domain"] = bus.NATS.Domain
+			if bus.NATS.APIPrefix != "" {
+				s["x-nats-api-prefix"] = bus.NATS.APIPrefix
 			}
 			add(s)
 		}

@@ -20,7 +20,7 @@ import (
 // everything has each setting that changes the document, and the names and secrets of users.
 const everything = `
 buses:
-  main: {nats: {url: "nats://naomi:s3cret@n1:4222, tls://n2:4223", domain: hub}}
+  main: {nats: {url: "nats://naomi:s3cret@n1:4222, tls://n2:4223", api_prefix: $JS.hub.API}}
   socket: {nats: {url: "wss://n3/path", username: naomi, password: s3cret}}
   here: {embedded: {listen: "127.0.0.1:4333"}}
   lake: {kafka: {brokers: ["k1:9092", "k2:9092"], client_id: naomi, tls: {enabled: true}, sasl: {mechanism: PLAIN, username: naomi, password: s3cret}}}
@@ -77,11 +77,11 @@ func TestDocument(t *testing.T) {
 		"servers|main|host": `"n1:4222"`,
 		"components|schemas|natsEventHeaders|properties|ce-sequence|pattern": `"^[0-9]{20}$"`,
 		"components|schemas|kafkaEventHeaders|properties|content-type|type":  `"string"`,
-		"servers|main_2|host":          `"n2:4223"`,
-		"servers|main_2|x-nats-domain": `"hub"`,
-		"servers|socket|pathname":      `"/path"`,
-		"servers|here|host":            `"127.0.0.1:4333"`,
-		"servers|lake_2":               `{"host":"k2:9092","protocol":"kafka-secure"}`,
+		"servers|main_2|host":              `"n2:4223"`,
+		"servers|main_2|x-nats-api-prefix": `"$JS.hub.API"`,
+		"servers|socket|pathname":          `"/path"`,
+		"servers|here|host":                `"127.0.0.1:4333"`,
+		"servers|lake_2":                   `{"host":"k2:9092","protocol":"kafka-secure"}`,
 
 		"channels|shop.orders|address":            `"shop.orders"`,
 		"channels|shop.orders_|address":           `"shop.orders"`,

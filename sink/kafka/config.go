@@ -71,7 +71,8 @@ func (c Config) errTopicRights(err error, topics ...string) error {
 // IsEnabled reports whether connections use TLS.
 func (t TLS) IsEnabled() bool { return t != TLS{} }
 
-// SASL is the authentication of the client. Files are read again at every connect.
+// SASL is the authentication of the client. Files are read again at every connect. For AWS_MSK_IAM
+// the credentials are in the variables of the AWS tools.
 type SASL struct {
 	Mechanism Mechanism `yaml:"mechanism"`
 	// Username and Password are for PLAIN and SCRAM.
@@ -80,11 +81,6 @@ type SASL struct {
 	// Token, or OAuth2, is for OAUTHBEARER.
 	Token  credential.Secret `yaml:"token"`
 	OAuth2 credential.OAuth2 `yaml:"oauth2" doc:"For OAUTHBEARER: tokens from a token endpoint."`
-	// AccessKey, SecretKey and SessionToken are for AWS_MSK_IAM. Default: what
-	// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN have.
-	AccessKey    string            `yaml:"access_key"`
-	SecretKey    credential.Secret `yaml:"secret_key"`
-	SessionToken credential.Secret `yaml:"session_token"`
 }
 
 // Mechanism is a SASL mechanism; empty for none.

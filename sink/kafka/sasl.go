@@ -1,12 +1,11 @@
 package kafka
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/aws"
@@ -50,8 +49,8 @@ func (c Config) mechanism() (sasl.Mechanism, error) {
 			return oauth.Auth{Token: t.Reveal()}, err
 		})}, err
 	case MSKIAM:
-		_, err := s.awsCredentials()
-		return aws.ManagedStreamingIAM(func(context.Context) (aws.Auth, error) { return s.awsCredentials() }), err
+		_, err := awsCredentials(context.Background())
+		return aws.ManagedStreamingIAM(awsCredentials), err
 	}
 	return nil, fmt.Errorf("sasl.mechanism: %q is unknown", s.Mechanism) // never without credentials by mistake
 }
@@ -78,25 +77,18 @@ func (c Config) newTokenSource() (func(context.Context) (credential.Secret, erro
 	}, err
 }
 
-func (s SASL) awsCredentials() (aws.Auth, error) {
-	secret, err := credential.Read(s.SecretKey, "sasl.secret_key")
-	if err != nil {
-		return aws.Auth{}, err
+// awsCredentials returns the credentials that the variables of the AWS tools have.
+func awsCredentials(context.Context) (aws.Auth, error) {
+	a := aws.Auth{AccessKey: os.Getenv("AWS_ACCESS_KEY_ID"), SecretKey: os.Getenv("AWS_SECRET_ACCESS_KEY"), SessionToken: os.Getenv("AWS_SESSION_TOKEN")}
+	var missing []string
+	if a.AccessKey == "" {
+		missing = append(missing, "AWS_ACCESS_KEY_ID")
 	}
-	session, err := credential.Read(s.SessionToken, "sasl.session_token")
-	if err != nil {
-		return aws.Auth{}, err
+	if a.SecretKey == "" {
+		missing = append(missing, "AWS_SECRET_ACCESS_KEY")
 	}
-	if s.AccessKey != "" {
-		return aws.Auth{AccessKey: s.AccessKey, SecretKey: secret.Reveal(), SessionToken: session.Reveal()}, nil
-	}
-	a := aws.Auth{
-		AccessKey:    os.Getenv("AWS_ACCESS_KEY_ID"),
-		SecretKey:    os.Getenv("AWS_SECRET_ACCESS_KEY"),
-		SessionToken: cmp.Or(session.Reveal(), os.Getenv("AWS_SESSION_TOKEN")),
-	}
-	if a.AccessKey == "" || a.SecretKey == "" {
-		return a, errors.New("sasl.access_key: is missing, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set")
+	if len(missing) > 0 {
+		return a, fmt.Errorf("sasl.mechanism: AWS_MSK_IAM lacks the environment variable %s; instance roles are not used", strings.Join(missing, " and "))
 	}
 	return a, nil
 }
@@ -109,7 +101,7 @@ func (s SASL) describeCredentials() string {
 	case OAuthBearer:
 		return "the token (sasl, OAUTHBEARER)"
 	case MSKIAM:
-		return "the keys (sasl, AWS_MSK_IAM)"
+		return "the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (sasl, AWS_MSK_IAM)"
 	}
 	return "that the connection comes without sasl"
 }

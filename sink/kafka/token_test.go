@@ -1,7 +1,6 @@
 package kafka_test
 
 import (
-	"bytes"
 	"crypto/tls"
 	"encoding/json"
 	"net/http"
@@ -126,9 +125,9 @@ func TestAWSKeys(t *testing.T) {
 	if err := connect(t, cfg).Check(t.Context()); err != nil {
 		t.Error(err)
 	}
-	cfg.SASL.AccessKey, cfg.SASL.SecretKey = "AKIAOWN", "other"
-	wantError(t, connect(t, cfg).Check(t.Context()), true, nil, "refuses the keys (sasl, AWS_MSK_IAM)")
-	if all := strings.Join(shown(), ""); !strings.Contains(all, "AKIAOWN") || bytes.Contains([]byte(all), []byte("other")) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAOWN")
+	wantError(t, connect(t, cfg).Check(t.Context()), true, nil, "refuses the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (sasl, AWS_MSK_IAM)")
+	if all := strings.Join(shown(), ""); !strings.Contains(all, "AKIAOWN") || strings.Contains(all, "secret") {
 		t.Errorf("the broker was shown %s", all)
 	}
 }

@@ -75,9 +75,6 @@ func (s SASL) validate(tls bool) []error {
 		{"password", s.Password != "", true, user},
 		{"token", s.Token != "", false, []string{string(OAuthBearer)}},
 		{"oauth2", s.OAuth2.IsSet(), false, []string{string(OAuthBearer)}},
-		{"access_key", s.AccessKey != "", false, []string{string(MSKIAM)}},
-		{"secret_key", s.SecretKey != "", false, []string{string(MSKIAM)}},
-		{"session_token", s.SessionToken != "", false, []string{string(MSKIAM)}},
 	} {
 		switch fits := slices.Contains(k.with, string(s.Mechanism)); {
 		case fits && k.needed && !k.set:
@@ -104,9 +101,6 @@ func (s SASL) validate(tls bool) []error {
 			errs = append(errs, s.OAuth2.Validate("sasl.oauth2")...)
 		}
 	case MSKIAM:
-		if (s.AccessKey == "") != (s.SecretKey == "") {
-			fail("sasl.access_key, sasl.secret_key: need each other")
-		}
 		if !tls {
 			fail("tls.enabled: must be true, for AWS_MSK_IAM is spoken over TLS only")
 		}

@@ -31,11 +31,8 @@ type Config struct {
 	TLS      TLS               `yaml:"tls" doc:"TLS with the NATS servers."`
 	// InboxPrefix replaces _INBOX, for accounts that allow only their own.
 	InboxPrefix string `yaml:"inbox_prefix"`
-	// Domain is the JetStream domain that holds the streams, as over a leaf node
-	// that has no JetStream or another domain. Default: that of the server.
-	Domain string `yaml:"domain"`
-	// APIPrefix replaces $JS.API, for accounts that import the JetStream of another
-	// account under a prefix. It excludes Domain.
+	// APIPrefix replaces $JS.API: $JS.DOMAIN.API over a leaf node that has no JetStream or another
+	// domain, and otherwise the prefix under which the account imports the JetStream of another one.
 	APIPrefix string `yaml:"api_prefix"`
 	// Timeout bounds connecting and every request to the bus but a commit's
 	// acknowledgement, which has three times as long. Default 10s.
@@ -48,14 +45,12 @@ type Config struct {
 
 // apiPrefix returns the prefix of the subjects of JetStream requests, with its last dot.
 func (c Config) apiPrefix() string {
-	switch {
-	case c.Domain != "":
-		return "$JS." + c.Domain + ".API."
-	case c.APIPrefix != "":
-		return strings.TrimSuffix(c.APIPrefix, ".") + "."
-	}
-	return jetstream.DefaultAPIPrefix
+	return strings.TrimSuffix(cmp.Or(c.APIPrefix, jetstream.DefaultAPIPrefix), ".") + "."
 }
+
+// isImported reports whether the JetStream is that of another account. The prefix of a domain begins with
+// $JS.
+func (c Config) isImported() bool { return !strings.HasPrefix(c.apiPrefix(), "$JS.") }
 
 // TLS has PEM files: a client certificate with its key, read again at every
 // handshake, and the authorities to trust in place of the system's, read once

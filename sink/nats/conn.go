@@ -135,10 +135,10 @@ func (c *Conn) Check(ctx context.Context) error {
 // at the same time, and must not block.
 //
 // Any call may be missing: the server drops messages for a client that is too slow. A user without
-// permission to subscribe can work without. With a domain or an api_prefix the messages of the
+// permission to subscribe can work without. With an api_prefix the messages of the
 // streams may not pass the server of the connection, so there is no subscription. It is called once.
 func (c *Conn) WatchCheckpoints(ctx context.Context, committed func(topic, writer string)) {
-	if c.client.cfg.Domain == "" && c.client.cfg.APIPrefix == "" {
+	if c.client.cfg.APIPrefix == "" {
 		c.watch.subscribe(committed)
 	}
 	go visitAll(ctx, c.streams.list, c.watch.lookAt)

@@ -77,8 +77,6 @@ func TestConnectReportsPermanentErrors(t *testing.T) {
 		"a password without a user": {nats.Config{URL: url, Password: "hunter2"}, "username: is missing beside the password"},
 		"half a certificate":        {nats.Config{URL: url, TLS: nats.TLS{ClientFiles: credential.ClientFiles{CertFile: "x"}}}, "tls: cert_file and key_file need each other"},
 		"inbox":                     {nats.Config{URL: url, InboxPrefix: "a.>"}, `inbox_prefix: "a.>" is not the start of a subject`},
-		"two APIs":                  {nats.Config{URL: url, Domain: "hub", APIPrefix: "JS"}, "domain, api_prefix: exclude each other: keep one"},
-		"domain":                    {nats.Config{URL: url, Domain: "hub.eu"}, `domain: "hub.eu" is not the name of a JetStream domain`},
 		"prefix":                    {nats.Config{URL: url, APIPrefix: "JS.>"}, `api_prefix: "JS.>" is not the start of a subject`},
 		"timeout":                   {nats.Config{URL: url, Timeout: -1}, "timeout: must be more than zero"},
 		"no credentials file":       {nats.Config{URL: url, CredentialsFile: "/not/there.creds"}, "credentials_file: open /not/there.creds: no such file or directory; create the file, or correct its path"},
@@ -105,7 +103,6 @@ func TestNoControlCharacterReachesASubject(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"hub\n", "hub\r\nPUB a 0\r\n", "\x00hub", "h\x7fub", "h\u0085ub", "h\u00a0ub", "h ub", "h\tub", "h*ub", "hub>"} {
 		for key, config := range map[string]nats.Config{
-			"domain":       {Domain: bad},
 			"api_prefix":   {APIPrefix: bad},
 			"inbox_prefix": {InboxPrefix: bad},
 		} {

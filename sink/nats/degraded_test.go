@@ -120,7 +120,7 @@ func TestServerIsTooOld(t *testing.T) {
 	_, err = c.Sink(orders()).Resume(t.Context())
 	wantError(t, err, true, nil, want)
 	// The streams of a domain are on another server, which does not answer here.
-	c = connect(t, nats.Config{URL: "nats://" + l.Addr().String(), Domain: "hub"})
+	c = connect(t, nats.Config{URL: "nats://" + l.Addr().String(), APIPrefix: "$JS.hub.API"})
 	c.SetTimeout(50 * time.Millisecond)
 	wantError(t, c.Check(t.Context()), false, nil, "no answer from NATS")
 }

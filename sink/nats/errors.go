@@ -143,7 +143,8 @@ func (e explainer) explainError(ctx context.Context, err error) error {
 		return feed.Permanent(fmt.Errorf("JetStream is off for this account on NATS at %s; enable it in the server's configuration", e.sessions.servers))
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
 		// A cluster that has no leader yet answers like that, too.
-		return fmt.Errorf("JetStream does not answer on NATS at %s: it is off, or has no leader; %s", e.sessions.servers, e.cureForNoJetStream())
+		return fmt.Errorf("JetStream does not answer on NATS at %s: it is off, or has no leader; start the server with --jetstream, "+
+			"or, if this is a leaf node or the streams are those of another account, correct api_prefix", e.sessions.servers)
 	case ok:
 		return apiError(api, e.requests.stream, *e.cfg)
 	}
@@ -163,17 +164,6 @@ func codeOf(err error) jetstream.ErrorCode {
 func isConflict(err error) bool {
 	code := codeOf(err)
 	return code == jetstream.JSErrCodeStreamWrongLastSequence || code == jetstream.JSErrCodeStreamWrongLastSequenceConstant || errors.Is(err, checkpoint.ErrConflict)
-}
-
-// cureForNoJetStream returns what to do if JetStream does not answer.
-func (e explainer) cureForNoJetStream() string {
-	switch {
-	case e.cfg.Domain != "":
-		return fmt.Sprintf("is there a JetStream domain %s?", e.cfg.Domain)
-	case e.cfg.APIPrefix != "":
-		return fmt.Sprintf("is api_prefix %s right?", e.cfg.APIPrefix)
-	}
-	return "start the server with --jetstream, or, if this is a leaf node and its hub has the streams, set the bus's domain"
 }
 
 // causeOf returns the reason why ctx ended, if it did and err is only the error of ctx.

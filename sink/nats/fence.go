@@ -48,8 +48,8 @@ import (
 //  3. Within [confirmAfter] of the last proof, which is a read or an acknowledged commit, the
 //     comparison is left out: all of point 2 does not happen in that time.
 //  4. The acknowledgement must come from the stream that the checkpoint is read from. It names
-//     the stream and the JetStream domain, and parseAck compares both. With api_prefix, which
-//     may lead to another account, [checkpointReader.confirmStored] reads the checkpoint back.
+//     the stream and the JetStream domain, and parseAck compares both. With api_prefix, if it
+//     leads to another account, [checkpointReader.confirmStored] reads the checkpoint back.
 //  5. A sink commits only on the connection on which it has resumed.
 //
 // The content cannot be the condition: the server refuses Nats-Expected-Last-Msg-Id in batches.
@@ -163,13 +163,11 @@ func (r *checkpointReader) confirm(ctx context.Context, f fence) error {
 }
 
 // confirmStored returns an error unless an acknowledged checkpoint is in the stream. It makes
-// a request only with api_prefix, under which the streams of another account are used. An
+// a request only for the streams of another account. An
 // acknowledgement names its stream and JetStream domain, and not its account: a stream of this
-// account that has the same name and subjects answers with the same acknowledgement. Without
-// api_prefix the account is that of the connection.
+// account that has the same name and subjects answers with the same acknowledgement.
 func (r *checkpointReader) confirmStored(ctx context.Context, acknowledged *storedMessage) error {
-	prefix := r.client.cfg.APIPrefix
-	if prefix == "" {
+	if !r.client.cfg.isImported() {
 		return nil
 	}
 	last, err := r.readLast(ctx)
@@ -183,7 +181,7 @@ func (r *checkpointReader) confirmStored(ctx context.Context, acknowledged *stor
 	}
 	stream := r.topic.Stream.Name
 	return feed.Permanent(fmt.Errorf("stream %s acknowledged a commit for the stream of that name behind api_prefix %s, which has not stored it: "+
-		"a stream of this account has the subject %s, too; delete the subject there", stream, prefix, r.topic.checkpointSubject()))
+		"a stream of this account has the subject %s, too; delete the subject there", stream, r.client.cfg.APIPrefix, r.topic.checkpointSubject()))
 }
 
 // readLast returns the newest checkpoint, or nil.

@@ -70,7 +70,7 @@ func TestFleetOverALeafNode(t *testing.T) {
 	t.Parallel()
 	h, leaf := runHub(t)
 	for name, cfg := range map[string]nats.Config{
-		"domain": {URL: leaf, Domain: "hub"},
+		"domain": {URL: leaf, APIPrefix: "$JS.hub.API"},
 		"prefix": {URL: leaf, APIPrefix: "$JS.hub.API"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestFleetOverALeafNode(t *testing.T) {
 func TestNothingMovesWhileTheHubRestarts(t *testing.T) {
 	t.Parallel()
 	h, leaf := runHub(t)
-	cfg := nats.Config{URL: leaf, Domain: "hub", Timeout: 2 * time.Second}
+	cfg := nats.Config{URL: leaf, APIPrefix: "$JS.hub.API", Timeout: 2 * time.Second}
 	a, b := joinFleetWith(t, cfg, "a", nats.FleetOptions{}), joinFleetWith(t, cfg, "b", nats.FleetOptions{})
 	a.await(t, "a", "b")
 	b.await(t, "a", "b")

@@ -66,7 +66,7 @@ func restartableHub(t *testing.T) (config nats.Config, backup func(*testing.T) (
 		between()
 		h.run(t)
 	}
-	return nats.Config{URL: leaf, Domain: "hub"}, func(t *testing.T) func() {
+	return nats.Config{URL: leaf, APIPrefix: "$JS.hub.API"}, func(t *testing.T) func() {
 		var saved string
 		restart(func() { saved = copyDir(t, h.dir) })
 		return func() {

@@ -32,12 +32,6 @@ func (c Config) Validate() []error {
 	if p := c.InboxPrefix; hasWildcardOrSpace(p) || strings.HasPrefix(p, ".") || strings.HasSuffix(p, ".") {
 		fail("inbox_prefix: %q is not the start of a subject: want words with dots between them, without wildcards, white space and control characters", p)
 	}
-	if c.Domain != "" && c.APIPrefix != "" {
-		fail("domain, api_prefix: exclude each other: keep one")
-	}
-	if strings.Contains(c.Domain, ".") || hasWildcardOrSpace(c.Domain) {
-		fail("domain: %q is not the name of a JetStream domain: want one word without dots, wildcards, white space and control characters", c.Domain)
-	}
 	if p := c.APIPrefix; hasWildcardOrSpace(p) || strings.HasPrefix(p, ".") || strings.Contains(p, "..") {
 		fail("api_prefix: %q is not the start of a subject: want words with dots between them, without wildcards, white space and control characters", p)
 	}

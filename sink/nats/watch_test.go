@@ -90,7 +90,7 @@ func openWatched(t *testing.T, shared bool, cfg nats.Config, adminURL string) wa
 		})
 	}
 	conn := connect(t, cfg)
-	if cfg.Domain == "" {
+	if cfg.APIPrefix == "" {
 		watchCheckpoints(t, conn)
 	}
 	w := watched{Sink: conn.Sink(topic), conn: conn, js: admin(t, adminURL), other: func() *nats.Sink { return connect(t, cfg).Sink(topic) }}
@@ -202,7 +202,7 @@ func TestALookShowsThatAStreamWasRestored(t *testing.T) {
 				while()
 				h.run(t)
 			}
-			w := openWatched(t, false, nats.Config{URL: leaf, Domain: "hub"}, h.ClientURL())
+			w := openWatched(t, false, nats.Config{URL: leaf, APIPrefix: "$JS.hub.API"}, h.ClientURL())
 			var backup string
 			restart(func() { backup = copyOf(t, h.dir) })
 			resumeAgain(t, w.Sink)
