@@ -46,7 +46,7 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	}
 	servers := strings.Join(shown, ", ")
 	watch := &watch{log: log}
-	sessions := newSessionTracker(servers, cfg.credentialKeys(), log, watch.refuse)
+	sessions := newSessionTracker(servers, log, watch.refuse)
 	opts = slices.Concat(opts, sessions.handlers(), connectionOptions(cfg.Timeout))
 	nc, err := connectServer(ctx, cfg.URL, opts)
 	switch {

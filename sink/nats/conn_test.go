@@ -148,37 +148,31 @@ func TestProofOfIdentity(t *testing.T) {
 		server server.Options
 		good   nats.Config
 		bad    nats.Config
-		want   string
 	}{
 		"password": {
 			server.Options{Username: "me", Password: "right"},
 			nats.Config{Username: "me", Password: "right"},
 			nats.Config{Username: "me", Password: "hunter2"},
-			"check username and password",
 		},
 		"password in a file": {
 			server.Options{Username: "me", Password: "right"},
 			nats.Config{Username: "me", Password: credential.Secret("file:" + writeFile(t, "right\n"))},
 			nats.Config{Username: "me", Password: credential.Secret("file:" + writeFile(t, "hunter2"))},
-			"check username and password",
 		},
 		"token": {
 			server.Options{Authorization: "right"},
 			nats.Config{Token: "right"},
 			nats.Config{},
-			"none is configured",
 		},
 		"token in a file": {
 			server.Options{Authorization: "right"},
 			nats.Config{Token: credential.Secret("file:" + writeFile(t, "right\n"))},
 			nats.Config{Token: credential.Secret("file:" + writeFile(t, "hunter2\n"))},
-			"check token",
 		},
 		"nkey": {
 			server.Options{Nkeys: []*server.NkeyUser{{Nkey: public}}},
 			nats.Config{NKeyFile: writeFile(t, string(seed))},
 			nats.Config{Token: "hunter2"},
-			"check token",
 		},
 	} {
 		parallel.Run(t, name, func(t *testing.T) {
@@ -190,12 +184,12 @@ func TestProofOfIdentity(t *testing.T) {
 			}
 			bad := connect(t, test.bad)
 			err := bad.Check(t.Context())
-			wantError(t, err, true, nil, "NATS at nats://", "refuses the connection: authorization violation; check ", test.want)
+			wantError(t, err, true, nil, "NATS at nats://", "refuses the connection: authorization violation; check the bus's credentials_file")
 			if strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("error %q shows a secret", err)
 			}
 			_, err = bad.Sink(orders()).Resume(t.Context())
-			wantError(t, err, true, nil, test.want)
+			wantError(t, err, true, nil, "authorization violation")
 		})
 	}
 }

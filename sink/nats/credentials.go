@@ -3,7 +3,6 @@ package nats
 import (
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
@@ -80,23 +79,4 @@ func secretOrFile(s credential.Secret, key string) (func() string, error) {
 		text, _ := credential.Read(s, key)
 		return text.Reveal()
 	}, err
-}
-
-// credentialKeys returns the keys of the configured credentials, for errors about them.
-func (c Config) credentialKeys() string {
-	switch {
-	case c.CredentialsFile != "":
-		return "credentials_file"
-	case c.NKeyFile != "":
-		return "nkey_file"
-	case c.Username != "":
-		return "username and password"
-	case c.Token != "":
-		return "token"
-	case strings.Contains(c.URL, "@"):
-		return "the user and password in url"
-	case c.TLS.CertFile != "":
-		return "tls.cert_file"
-	}
-	return "that the bus needs none of credentials_file, nkey_file, username and token: none is configured"
 }

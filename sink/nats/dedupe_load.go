@@ -42,7 +42,7 @@ func (d *dedupeLoader) recordCommit(entities []feed.Entity, cp checkpoint.Checkp
 	d.ids.Commit(entities)
 	d.seen.checkpoint, d.seen.end, d.seen.moved, d.seen.uncommitted = c.fence.checkpoint, c.fence.end, cp.Moved, 0
 	if len(entities) > 0 {
-		d.seen.newest, d.seen.newestDead = c.newest, entities[len(entities)-1].Dead != nil
+		d.seen.newest = c.newest
 	}
 }
 
@@ -140,14 +140,10 @@ func (d *dedupeLoader) topicHolds(ctx context.Context, info *streamInfo, m ident
 	// Limits delete the messages in front of the stream's first one, or the oldest of a
 	// subject.
 	expired := found == nil && (m.sequence < info.State.FirstSeq || info.Config.MaxMsgsPerSubject > 0)
-	switch {
-	case held, expired:
-	case found == nil && d.seen.newestDead && m.sequence <= info.State.LastSeq:
+	if !held && !expired {
 		// People delete dead letters that they have dealt with.
-		d.client.log.Info("the newest dead letter was deleted, or lost with the newest messages of the stream; loading the IDs of the topic again",
+		d.client.log.Warn("the newest known message is gone: it was deleted, or the stream has lost its newest messages; loading the IDs of the topic again",
 			"stream", info.Config.Name, "sequence", m.sequence)
-	default:
-		d.client.log.Warn("the stream has lost its newest messages", "stream", info.Config.Name, "sequence", m.sequence)
 	}
 	return held, nil
 }
@@ -187,7 +183,7 @@ func (d *dedupeLoader) loadMessages(ctx context.Context, info *streamInfo, r *re
 			} else {
 				d.ids.LoadMessage(m.headerFields())
 			}
-			d.seen.newest, d.seen.newestDead = identityOf(m.sequence, m.Header, m.time), m.Subject == d.topic.deadSubject()
+			d.seen.newest = identityOf(m.sequence, m.Header, m.time)
 		}
 	}
 	return nil

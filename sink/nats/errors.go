@@ -27,12 +27,7 @@ const (
 	codeSubjectOverlap    = 10065
 	codeReplicas          = 10074
 	codeStoreFailed       = 10077
-	codeSealed            = 10109
-	codeRollup            = 10111
 	codeInactiveThreshold = 10153
-	codeTTLInvalid        = 10165
-	codeTTLDisabled       = 10166
-	codeAtomicDisabled    = 10174
 	codeBatchIncomplete   = 10176
 	codeBatchTooLarge     = 10199
 	codeFastDisabled      = 10205
@@ -43,7 +38,8 @@ const (
 var codesFull = []jetstream.ErrorCode{codeAccountResources, codeInsufficient, codeStorageResources}
 
 // cures has the actions of a person that cure an error, by its code. An error with a cure
-// is permanent, whatever its status.
+// is permanent, whatever its status. What is wrong with the configuration of a stream, the next
+// Resume reports.
 var cures = map[jetstream.ErrorCode]string{
 	codeAccountResources:                           "raise the account's JetStream limits",
 	codeInsufficient:                               "raise the server's JetStream limits",
@@ -52,17 +48,9 @@ var cures = map[jetstream.ErrorCode]string{
 	codeMemoryResources:                            "raise the server's JetStream limits",
 	codeStorageResources:                           "raise the server's JetStream limits",
 	jetstream.JSErrCodeStreamMessageExceedsMaximum: "that is the checkpoint: raise max_msg_size with 'nats stream edit %s --max-msg-size', or max_payload of the server",
-	codeSealed:                                     "a sealed stream accepts no messages; give the feed another one",
-	codeRollup:                                     "run 'nats stream edit %s --allow-rollup'",
-	codeTTLInvalid:                                 "is this NATS server of version 2.12 or newer?",
 	codeReplicas:                                   "lower stream.replicas, or use a cluster",
-	codeTTLDisabled:                                "run 'nats stream edit %s --allow-msg-ttl'",
-	codeAtomicDisabled:                             "run 'nats stream edit %s --allow-batch'",
 	codeBatchTooLarge:                              "raise max_batch_size in the server's JetStream limits to 1000",
 }
-
-// errFull reports a limit of the stream, with its cure.
-var errFull = errors.New("the stream is full and refuses new messages: raise its limits, and do not purge it, which deletes the checkpoint, too")
 
 // apiError turns an error of the JetStream API into one that matches [feed.ErrPermanent] if
 // a retry cannot help, and that names the cure if there is one.
@@ -75,7 +63,7 @@ func apiError(e *jetstream.APIError, stream string, cfg Config) error {
 		// "maximum bytes exceeded" and "maximum messages exceeded" come from limits of the
 		// stream; the store also fails while a server stops.
 		if strings.HasPrefix(e.Description, "maximum ") {
-			return feed.Permanent(fmt.Errorf("%w; %w", err, errFull))
+			return feed.Permanent(fmt.Errorf("%w; the stream is full and refuses new messages: raise its limits, and do not purge it, which deletes the checkpoint, too", err))
 		}
 		return err
 	}
@@ -147,6 +135,8 @@ func (e explainer) explainError(ctx context.Context, err error) error {
 			"or, if this is a leaf node or the streams are those of another account, correct api_prefix", e.sessions.servers)
 	case ok:
 		return apiError(api, e.requests.stream, *e.cfg)
+	case errors.Is(err, nats.ErrMaxPayload): // Fits has refused larger entities
+		return feed.Permanent(fmt.Errorf("%w; that is the checkpoint: raise max_payload of the server", err))
 	}
 	return causeOf(ctx, err)
 }

@@ -95,10 +95,8 @@ type topicState struct {
 	complete bool
 	// end is the end of the topic up to which the IDs were loaded.
 	end topicEnd
-	// newest is the newest entity or dead letter whose ID was loaded or committed, and
-	// newestDead reports that it is a dead letter.
-	newest     identity
-	newestDead bool
+	// newest is the newest entity or dead letter whose ID was loaded or committed.
+	newest identity
 	// uncommitted is the number of entities behind checkpoint.
 	uncommitted uint64
 	// moved holds the time when a person had last moved the checkpoint.

@@ -115,7 +115,7 @@ func TestCredentialsFile(t *testing.T) {
 	small := o.account(func(c *jwt.AccountClaims) { c.Limits.JetStreamLimits = jwt.JetStreamLimits{} })
 	stranger := newOperator(t).account(asIs)
 	s := o.run()
-	const refused = "refuses the connection: authorization violation; check credentials_file"
+	const refused = "refuses the connection: authorization violation; check the bus's credentials_file"
 
 	for name, test := range map[string]struct {
 		credentials string
@@ -154,7 +154,7 @@ func TestRenewedCredentialsAreTakenUp(t *testing.T) {
 	s := o.run()
 	file := writeFile(t, credentials(t, shop, expired))
 	c := connect(t, nats.Config{URL: s.ClientURL(), CredentialsFile: file})
-	wantError(t, c.Check(t.Context()), true, nil, "check credentials_file")
+	wantError(t, c.Check(t.Context()), true, nil, "check the bus's credentials_file")
 	eventually(t, "it is tried again and again", func() bool {
 		v, err := s.Varz(nil)
 		return err == nil && v.TotalConnections > 3
@@ -198,5 +198,5 @@ func wantRefusal(t *testing.T, c *nats.Conn) {
 		err = c.Check(t.Context())
 		return err != nil && strings.Contains(err.Error(), "refuses the connection")
 	})
-	wantError(t, err, true, nil, "; check credentials_file")
+	wantError(t, err, true, nil, "; check the bus's credentials_file")
 }

@@ -98,9 +98,6 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch) (committed, e
 	}
 	var header headerMap
 	last.Header = header.convert(to.addFields(fields, n))
-	if err := p.limit.checkCheckpoint(last); err != nil {
-		return committed{}, err
-	}
 	// A fast batch is stored as it comes, an atomic one by its last message.
 	if b.ingest != atomicIngest {
 		if err := p.checkpoints.confirm(ctx, f); err != nil {

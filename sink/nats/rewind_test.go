@@ -136,7 +136,7 @@ func TestLostTailIsFilledInSmallerCommits(t *testing.T) {
 			}
 			wantHeld(t, s, 40, 30)
 			continueTo(t, s, 30, 40)
-			if n := strings.Count(log.String(), "the stream has lost its newest messages"); n != 1 {
+			if n := strings.Count(log.String(), "the newest known message is gone"); n != 1 {
 				t.Errorf("the loss is logged %d times, want 1:\n%s", n, log.String())
 			}
 		})

@@ -43,9 +43,8 @@ func (s *session) bindContext(ctx context.Context) (context.Context, context.Can
 // sessionTracker follows the sessions of one connection through the handlers of nats.go,
 // logs their changes, and knows why there is no session. It is safe for concurrent use.
 type sessionTracker struct {
-	servers     string // for errors and logs: without user names and passwords
-	credentials string // the configuration keys of the credentials, for errors
-	log         *slog.Logger
+	servers string // for errors and logs: without user names and passwords
+	log     *slog.Logger
 	// watchRefused is called when the server has refused the subscription to the checkpoints.
 	watchRefused func(error)
 	// nc is set before current is called.
@@ -65,8 +64,8 @@ type sessionTracker struct {
 	violations  violations
 }
 
-func newSessionTracker(servers, credentials string, log *slog.Logger, watchRefused func(error)) *sessionTracker {
-	t := &sessionTracker{servers: servers, credentials: credentials, log: log, watchRefused: watchRefused, attempted: make(chan struct{})}
+func newSessionTracker(servers string, log *slog.Logger, watchRefused func(error)) *sessionTracker {
+	t := &sessionTracker{servers: servers, log: log, watchRefused: watchRefused, attempted: make(chan struct{})}
 	t.reconnected, t.announce = context.WithCancel(context.Background())
 	return t
 }
@@ -176,8 +175,8 @@ func (t *sessionTracker) activeSession() (*session, error) {
 	case t.nc.IsClosed():
 		return nil, fmt.Errorf("the connection to %s is closed", t.servers)
 	case isAuthError(down):
-		return nil, feed.Permanent(fmt.Errorf("NATS at %s refuses the connection: %s; check %s",
-			t.servers, strings.ToLower(strings.TrimPrefix(down.Error(), "nats: ")), t.credentials))
+		return nil, feed.Permanent(fmt.Errorf("NATS at %s refuses the connection: %s; check the bus's credentials_file, nkey_file, username and password, token or tls.cert_file",
+			t.servers, strings.ToLower(strings.TrimPrefix(down.Error(), "nats: "))))
 	case errors.As(down, &untrusted):
 		return nil, feed.Permanent(fmt.Errorf("the certificate of NATS at %s is not trusted: %w; check the server's name, or set tls.ca_file", t.servers, untrusted.Err))
 	}

@@ -201,11 +201,7 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	}
 	defer free()
 	if err := s.commitBatch(ctx, ses, batch{first, entities, cp, s.ingest}); err != nil {
-		err = explainer.explainError(ctx, err)
-		if feed.CountDead(entities) > 0 && errors.Is(err, errFull) {
-			err = fmt.Errorf("%w; the commit has dead letters for %s, which take room there, too", err, s.topic.deadSubject())
-		}
-		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, err)
+		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, explainer.explainError(ctx, err))
 	}
 	return nil
 }

@@ -87,26 +87,6 @@ func (l *sizeLimit) deadLetterRoom() codec.Room {
 	}}
 }
 
-// checkCheckpoint returns an error if the message of a checkpoint is too large. The size of a
-// checkpoint is bounded, so raising the limit cures it.
-func (l *sizeLimit) checkCheckpoint(m *nats.Msg) error {
-	size := int64(len("NATS/1.0\r\n\r\n") + len(m.Data))
-	for name, values := range m.Header {
-		for _, value := range values {
-			size += int64(len(name) + len(": \r\n") + len(value))
-		}
-	}
-	stream := l.topic.Stream.Name
-	if limit := l.nc.MaxPayload(); size > limit {
-		return feed.Permanent(fmt.Errorf("the checkpoint of %d bytes is larger than max_payload %d of the NATS server; raise it to at least %[1]d", size, limit))
-	}
-	if limit := l.bytes.Load(); size > limit {
-		return feed.Permanent(fmt.Errorf("the checkpoint of %d bytes is larger than max_msg_size %d of stream %s; raise it to at least %[1]d with "+
-			"'nats stream edit %[3]s --max-msg-size %[1]d'", size, limit, stream))
-	}
-	return nil
-}
-
 // checkField returns an error for a header field that nats.go would refuse or change.
 func checkField(f *feed.Field) error {
 	if f.Name == "" {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -154,11 +153,8 @@ func (s *streamChecker) findProblems(c jetstream.StreamConfig) []string {
 		}
 	}
 	edit := "run 'nats stream edit " + c.Name + " "
-	for _, source := range c.Sources {
-		subjects := s.sourcedSubjects(source)
-		add(len(subjects) > 0, "it copies messages from stream %s, which may be of %s; give the feed a stream of its own, or limit the source to other subjects "+
-			"with a filter", source.Name, strings.Join(subjects, " and "))
-	}
+	// The server stores messages from a source whatever the subjects of the stream are.
+	add(len(c.Sources) > 0, "it copies messages from other streams, which may be of the topic; give the feed a stream without sources")
 	add(c.Mirror != nil, "it is a mirror, which accepts no messages; give the feed a stream of its own")
 	add(c.Sealed, "it is sealed; give the feed another stream")
 	add(c.Retention != jetstream.LimitsPolicy, "its retention is %s, which deletes the checkpoint; give the feed another stream, with --retention limits",
@@ -186,24 +182,6 @@ func (s *streamChecker) findProblems(c jetstream.StreamConfig) []string {
 	add(!s.topic.ownsAll(c.Subjects) && c.Discard == jetstream.DiscardOld && (c.MaxBytes > 0 || c.MaxMsgs > 0),
 		"it takes other subjects, too, and discards its oldest messages, which may be the checkpoint; give the feed a stream of its own, or %s--max-bytes=-1 --max-msgs=-1'", edit)
 	return wrong
-}
-
-// sourcedSubjects returns the subjects of the topic that a source of its stream may write to.
-// The server stores messages from a source whatever the subjects of the stream are.
-func (s *streamChecker) sourcedSubjects(source *jetstream.StreamSource) []string {
-	patterns := []string{cmp.Or(source.FilterSubject, ">")}
-	if len(source.SubjectTransforms) > 0 {
-		patterns = nil
-	}
-	for _, transform := range source.SubjectTransforms {
-		to := cmp.Or(transform.Destination, transform.Source, ">")
-		if i := strings.IndexAny(to, "{$"); i >= 0 {
-			// {{wildcard(1)}} or $1 may be replaced by several words.
-			to = to[:strings.LastIndexByte(to[:i], '.')+1] + ">"
-		}
-		patterns = append(patterns, to)
-	}
-	return slices.DeleteFunc(s.topic.subjects(), func(subject string) bool { return !coversSubject(patterns, subject) })
 }
 
 // coversSubject reports whether one of the patterns of a stream matches subject.
