@@ -23,7 +23,7 @@
 //
 // Each file knows only files of the lines above it:
 //
-//	config.go, message.go, header_map.go, fast_batch.go
+//	config.go, message.go, fast_batch.go
 //	credentials.go, permission.go, size_limit.go
 //	session.go
 //	errors.go, open_streams.go

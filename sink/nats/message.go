@@ -104,6 +104,14 @@ func (m *deliveredMessage) headerFields() feed.Header {
 	return list
 }
 
+// setFields replaces all of a header by fields.
+func setFields(h nats.Header, fields feed.Header) {
+	clear(h)
+	for _, f := range fields {
+		h[f.Name] = append(h[f.Name], f.Value)
+	}
+}
+
 // identity identifies a message of the topic, so that it is recognised when it is read
 // again: no other message has the same, at whatever sequence.
 type identity struct {

@@ -96,8 +96,8 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch) (committed, e
 		id = fast.id
 		to = newFencedBatch(fast, b.entities, f, b.ingest, last.Subject)
 	}
-	var header headerMap
-	last.Header = header.convert(to.addFields(fields, n))
+	last.Header = nats.Header{}
+	setFields(last.Header, to.addFields(fields, n))
 	// A fast batch is stored as it comes, an atomic one by its last message.
 	if b.ingest != atomicIngest {
 		if err := p.checkpoints.confirm(ctx, f); err != nil {
@@ -173,8 +173,7 @@ func (p *publisher) explainRefusal(ctx context.Context, in ingest, f fence, refu
 // sendEntities sends all of a batch except its last message.
 func (p *publisher) sendEntities(ctx context.Context, to carrier, b batch) error {
 	// send has copied the whole message when it returns, so one message serves for all.
-	msg := &nats.Msg{}
-	var header headerMap
+	msg := &nats.Msg{Header: nats.Header{}}
 	var fields feed.Header
 	publishedBefore := b.checkpoint.Count - uint64(len(b.entities)-feed.CountDead(b.entities))
 	encoder := codec.NewHeaderEncoder(p.topic.Feed, p.topic.Events, publishedBefore)
@@ -198,7 +197,7 @@ func (p *publisher) sendEntities(ctx context.Context, to carrier, b batch) error
 			fields = append(fields, feed.Field{Name: firstOf, Value: p.topic.Subject})
 			first = false
 		}
-		msg.Header = header.convert(fields)
+		setFields(msg.Header, fields)
 		if err := to.send(ctx, msg); errors.Is(err, nats.ErrReconnectBufExceeded) {
 			return errLost
 		} else if err != nil {
