@@ -37,9 +37,6 @@ type client struct {
 
 	mu        sync.Mutex
 	producers map[*kgo.Client]bool // those that are open
-
-	// idle has those of producers that no commit uses.
-	idle idleProducers
 }
 
 // newClient returns a client. It connects when it sends the first request.
@@ -49,7 +46,6 @@ func newClient(cfg Config, log *slog.Logger) (*client, error) {
 		return nil, err
 	}
 	c := &client{diagnosis: newDiagnosis(cfg, log), cfg: cfg, log: log, producers: map[*kgo.Client]bool{}, decompressor: kgo.DefaultDecompressor()}
-	c.idle.closeProducer = c.closeProducer
 	lifetime, stop := context.WithCancel(context.Background())
 	c.reconnects, c.stop = newReconnects(lifetime, c.ping), stop
 	c.opts = append(opts, kgo.WithHooks(c.diagnosis, c.reconnects))
@@ -68,7 +64,6 @@ func (c *client) close() {
 	c.stop()
 	producers := slices.Collect(maps.Keys(c.producers))
 	c.mu.Unlock()
-	c.idle.stop()
 	for _, p := range producers {
 		p.Close()
 	}
@@ -191,6 +186,16 @@ func (c *client) closeProducer(p *kgo.Client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.producers, p)
+}
+
+// idleTime returns how long a producer may be idle.
+func (c *client) idleTime() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.producers) > fewProducers {
+		return crowdedIdle
+	}
+	return producerIdle
 }
 
 // partitioner places a record with a key where the Java client does, and any other in the

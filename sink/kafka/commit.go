@@ -36,7 +36,7 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	// The entities may have to wait for those of the commit before, and the checkpoint for them.
 	ctx, cancel := s.client.withTimeout(ctx, 3*s.client.cfg.Timeout+2*s.client.recentThrottle())
 	defer cancel()
-	s.client.idle.claim(&s.transactions.idleProducer)
+	s.transactions.claim()
 	if err := s.commitTransaction(ctx, entities, cp); err != nil {
 		err = s.explainError(ctx, err)
 		s.transactions.abandon(ctx, err)
@@ -45,7 +45,7 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	s.IDs().Commit(entities)
 	s.ready = true
 	s.recordWatched(s.watched.Load().consumers)
-	s.client.idle.park(&s.transactions.idleProducer) // no transaction is open
+	s.transactions.park(s.client.idleTime(), s.client.closeProducer) // no transaction is open
 	return nil
 }
 

@@ -31,7 +31,7 @@
 // Later commits are the steps 3 and 5, and step 4 if a connection of the producer was made
 // or lost since the last step 4. Not each time: it waits for the transactions of other feeds in the
 // partition, and one that stays open would hold up all of them. After any error the producer is closed, and after two minutes
-// without a commit; see idleProducers. Then the next Commit begins with step 1.
+// without a commit; see idleProducer. Then the next Commit begins with step 1.
 //
 // # Why nothing is lost or comes twice
 //

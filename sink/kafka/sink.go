@@ -121,7 +121,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		return checkpoint.Checkpoint{}, fmt.Errorf("resume: %w", err)
 	}
 	s.hung.dropCure()
-	if !s.client.idle.isOpen(&s.transactions.idleProducer) {
+	if !s.transactions.isOpen() {
 		// The next commit initializes the id, and this Resume has waited until every transaction
 		// has ended.
 		s.hung.last = nil

@@ -135,7 +135,7 @@ func waitForMetadata(ctx context.Context, p *kgo.Client, written kadm.Offsets) e
 
 // closeProducer closes the producer. The next commit initializes the id again.
 func (t *transactions) closeProducer() {
-	t.client.idle.claim(&t.idleProducer)
+	t.claim()
 	if t.producer != nil {
 		t.client.closeProducer(t.producer)
 		t.producer = nil
