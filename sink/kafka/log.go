@@ -36,32 +36,11 @@ type Log struct {
 	mu      sync.Mutex // guards the fields below
 	checked time.Time  // when the topic was last found to be fit
 	fit     kadm.TopicID
-	found   topicCache
+	found   kadm.TopicDetail // the newest description of the topic
+	foundAt time.Time
 
 	kept sink.Kept[leftover] // of the last Read
 }
-
-// topicCache is the newest description of the topic.
-type topicCache struct {
-	kadm.TopicDetail
-	// at is when the cluster last returned it, or answered to its id.
-	at time.Time
-	// end is the end of the last span, and high the offset behind the newest record at that
-	// time, committed or not.
-	end, high int64
-	ids       fetchKey
-}
-
-// fetchKey is how a fetch names the topic: by id, or before Kafka 3.1 by name, so that the
-// answer may be about a topic that was deleted and created again. It is unknown (0) before the
-// first fetch.
-type fetchKey int
-
-const (
-	_ fetchKey = iota
-	byID
-	byName
-)
 
 func newLog(c *client, topic string, partition int32) *Log {
 	l := &Log{client: c, topic: topic, partition: partition}
@@ -83,9 +62,6 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 }
 
 func (l *Log) readSpan(ctx context.Context) (feed.Span, error) {
-	if span, ok := l.fetchSpan(ctx); ok {
-		return span, nil
-	}
 	d, err := l.checkTopic(ctx)
 	if err != nil {
 		return feed.Span{}, err
@@ -104,62 +80,12 @@ func (l *Log) readSpan(ctx context.Context) (feed.Span, error) {
 	if err := asked.Wait(); err != nil {
 		return feed.Span{}, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.found.ID == d.ID {
-		l.found.end, l.found.high = at[1], at[1]
-	}
-	return spanOf(d.ID, at[0], at[1]), nil
-}
-
-func spanOf(id kadm.TopicID, first, stable int64) feed.Span {
 	return feed.Span{
-		First: uint64(min(first, stable)), End: uint64(stable),
+		First: uint64(min(at[0], at[1])), End: uint64(at[1]),
 		// Half of an id is random enough.
-		Epoch: strconv.FormatUint(binary.BigEndian.Uint64(id[8:]), 36),
-	}
+		Epoch: strconv.FormatUint(binary.BigEndian.Uint64(d.ID[8:]), 36),
+	}, nil
 }
-
-// fetchSpan returns the span with one request in place of three: the answer to a fetch from the
-// end of the partition has both its ends, and confirms the topic's id. ok is false if readSpan
-// has to make all requests.
-func (l *Log) fetchSpan(ctx context.Context) (_ feed.Span, ok bool) {
-	l.mu.Lock()
-	was, fit := l.found, l.isFit()
-	l.mu.Unlock()
-	if !fit || was.ids == byName || was.high == 0 || was.Partitions[l.partition].Leader < 0 {
-		return feed.Span{}, false
-	}
-	ctx, cancel := context.WithTimeout(ctx, fetchSpanTimeout)
-	defer cancel()
-	r := reader{client: l.client, topic: l.topic, partition: l.partition, known: &was.TopicDetail}
-	now := time.Now()
-	got, err := r.requestFetch(ctx, was.high, 1, 0)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.found.ID != was.ID:
-		return feed.Span{}, false
-	case err != nil:
-		// The leader may have changed, or the topic was deleted.
-		return feed.Span{}, false
-	case !r.byID:
-		l.found.ids = byName
-		return feed.Span{}, false
-	case got.LastStableOffset < was.end:
-		// A new leader may not know the last stable offset yet. It answers the other requests
-		// only when it does.
-		return feed.Span{}, false
-	}
-	l.found.at, l.found.ids = now, byID
-	l.found.end = max(l.found.end, got.LastStableOffset)
-	l.found.high = max(l.found.high, got.HighWatermark)
-	return spanOf(was.ID, got.LogStartOffset, got.LastStableOffset), true
-}
-
-// fetchSpanTimeout is the time limit of fetchSpan, so that a leader that is gone does not use
-// up the caller's time.
-const fetchSpanTimeout = time.Second
 
 // Count reports that the number of messages is not known without reading them: Kafka does not
 // report how many offsets hold the markers of transactions and aborted records, and the count of
@@ -170,7 +96,7 @@ func (l *Log) Count(context.Context) (n uint64, ok bool, err error) { return 0, 
 // than topicCacheTime.
 func (l *Log) cachedTopic(ctx context.Context) (d kadm.TopicDetail, recalled bool, err error) {
 	l.mu.Lock()
-	d, recalled = l.found.TopicDetail, l.found.ids == byID && l.isFit() && time.Since(l.found.at) < topicCacheTime
+	d, recalled = l.found, l.isFit() && time.Since(l.foundAt) < topicCacheTime
 	l.mu.Unlock()
 	if !recalled {
 		d, err = l.checkTopic(ctx)
@@ -179,7 +105,7 @@ func (l *Log) cachedTopic(ctx context.Context) (d kadm.TopicDetail, recalled boo
 }
 
 // topicCacheTime is how long a description of the topic is used. The cluster answers to the
-// topic's id, so another topic is never read.
+// topic's id, so another topic is never read. If it does not, the reader does not use it.
 const topicCacheTime = time.Second
 
 // checkTopic returns the topic as the cluster describes it, or an error if it cannot be
@@ -195,7 +121,7 @@ func (l *Log) checkTopic(ctx context.Context) (kadm.TopicDetail, error) {
 		return d, &noPartition{l.partition, len(d.Partitions)}
 	}
 	l.mu.Lock()
-	l.found.TopicDetail, l.found.at = d, time.Now()
+	l.found, l.foundAt = d, time.Now()
 	known := l.isFit()
 	l.mu.Unlock()
 	if known {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,52 +168,16 @@ func TestLogWithoutATopic(t *testing.T) {
 	})
 }
 
-// A leader that is new at it does not know yet how much is committed.
-func TestSpanOfALeaderThatIsBehind(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		c, conn := shop(t)
-		produce(t, c, nil, "a", "b")
-		log := conn.Log("shop.orders", 1)
-		want := spanOf(t, log)
-		var asked atomic.Bool
-		c.ControlKey(kmsg.Fetch.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
-			asked.Store(true)
-			fetch := req.(*kmsg.FetchRequest)
-			resp := fetch.ResponseKind().(*kmsg.FetchResponse)
-			topic, partition := kmsg.NewFetchResponseTopic(), kmsg.NewFetchResponseTopicPartition()
-			topic.TopicID, partition.Partition = fetch.Topics[0].TopicID, 1
-			partition.HighWatermark, partition.LastStableOffset, partition.LogStartOffset = 2, 1, 0
-			topic.Partitions = append(topic.Partitions, partition)
-			resp.Topics = append(resp.Topics, topic)
-			return resp, nil, true
-		})
-		if got := spanOf(t, log); got != want || !asked.Load() {
-			t.Errorf("%+v, want %+v; asked: %v", got, want, asked.Load())
-		}
-	})
-}
-
-// A topic that has been looked at costs one request to be looked at again, if the
-// cluster knows topics by their ids, and is found as if for the first time.
+// A topic that has been looked at is found as if for the first time.
 func TestSpanIsLookedAtAgain(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
-		version *kversion.Versions
-		byID    bool
-	}{
-		"fetched by id":   {kversion.Stable(), true},
-		"fetched by name": {kversion.V3_0_0(), false},
-		"without ids":     {kversion.V2_7_0(), false},
-	} {
+	for name, version := range map[string]*kversion.Versions{"with ids": kversion.Stable(), "without ids": kversion.V2_7_0()} {
 		t.Run(name, bubbled(func(t *testing.T) {
-			c, conn := shop(t, kfake.NumBrokers(3), kfake.MaxVersions(test.version))
+			c, conn := shop(t, kfake.NumBrokers(3), kfake.MaxVersions(version))
 			produce(t, c, nil, "a", "b")
 			log := conn.Log("shop.orders", 1)
-			spanOf(t, log)
-			spanOf(t, log) // which connects
-			requests := c.Fault(kfake.Fault{Observe: true, Count: -1})
-			if span := spanOf(t, log); span.First != 0 || span.End != 2 || (requests.Hits() == 1) != test.byID {
-				t.Errorf("%+v, with %d requests", span, requests.Hits())
+			if span := spanOf(t, log); span.First != 0 || span.End != 2 {
+				t.Errorf("%+v", span)
 			}
 			open := begin(t, c, "x", &kgo.Record{Topic: "shop.orders", Partition: 1, Value: []byte("c")})
 			for _, step := range []struct {
