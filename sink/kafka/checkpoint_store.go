@@ -54,23 +54,15 @@ func (s *checkpointStore) checkpointRecord(cp checkpoint.Checkpoint, stored stor
 	return r
 }
 
-// explainWriteError is for an error of writing r, the record of a checkpoint. It does not copy r,
-// because kgo may still be writing to its other fields. It is no
-// [sink.ErrTooLarge], for that is about an entity.
-func (s *checkpointStore) explainWriteError(err error, r *kgo.Record) error {
-	size := len(r.Value)
-	for _, h := range r.Headers {
-		size += headerOverhead + len(h.Key) + len(h.Value)
-	}
+// explainWriteError is for an error of writing a checkpoint. It is no [sink.ErrTooLarge], for that is about
+// an entity.
+func (s *checkpointStore) explainWriteError(err error) error {
 	if !errors.Is(err, kerr.MessageTooLarge) && !errors.Is(err, kerr.RecordListTooLarge) {
 		return err
 	}
-	if size > defaultBatch-batchOverhead-recordOverhead {
-		return feed.Permanent(fmt.Errorf("the checkpoint is too large: its %d bytes exceed the limit of %d; its cursor grows with what the feed "+
-			"repeats, so report the feed, or move the position with 'feedbridge checkpoint set %s'", size, defaultBatch, s.to.Feed))
-	}
-	return feed.Permanent(fmt.Errorf("the checkpoint is too large: its %d bytes exceed max.message.bytes of topic %s; run "+
-		"'kafka-configs.sh --bootstrap-server %s --alter --topic %[2]s --add-config max.message.bytes=1048588'", size, s.client.cfg.Checkpoints, s.client.cfg.Brokers[0]))
+	return feed.Permanent(fmt.Errorf("the checkpoint is too large: if max.message.bytes of topic %s is lower than %d, run 'kafka-configs.sh --bootstrap-server %s --alter --topic %[1]s "+
+		"--add-config max.message.bytes=1048588'; if not, its cursor grows with what the feed repeats: report the feed, or move the position with 'feedbridge checkpoint set %[4]s'",
+		s.client.cfg.Checkpoints, defaultBatch, s.client.cfg.Brokers[0], s.to.Feed))
 }
 
 // findCheckpoints returns the newest checkpoints of the topic, once every transaction in their

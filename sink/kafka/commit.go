@@ -106,7 +106,7 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 		return err
 	}
 	if err := transactions.sendRecords(ctx, records.dead, nil); err != nil {
-		return s.dead.explainWriteError(err)
+		return fmt.Errorf("dead-letter topic %s: %w", s.dead.name, err)
 	}
 	if err := s.dedupe.checkOffsets(ctx, records.dead, s.dedupe.seen.dead); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 	next.topic, next.dead = s.dedupe.endsAfter(written)
 	record := []kgo.Record{store.checkpointRecord(cp, next)}
 	if err := transactions.sendRecords(ctx, record, nil); err != nil {
-		return store.explainWriteError(err, &record[0])
+		return store.explainWriteError(err)
 	}
 	own := record[0].Offset
 	// 4.

@@ -133,8 +133,8 @@ func TestDeadLetterTopicRefuses(t *testing.T) {
 		code int16
 		want []string
 	}{
-		"it is full":            {kerr.PolicyViolation.Code, []string{"dead-letter topic shop.orders.dead is full or limited", "raise its limit"}},
-		"its limit was lowered": {kerr.MessageTooLarge.Code, []string{"dead-letter topic shop.orders.dead", "max.message.bytes"}},
+		"it is full":            {kerr.PolicyViolation.Code, []string{"dead-letter topic shop.orders.dead"}},
+		"its limit was lowered": {kerr.MessageTooLarge.Code, []string{"dead-letter topic shop.orders.dead"}},
 		"this user may not":     {kerr.TopicAuthorizationFailed.Code, []string{"shop.orders.dead", "--topic shop.orders.dead"}},
 	} {
 		t.Run(name, bubbled(func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestMissingKeyIsADeadLetter(t *testing.T) {
 		topic.Key, topic.MissingKey = "/id", kafka.KeyDeadLetter
 		s, c, _ := open(t, topic)
 		entities, cp := withDead(0, 1, 0)
-		wantError(t, fits(s, entities[0]), false, sink.ErrNoKey, "the entity has no key: its body has no value at /id")
+		wantError(t, fits(s, entities[0]), false, sink.ErrNoKey, "the entity has no key: its body has no text, number, true or false at /id")
 		must.Succeed(t, s.Commit(t.Context(), entities, cp))
 		wantDead(t, connect(t, configFor(c)), 0)
 	})

@@ -2,14 +2,12 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -136,15 +134,4 @@ func (d *deadLetters) makeRecord(e feed.Entity, topicLimit int64, c *commitRecor
 	}
 	fields = c.appendSequence(fields)
 	return kgo.Record{Topic: d.name, Value: body, Headers: c.headers.convert(fields)}
-}
-
-// explainWriteError returns the error of a commit whose dead letters were refused.
-func (d *deadLetters) explainWriteError(err error) error {
-	switch {
-	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
-		return fmt.Errorf("dead-letter topic %s: %w; was its max.message.bytes lowered? the next attempt uses the new limit", d.name, err)
-	case errors.Is(err, kerr.PolicyViolation):
-		return feed.Permanent(fmt.Errorf("dead-letter topic %s is full or limited: %w; raise its limit, which is its own and not that of %s", d.name, err, d.of.Name))
-	}
-	return fmt.Errorf("dead-letter topic %s: %w", d.name, err)
 }

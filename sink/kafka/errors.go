@@ -40,14 +40,6 @@ var cures = map[*kerr.Error]string{
 	kerr.IllegalSaslState:            "the brokers expect no SASL on this port; check brokers and sasl",
 }
 
-// notices explains transient errors of the brokers.
-var notices = map[*kerr.Error]string{
-	kerr.NotEnoughReplicas:            "not enough replicas of a partition are in sync; are brokers down?",
-	kerr.NotEnoughReplicasAfterAppend: "not enough replicas of a partition are in sync; are brokers down?",
-	kerr.CoordinatorNotAvailable:      "the cluster has no coordinator yet for this transactional id or consumer group; are enough brokers up?",
-	kerr.ConcurrentTransactions:       "the transaction before is still being ended",
-}
-
 // isFenced reports whether another producer has initialized the transactional id. The last of
 // the errors is that of a transaction that the cluster aborted for that, or because it timed
 // out. These are indistinguishable, so both are handled alike.
@@ -212,10 +204,8 @@ func (d *diagnosis) explainConnection(err error) error {
 		return feed.Permanent(fmt.Errorf("Kafka at %s refuses the TLS connection: %w; check tls.cert_file", d.brokers, op.Err))
 	case d.refused.Load() && errors.Is(err, io.EOF):
 		return d.errRefused()
-	case errors.As(err, &eof) && d.cfg.SASL.Mechanism == "" && !d.cfg.TLS.IsEnabled():
-		return fmt.Errorf("Kafka at %s closes every connection at once: does it expect TLS or SASL on this port? neither is configured", d.brokers)
 	case errors.As(err, &eof):
-		return fmt.Errorf("Kafka at %s closes every connection at once; check brokers, tls, and %s", d.brokers, d.cfg.SASL.describeCredentials())
+		return fmt.Errorf("Kafka at %s closes every connection at once; check brokers, and whether tls and sasl are what it expects on this port", d.brokers)
 	case errors.As(err, &op) && op.Op == "dial" && !op.Timeout():
 		return fmt.Errorf("no Kafka broker answers at %s: %w; is it running?", d.brokers, op.Err)
 	case errors.As(err, &late) && late.Timeout():
@@ -240,9 +230,6 @@ func (d *diagnosis) explainKafka(err error) error {
 	if cure, ok := cures[k]; ok {
 		return feed.Permanent(fmt.Errorf("%w; %s", err, cure))
 	}
-	if notice, ok := notices[k]; ok {
-		return fmt.Errorf("%w: %s", err, notice)
-	}
 	return err
 }
 
@@ -255,7 +242,7 @@ func errTooOld(brokers string) error {
 }
 
 func (d *diagnosis) errRefused() error {
-	return feed.Permanent(fmt.Errorf("Kafka at %s refuses %s; check them", d.brokers, d.cfg.SASL.describeCredentials()))
+	return feed.Permanent(fmt.Errorf("Kafka at %s refuses the credentials (sasl.mechanism %q); check sasl", d.brokers, d.cfg.SASL.Mechanism))
 }
 
 // isKafka reports whether err is an error code that a broker has answered.

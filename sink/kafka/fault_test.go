@@ -436,10 +436,9 @@ func TestCheckpointIsTooLarge(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit string
 		size  int
-		want  []string
 	}{
-		"for its topic": {"2000", 3000, []string{"bytes exceed max.message.bytes of topic feedbridge.checkpoints; run 'kafka-configs.sh", "--topic feedbridge.checkpoints --add-config max.message.bytes=1048588'"}},
-		"for any topic": {"5000000", 1 << 20, []string{"exceed the limit of 1000000", "'feedbridge checkpoint set orders'"}},
+		"for its topic": {"2000", 3000},
+		"for any topic": {"5000000", 1 << 20},
 	} {
 		t.Run(name, bubbled(func(t *testing.T) {
 			c := startCluster(t)
@@ -450,7 +449,7 @@ func TestCheckpointIsTooLarge(t *testing.T) {
 			large.Cursor = make([]byte, test.size)
 			_, _ = rand.NewChaCha8([32]byte{}).Read(large.Cursor) // which never fails, and cannot be compressed
 			err := s.Commit(t.Context(), sinktest.Entities(0, 2), large)
-			wantError(t, err, true, nil, append(test.want, "the checkpoint is too large: its ")...)
+			wantError(t, err, true, nil, "the checkpoint is too large", "--topic feedbridge.checkpoints --add-config max.message.bytes=1048588'", "'feedbridge checkpoint set orders'")
 			if errors.Is(err, sink.ErrTooLarge) {
 				t.Errorf("%v is about an entity", err)
 			}

@@ -49,13 +49,15 @@ func (r *reader) fetchRecords(ctx context.Context, from, to int64, atMost int32)
 	caller := ctx
 	ctx, cancel := r.client.withRequestTimeout(caller)
 	defer func() { cancel() }()
-	withheld, report := time.Duration(0), r.client.cfg.Timeout
 	backoff := retry.Backoff{Min: 10 * time.Millisecond, Max: 500 * time.Millisecond}
 	for {
 		known := r.known != nil
 		records, next, err := r.fetchOnce(ctx, from, to, atMost)
 		var throttled *throttledError
 		switch {
+		case err == nil && r.recalled && !r.byID: // of a topic that may have been created again
+			r.known, r.recalled = nil, false
+			continue
 		case err == nil && next > from:
 			r.recalled = false
 			return records, next, nil
@@ -64,11 +66,7 @@ func (r *reader) fetchRecords(ctx context.Context, from, to int64, atMost int32)
 			r.known = nil
 		case errors.As(err, &throttled):
 			// The broker answers, so the time starts over. kgo sends it nothing for
-			// that long.
-			if withheld += throttled.wait; withheld >= report {
-				r.client.log.Warn("the broker withholds records, as this client is over its quota", "topic", r.topic, "partition", r.partition, "for", withheld)
-				report *= 2
-			}
+			// that long. diagnosis logs it.
 			cancel()
 			ctx, cancel = r.client.withTimeout(caller, r.client.cfg.Timeout+throttled.wait)
 			continue
@@ -177,7 +175,7 @@ func (r *reader) requestFetch(ctx context.Context, from int64, atMost int32, wai
 		return nil, errors.New("the cluster answered a fetch with another partition")
 	}
 	got := &resp.Topics[0].Partitions[0]
-	r.byID = resp.Version >= 13 && r.known.ID != (kadm.TopicID{})
+	r.byID = resp.Version >= 13 && r.known.ID != (kadm.TopicID{}) // from Kafka 3.1 on
 	return got, kerr.ErrorForCode(got.ErrorCode)
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"strconv"
 	"strings"
@@ -86,14 +85,10 @@ func (k Key) newKeyer() keyer {
 		d.UseNumber()
 		key, err := findValue(d, names)
 		switch {
-		case errors.Is(err, io.EOF) && len(bytes.TrimSpace(e.Body)) == 0:
-			return nil, errors.New("its body is empty")
-		case errors.Is(err, errNothing):
-			return nil, fmt.Errorf("its body has no value at %s", k)
-		case errors.Is(err, errNoText):
-			return nil, fmt.Errorf("its body has %w at %s", err, k)
 		case err != nil:
 			return nil, fmt.Errorf("its body is not JSON as far as %s: %w", k, err)
+		case key == nil:
+			return nil, fmt.Errorf("its body has no text, number, true or false at %s", k)
 		}
 		return key, nil
 	}
@@ -112,23 +107,18 @@ func (k Key) Find() func(header feed.Header, body []byte) (key string, ok bool) 
 	}
 }
 
-var (
-	errNothing = errors.New("nothing")
-	errNoText  = errors.New("no text")
-)
-
-// findValue returns the text of the value that names lead to. It reads the body only up to that
-// value.
+// findValue returns the text of the value that names lead to, nil if it is none or there is no value. It
+// reads the body only up to that value.
 func findValue(d *json.Decoder, names []string) ([]byte, error) {
 	t, err := d.Token()
 	if err != nil {
 		return nil, err
 	}
 	if len(names) == 0 {
-		return keyText(t)
+		return keyText(t), nil
 	}
 	if t != json.Delim('{') && t != json.Delim('[') {
-		return nil, errNothing
+		return nil, nil
 	}
 	for i := 0; d.More(); i++ {
 		var name json.Token = strconv.Itoa(i)
@@ -144,28 +134,19 @@ func findValue(d *json.Decoder, names []string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	// The closing bracket: without it there may have been more.
-	if _, err := d.Token(); err != nil {
-		return nil, err
-	}
-	return nil, errNothing
+	_, err = d.Token() // the closing bracket: without it there may have been more
+	return nil, err
 }
 
-// keyText returns the key for a JSON value.
-func keyText(t json.Token) ([]byte, error) {
+// keyText returns the key for a JSON value, nil if it has none.
+func keyText(t json.Token) []byte {
 	switch v := t.(type) {
 	case string:
-		return []byte(v), nil
+		return []byte(v)
 	case json.Number:
-		return []byte(v), nil
+		return []byte(v)
 	case bool:
-		return fmt.Append(nil, v), nil
-	case nil:
-		return nil, fmt.Errorf("null, which is %w,", errNoText)
-	case json.Delim:
-		if v == '{' {
-			return nil, fmt.Errorf("an object, which is %w,", errNoText)
-		}
+		return fmt.Append(nil, v)
 	}
-	return nil, fmt.Errorf("an array, which is %w,", errNoText)
+	return nil
 }

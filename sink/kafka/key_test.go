@@ -128,15 +128,15 @@ func TestKey(t *testing.T) {
 		"the name is empty":          {"/", `{"":"found"}`, "found", ""},
 		"the first of two":           {"/id", `{"id":1,"id":2}`, "1", ""},
 		"behind it is no JSON":       {"/id", `{"id":1,`, "1", ""},
-		"nothing there":              {"/id", `{"no":1}`, "", "its body has no value at /id"},
-		"nothing in a text":          {"/id/x", `{"id":"text"}`, "", "its body has no value at /id/x"},
-		"beyond a list":              {"/1", `[0]`, "", "its body has no value at /1"},
-		"an index is no -":           {"/-", `[0]`, "", "its body has no value at /-"},
-		"an index has no zeros":      {"/00", `[0]`, "", "its body has no value at /00"},
-		"null":                       {"/id", `{"id":null}`, "", "its body has null, which is no text, at /id"},
-		"an object":                  {"/id", `{"id":{}}`, "", "its body has an object, which is no text, at /id"},
-		"a list":                     {"/id", `{"id":[]}`, "", "its body has an array, which is no text, at /id"},
-		"no body":                    {"/id", ``, "", "its body is empty"},
+		"nothing there":              {"/id", `{"no":1}`, "", "its body has no text, number, true or false at /id"},
+		"nothing in a text":          {"/id/x", `{"id":"text"}`, "", "its body has no text, number, true or false at /id/x"},
+		"beyond a list":              {"/1", `[0]`, "", "its body has no text, number, true or false at /1"},
+		"an index is no -":           {"/-", `[0]`, "", "its body has no text, number, true or false at /-"},
+		"an index has no zeros":      {"/00", `[0]`, "", "its body has no text, number, true or false at /00"},
+		"null":                       {"/id", `{"id":null}`, "", "its body has no text, number, true or false at /id"},
+		"an object":                  {"/id", `{"id":{}}`, "", "its body has no text, number, true or false at /id"},
+		"a list":                     {"/id", `{"id":[]}`, "", "its body has no text, number, true or false at /id"},
+		"no body":                    {"/id", ``, "", "its body is not JSON as far as /id"},
 		"no JSON":                    {"/id", `<id>1</id>`, "", "its body is not JSON as far as /id"},
 		"cut before it":              {"/id", `{"no":1`, "", "its body is not JSON as far as /id"},
 		"a header":                   {"header:content-id", ``, "<0@feed.example.com>", ""},
@@ -191,7 +191,7 @@ func TestEntityWithoutAKey(t *testing.T) {
 		entities[1].Body = []byte(`{}`)
 
 		s, _, _ := open(t, topic)
-		wantError(t, fits(s, entities[1]), false, nil, "it has no key: its body has no value at /n; correct the feed")
+		wantError(t, fits(s, entities[1]), false, nil, "it has no key: its body has no text, number, true or false at /n; correct the feed")
 		wantError(t, s.Commit(t.Context(), entities, sinktest.At(2)), true, nil, `entity "<1@feed.example.com>": it has no key`)
 		if cp := resume(t, s); !cp.IsZero() {
 			t.Errorf("checkpoint %+v, want none", cp)

@@ -88,7 +88,7 @@ func (s *Sink) overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 		return err
 	}
 	if err := s.transactions.sendRecords(ctx, records, nil); err != nil {
-		return store.explainWriteError(err, &records[len(records)-1])
+		return store.explainWriteError(err)
 	}
 	if feeds, err = store.readBelow(ctx, records[0].Offset); err != nil {
 		return err

@@ -50,7 +50,7 @@ func TestClientSaysNothingTwice(t *testing.T) {
 		cfg.SASL = kafka.SASL{Mechanism: kafka.ScramSHA512, Username: "fb", Password: "wrong"}
 		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, Err: kerr.SaslAuthenticationFailed, Count: -1}) // kfake hangs up
 		a := open(cfg)
-		wantError(t, a.Check(t.Context()), true, nil, "refuses the username and password")
+		wantError(t, a.Check(t.Context()), true, nil, "refuses the credentials")
 		quiet(a)
 	})
 }

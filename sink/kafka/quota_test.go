@@ -1,7 +1,6 @@
 package kafka_test
 
 import (
-	"context"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -108,32 +107,4 @@ func TestOffsetsAreNotAvailableAfterAnElection(t *testing.T) {
 			}
 		}))
 	}
-}
-
-// A broker that withholds records for long is reported in the log.
-func TestFetchIsWithheldForLong(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s, c, _ := open(t, orders())
-		commit(t, s, 0, 2)
-		c.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
-			c.KeepControl()
-			resp := r.ResponseKind().(*kmsg.FetchResponse)
-			resp.ThrottleMillis = 100
-			return resp, nil, true
-		})
-		var out logbuffer.Buffer
-		cfg := configWithin(c, time.Second)
-		conn := connectLogging(t, cfg, slog.New(slog.NewTextHandler(&out, nil)))
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() {
-			_, err := conn.Sink(orders()).Resume(ctx)
-			ended <- err
-		}()
-		until(t, func() bool {
-			return strings.Contains(out.String(), "the broker withholds records") && strings.Contains(out.String(), "topic=feedbridge.checkpoints")
-		})
-		cancel()
-		wantError(t, <-ended, false, context.Canceled)
-	})
 }

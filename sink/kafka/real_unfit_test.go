@@ -41,7 +41,7 @@ func TestRealPassword(t *testing.T) {
 			conn := connect(t, cfg)
 			_, err := conn.Sink(topic).Resume(t.Context())
 			for _, err := range []error{err, conn.Check(t.Context())} {
-				wantError(t, err, true, nil, "Kafka at 127.0.0.1:", "refuses the username and password (sasl, "+string(mechanism)+")")
+				wantError(t, err, true, nil, "Kafka at 127.0.0.1:", "refuses the credentials (sasl.mechanism \""+string(mechanism)+"\")")
 			}
 			cfg.SASL.Password = "right"
 			conn = connect(t, cfg)
@@ -53,7 +53,7 @@ func TestRealPassword(t *testing.T) {
 		})
 	}
 	parallel.Run(t, "none", func(t *testing.T) {
-		wantError(t, connect(t, atReal(b.SASLAddr())).Check(t.Context()), false, nil, "does it expect TLS or SASL on this port?")
+		wantError(t, connect(t, atReal(b.SASLAddr())).Check(t.Context()), false, nil, "whether tls and sasl are what it expects on this port")
 	})
 }
 

@@ -93,19 +93,6 @@ func awsCredentials(context.Context) (aws.Auth, error) {
 	return a, nil
 }
 
-// describeCredentials names the credentials that the brokers get, for errors.
-func (s SASL) describeCredentials() string {
-	switch s.Mechanism {
-	case Plain, ScramSHA256, ScramSHA512:
-		return fmt.Sprintf("the username and password (sasl, %s)", s.Mechanism)
-	case OAuthBearer:
-		return "the token (sasl, OAUTHBEARER)"
-	case MSKIAM:
-		return "the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (sasl, AWS_MSK_IAM)"
-	}
-	return "that the connection comes without sasl"
-}
-
 // oauthMechanism answers a refusal of a token as RFC 7628, section 3.2.3, requires. Then the
 // broker returns an authentication error; kgo by itself closes the connection.
 type oauthMechanism struct{ sasl.Mechanism }

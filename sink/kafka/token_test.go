@@ -64,7 +64,7 @@ func TestTokenFile(t *testing.T) {
 	cfg := configFor(c)
 	cfg.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, Token: credential.Secret("file:" + file)}
 	conn := connect(t, cfg)
-	wantError(t, conn.Check(t.Context()), true, nil, "refuses the token (sasl, OAUTHBEARER)")
+	wantError(t, conn.Check(t.Context()), true, nil, "refuses the credentials")
 	must.Succeed(t, os.WriteFile(file, []byte("good\n"), 0o600))
 	if err := conn.Check(t.Context()); err != nil {
 		t.Error(err)
@@ -126,7 +126,7 @@ func TestAWSKeys(t *testing.T) {
 		t.Error(err)
 	}
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAOWN")
-	wantError(t, connect(t, cfg).Check(t.Context()), true, nil, "refuses the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (sasl, AWS_MSK_IAM)")
+	wantError(t, connect(t, cfg).Check(t.Context()), true, nil, "refuses the credentials")
 	if all := strings.Join(shown(), ""); !strings.Contains(all, "AKIAOWN") || strings.Contains(all, "secret") {
 		t.Errorf("the broker was shown %s", all)
 	}
