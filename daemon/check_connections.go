@@ -64,7 +64,7 @@ func (c Connection) String() string {
 	return text
 }
 
-// CheckConnections tries everything that the configuration names: the buses, the fleet, then every
+// CheckConnections tries everything that the configuration names, except the fleet: the buses, then every
 // feed and its topic, then the admin server, the server of feeds and every topic that is served. It returns
 // the results in that order, and calls report with each as soon as it is known. Topics on a
 // bus that does not work are left out. Nothing is published or created. Each connection is
@@ -81,7 +81,6 @@ func CheckConnections(ctx context.Context, cfg *config.Config, o Options, runnin
 		}
 		c.addResult(newConnection("bus", name, note, err))
 	}
-	c.tryFleet(ctx)
 	c.tryFeeds(ctx)
 	if at := cfg.Admin.Listen; at != "" {
 		note, err := c.tryListener(admin.Listen(at))
@@ -110,28 +109,6 @@ func (c *connectionCheck) addResult(r Connection) {
 	r.Error, r.Note = c.redact.Clip(r.Error, longestError), c.redact.Clip(r.Note, longestError)
 	c.results = append(c.results, r)
 	c.report(r)
-}
-
-// tryFleet tries whether this copy could join its fleet, if it has one on a bus that works.
-func (c *connectionCheck) tryFleet(ctx context.Context) {
-	f := c.cfg.Fleet
-	if f == nil || c.working[f.Bus] == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
-	defer cancel()
-	members, err := c.working[f.Bus].conn.openFleet(c.cfg).Check(ctx)
-	note := "on bus " + f.Bus
-	switch {
-	case err != nil:
-	case members == 0:
-		note += ", no members yet"
-	case members == 1:
-		note += ", 1 member"
-	default:
-		note += fmt.Sprintf(", %d members", members)
-	}
-	c.addResult(newConnection("fleet", f.Name, note, err))
 }
 
 // tryFeeds tries the feeds, several at a time, and reports them in the order of their names.

@@ -25,9 +25,6 @@ type Bus interface {
 	// It returns nil after ctx has ended, and otherwise an error. One that matches feed.ErrPermanent
 	// requires action by a person; after any other one the caller calls Join again.
 	Join(ctx context.Context, self Self, report func(Report)) error
-	// Check returns the number of members, or the error for which this copy could not join. It does not
-	// join, and stores and creates nothing. A fleet that has no bucket or group yet has no members.
-	Check(ctx context.Context) (members int, err error)
 }
 
 // Self is this copy, as a bus makes it known to the others.

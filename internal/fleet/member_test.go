@@ -69,8 +69,6 @@ func (b *memoryBus) Join(ctx context.Context, self fleet.Self, report func(fleet
 	}
 }
 
-func (b *memoryBus) Check(context.Context) (int, error) { return len(b.values), nil }
-
 // copyOf is a copy with some topics.
 type copyOf struct {
 	*fleet.Member

@@ -108,9 +108,3 @@ func decodeValue(member string, text []byte) (v value, ok bool) {
 	err := json.Unmarshal(text, &v)
 	return v, err == nil && v.Member == member && v.Topics != ""
 }
-
-// IsMember reports whether a value is that of the member with a name.
-func IsMember(name string, value []byte) bool {
-	_, ok := decodeValue(name, value)
-	return ok
-}

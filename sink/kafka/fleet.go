@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -284,9 +284,12 @@ func (s *groupSession) follow(self fleet.Self, group *kgo.Client, report func(fl
 
 // readMembers returns the members of the group with their values; stable is false while members join.
 func (f *Fleet) readMembers(ctx context.Context) (values map[string][]byte, stable bool, err error) {
-	group, err := f.describeGroup(ctx)
-	if err != nil {
-		return nil, false, err
+	ctx, cancel := f.client.withRequestTimeout(ctx)
+	defer cancel()
+	groups, err := f.client.admin.DescribeGroups(ctx, f.group)
+	group := groups[f.group]
+	if err = cmp.Or(err, group.Err); err != nil {
+		return nil, false, causeOf(ctx, err)
 	}
 	values = map[string][]byte{}
 	for _, member := range group.Members {
@@ -296,14 +299,4 @@ func (f *Fleet) readMembers(ctx context.Context) (values map[string][]byte, stab
 		}
 	}
 	return values, group.State == "Stable", nil
-}
-
-func (f *Fleet) describeGroup(ctx context.Context) (kadm.DescribedGroup, error) {
-	ctx, cancel := f.client.withRequestTimeout(ctx)
-	defer cancel()
-	groups, err := f.client.admin.DescribeGroups(ctx, f.group)
-	if err == nil {
-		err = groups[f.group].Err
-	}
-	return groups[f.group], causeOf(ctx, err)
 }

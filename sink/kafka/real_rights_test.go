@@ -153,32 +153,3 @@ func allowUser(t *testing.T, admin *kadm.Client, user string, acl *kadm.ACLBuild
 		return len(known) == 1 && known[0].Err == nil && len(known[0].Described) == 1
 	})
 }
-
-// A broker refuses the check of a fleet without the right to join, also while the group does not
-// exist.
-func TestRealCheckOfAFleet(t *testing.T) {
-	t.Parallel()
-	b := kafkatest.Start(t, kafkatest.User("without", "secret"), kafkatest.User("with", "secret"))
-	admin := kadm.NewClient(kafkaClient(t, b.Addr()))
-	for user, want := range map[string][]string{"with": nil, "without": {`this user may not use the consumer group "feedbridge.shop-without"`, "--operation Read --group feedbridge.shop-without'"}} {
-		grant(t, b, user, "topic-"+user, "store-"+user, "")
-		op := kadm.OpDescribe
-		if want == nil {
-			op = kadm.OpRead
-		}
-		allowUser(t, admin, user, kadm.NewACLs().Groups("feedbridge.shop-"+user), op)
-		cfg := kafka.Config{
-			Brokers: []string{b.SASLAddr()}, Timeout: 30 * time.Second, TransactionTimeout: 2 * time.Minute, Checkpoints: "store-" + user,
-			SASL: kafka.SASL{Mechanism: kafka.ScramSHA512, Username: user, Password: "secret"},
-		}
-		member := connect(t, cfg).Fleet(kafka.FleetOptions{Name: "shop-" + user, Create: true, Replication: 1})
-		n, err := member.Check(t.Context())
-		if want == nil {
-			if err != nil || n != 0 {
-				t.Errorf("%d members, error %v", n, err)
-			}
-			continue
-		}
-		wantError(t, err, true, nil, want...)
-	}
-}

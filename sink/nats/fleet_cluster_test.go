@@ -69,35 +69,21 @@ func TestMembershipSurvivesTheLossOfAServer(t *testing.T) {
 func TestFleetOverALeafNode(t *testing.T) {
 	t.Parallel()
 	h, leaf := runHub(t)
-	for name, cfg := range map[string]nats.Config{
-		"domain": {URL: leaf, APIPrefix: "$JS.hub.API"},
-		"prefix": {URL: leaf, APIPrefix: "$JS.hub.API"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			// One after the other: they have the same bucket.
-			if _, err := checkFleet(t, cfg); err != nil {
-				t.Fatal(err)
-			}
-			a, b := joinFleetWith(t, cfg, "a", nats.FleetOptions{}), joinFleetWith(t, cfg, "b", nats.FleetOptions{})
-			a.await(t, "a", "b")
-			b.await(t, "a", "b")
-			if n, err := checkFleet(t, cfg); err != nil || n != 2 {
-				t.Errorf("%d members, error %v; want 2", n, err)
-			}
-			kv, err := admin(t, h.ClientURL()).KeyValue(t.Context(), fleetBucket)
-			must.Succeed(t, err)
-			if keys, err := kv.Keys(t.Context()); err != nil || len(keys) != 2 {
-				t.Errorf("the hub has the keys %v, error %v", keys, err)
-			}
-			b.Leave()
-			a.awaitAll(t, []string{"a"}, "a")
-			b = joinFleetWith(t, cfg, "b", nats.FleetOptions{})
-			a.await(t, "a", "b")
-			b.conn.Close() // as if it was killed
-			a.awaitAll(t, []string{"a"}, "a")
-			a.Leave()
-		})
+	cfg := nats.Config{URL: leaf, APIPrefix: "$JS.hub.API"}
+	a, b := joinFleetWith(t, cfg, "a", nats.FleetOptions{}), joinFleetWith(t, cfg, "b", nats.FleetOptions{})
+	a.await(t, "a", "b")
+	b.await(t, "a", "b")
+	kv, err := admin(t, h.ClientURL()).KeyValue(t.Context(), fleetBucket)
+	must.Succeed(t, err)
+	if keys, err := kv.Keys(t.Context()); err != nil || len(keys) != 2 {
+		t.Errorf("the hub has the keys %v, error %v", keys, err)
 	}
+	b.Leave()
+	a.awaitAll(t, []string{"a"}, "a")
+	b = joinFleetWith(t, cfg, "b", nats.FleetOptions{})
+	a.await(t, "a", "b")
+	b.conn.Close() // as if it was killed
+	a.awaitAll(t, []string{"a"}, "a")
 }
 
 // The hub is away for a moment, and the connection to the leaf node lasts.

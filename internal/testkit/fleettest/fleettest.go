@@ -169,7 +169,6 @@ var Tests = map[string]func(*testing.T, System){
 	"members see who joins, leaves and is killed":      testMembers,
 	"members with different feeds run all of them":     testDifferentFeeds,
 	"an entry that other programs store runs no feeds": testStranger,
-	"a check counts the members, and is none":          testCheck,
 	"members see each other's notes, and who is gone":  testNotes,
 }
 
@@ -247,24 +246,6 @@ func testStranger(t *testing.T, s System) {
 				t.Errorf("%s has seen the members %q", c.Name, assignment.Members)
 			}
 		}
-	}
-}
-
-func testCheck(t *testing.T, s System) {
-	check := func(want int) {
-		t.Helper()
-		bus, _ := s.Connect(t)
-		if n, err := bus.Check(t.Context()); n != want || err != nil {
-			t.Errorf("%d members, error %v; want %d", n, err, want)
-		}
-	}
-	check(0)
-	a, _ := join(t, s, "a", Topics)
-	b, _ := join(t, s, "b", Topics)
-	Within(t, patience, a, b)
-	check(2)
-	if p := Problem(Topics, a, b); p != "" {
-		t.Error(p)
 	}
 }
 
