@@ -223,31 +223,6 @@ func TestLogOfTwoTopicsInOneStream(t *testing.T) {
 	want(5, 11)
 }
 
-// A copy that has seen messages reports their deletion by a limit, also where a later copy
-// cannot detect it: messages of other programs do not show which of them was the first.
-func TestLogRemembersDeletedMessages(t *testing.T) {
-	t.Parallel()
-	server, js := newServer(t)
-	config := jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"shop.>"}, MaxMsgsPerSubject: 2, Storage: jetstream.MemoryStorage}
-	createStream(t, js, config)
-	publish(t, js, "shop.carts", "x")
-	publish(t, js, "shop.orders", "a", "b", "c", "d")
-	log := connect(t, nats.Config{URL: server.URL()}).Log("shop.orders", "SHOP")
-	before := spanOf(t, log)
-	config.MaxMsgsPerSubject = -1
-	updateStream(t, js, config)
-	if now := spanOf(t, log); before.First != 4 || now != before {
-		t.Errorf("positions %+v after %+v, want 4 on", now, before)
-	}
-	// Another stream is not affected.
-	must.Succeed(t, js.DeleteStream(t.Context(), "SHOP"))
-	createStream(t, js, config)
-	publish(t, js, "shop.orders", "a", "b", "c", "d", "e")
-	if now := spanOf(t, log); now.First != 0 {
-		t.Errorf("positions %+v of another stream, want all", now)
-	}
-}
-
 // Somebody may copy messages to another topic, with all of their headers.
 func TestFirstEntityOfAnotherTopic(t *testing.T) {
 	t.Parallel()
@@ -286,24 +261,6 @@ func TestLogOfAMirrorOfATopic(t *testing.T) {
 	must.Succeed(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(4)))
 	if span := spanOf(t, log); span.First != 4 {
 		t.Errorf("positions %+v, want 4 on", span)
-	}
-}
-
-func TestLogRemembersThatAllMessagesWereDeleted(t *testing.T) {
-	t.Parallel()
-	server, js := newServer(t)
-	config := jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"shop.>"}, Storage: jetstream.MemoryStorage}
-	stream := createStream(t, js, config)
-	publish(t, js, "shop.carts", "x")
-	publish(t, js, "shop.orders", "a", "b", "c", "d")
-	log := connect(t, nats.Config{URL: server.URL()}).Log("shop.orders", "SHOP")
-	spanOf(t, log)
-	must.Succeed(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("shop.orders")))
-	gone := spanOf(t, log)
-	publish(t, js, "shop.orders", "e")
-	now := spanOf(t, log)
-	if now.First < gone.First {
-		t.Errorf("what was gone below %d is there again: %+v", gone.First, now)
 	}
 }
 

@@ -32,32 +32,12 @@ type Log struct {
 	// have had.
 	newest atomic.Uint64
 
-	mu    sync.Mutex  // guards the fields below
-	state streamState // as of the last request
-	// front is the oldest message of the subject in that state, zero if it is not known.
-	front front
-	// gone is the sequence below which messages are known to be deleted, and had reports that
-	// the subject has had messages in this stream.
-	gone uint64
-	had  bool
+	mu      sync.Mutex // guards the fields below
+	created time.Time  // of the stream, as of the last span
 	// incarnation counts the streams that were found under the name.
 	incarnation uint64
 
 	kept sink.Kept[*reader] // of the last Read
-}
-
-// streamState changes whenever a stream loses a message.
-type streamState struct {
-	created int64
-	first   uint64
-	deleted int // in the middle
-}
-
-// front is a subject's oldest message.
-type front struct {
-	sequence uint64 // 0 if there is none
-	first    bool   // the subject has never had an older one
-	ours     bool   // feedbridge has written it
 }
 
 // Log returns a reader of a subject in a stream. If stream is empty, it is the stream that has
@@ -89,21 +69,19 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 		}
 		end := info.State.LastSeq + 1
 		span = feed.Span{First: end, End: end, Epoch: strconv.FormatInt(info.Created.UnixNano(), 36)}
-		front, err := l.findFront(ctx, stream, info)
+		l.recordStream(info)
+		oldest, err := l.client.firstMessage(ctx, stream, l.subject)
 		switch {
-		case err != nil:
+		case err != nil || oldest == nil:
 			return err
-		case front.sequence == 0:
-			l.recordEmpty(info)
-			return nil
-		case front.first:
+		case oldest.precedesTopic(l.subject):
 			// Only checkpoints and messages of other subjects are in front of it.
 			span.First = 0
-		case front.ours && coversSubject(c.Subjects, checkpointPrefix+l.subject), c.MaxMsgsPerSubject > 0, c.MaxAge > 0 && c.AllowMsgTTL:
+		case oldest.isOurs() && coversSubject(c.Subjects, checkpointPrefix+l.subject), c.MaxMsgsPerSubject > 0, c.MaxAge > 0 && c.AllowMsgTTL:
 			// feedbridge has written an older message, and to this stream: a stream that
 			// copies messages from another one may never have had the first. Or limits are
 			// set that delete messages of this subject and may leave older ones of others.
-			span.First = min(front.sequence, end)
+			span.First = min(oldest.Sequence, end)
 		default:
 			// The gap belongs to other subjects; nothing of this topic was deleted.
 			span.First = info.State.FirstSeq
@@ -111,7 +89,6 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 		if span.First <= firstSequence(c) {
 			span.First = 0
 		}
-		span.First = l.recordGone(info, span.First)
 		return nil
 	})
 	if err != nil {
@@ -120,60 +97,14 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 	return span, nil
 }
 
-// findFront returns the subject's oldest message. A server reads it from the disk, so the
-// message is cached until the stream's state shows that something was deleted.
-func (l *Log) findFront(ctx context.Context, stream string, info *streamInfo) (front, error) {
-	now := streamState{info.Created.UnixNano(), info.State.FirstSeq, info.State.NumDeleted}
+// recordStream records which stream has the name.
+func (l *Log) recordStream(info *streamInfo) {
 	l.mu.Lock()
-	if l.state.created != now.created {
+	defer l.mu.Unlock()
+	if !l.created.Equal(info.Created) {
+		l.created = info.Created
 		l.incarnation++
-		l.gone, l.had = 0, false
 	}
-	if l.state != now {
-		l.front = front{}
-	}
-	l.state = now
-	known := l.front
-	l.mu.Unlock()
-	if known.sequence > 0 {
-		return known, nil
-	}
-	m, err := l.client.firstMessage(ctx, stream, l.subject)
-	if m == nil || err != nil {
-		return front{}, err
-	}
-	found := front{m.Sequence, m.precedesTopic(l.subject), m.isOurs()}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.state == now {
-		l.front = found
-	}
-	if l.state.created == now.created {
-		l.had = true
-	}
-	return found, nil
-}
-
-// recordEmpty records that all messages of the subject are deleted, if it had some.
-func (l *Log) recordEmpty(info *streamInfo) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.had && l.state.created == info.Created.UnixNano() {
-		l.gone = max(l.gone, info.State.LastSeq+1)
-	}
-}
-
-// recordGone returns the sequence below which messages are deleted: gone, or a higher one that
-// was found before. In a stream that other programs write to, a limit that was removed later
-// leaves no trace.
-func (l *Log) recordGone(info *streamInfo, gone uint64) uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.state.created == info.Created.UnixNano() {
-		l.gone = max(l.gone, gone)
-		gone = min(l.gone, info.State.LastSeq+1)
-	}
-	return gone
 }
 
 // Read returns the messages from the sequence from on and before to, which is at

@@ -153,32 +153,3 @@ func TestMessagesAreDeletedWhileALogIsRead(t *testing.T) {
 		})
 	}
 }
-
-// The state of a stream shows whether messages were deleted. Only then the oldest message
-// is requested, because the server has to read it from its disk.
-func TestOldestMessageIsAskedForWhenSomethingIsGone(t *testing.T) {
-	t.Parallel()
-	server, js := newServer(t)
-	createStream(t, js, jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"shop.>"}, MaxMsgsPerSubject: 3})
-	publish(t, js, "shop.carts", "x")
-	publish(t, js, "shop.orders", "a", "b")
-	log := connect(t, nats.Config{URL: server.URL()}).Log("shop.orders", "SHOP")
-	log.Conn().RequestOnce()
-	asked := counted(t, js, "$JS.API.STREAM.MSG.GET.>")
-	for range 5 {
-		if got := spanOf(t, log); got.First != 2 {
-			t.Fatalf("positions %+v, want 2 on", got)
-		}
-	}
-	publish(t, js, "shop.orders", "c")
-	if got := spanOf(t, log); got.First != 2 || got.End != 5 {
-		t.Errorf("positions %+v, want 2 to 5", got)
-	}
-	if n := asked(); n != 1 {
-		t.Errorf("asked %d times, want once", n)
-	}
-	publish(t, js, "shop.orders", "d")
-	if got := spanOf(t, log); got.First != 3 {
-		t.Errorf("positions %+v, want 3 on", got)
-	}
-}
