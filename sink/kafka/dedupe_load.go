@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -177,12 +176,15 @@ func (l *dedupeLoader) loadNewest(ctx context.Context, ranges []offsetRange, som
 	}
 }
 
-// loadRanges loads the IDs of this feed's messages in ranges of all partitions, the oldest
-// first, and marks in the order in which they were published. It returns how many there are behind the
-// point from which on the messages of all partitions are known to be among them.
+// loadRanges loads the IDs of this feed's messages in ranges of all partitions, in the order of their
+// numbers. Those without one come first: they were written before the topic had keys or dead letters, to one
+// partition, and have no marks. It returns how many there are behind the point from which on the messages of
+// all partitions are known to be among them.
 func (l *dedupeLoader) loadRanges(ctx context.Context, ranges []offsetRange) (int, error) {
 	var open []*partitionReader
-	edge, whole := readEdge{sequence: -1}, true
+	// Records before the first own one of a partition that is read in part are unknown. What has a higher
+	// number than all of these is newer, and so is the rest of such a partition if there is one only.
+	edge, whole, partial := int64(-1), true, 0
 	size := int64(0)
 	for _, r := range ranges {
 		size += r.to - r.from
@@ -193,10 +195,6 @@ func (l *dedupeLoader) loadRanges(ctx context.Context, ranges []offsetRange) (in
 			reader: reader{client: l.client, topic: part.topic, partition: part.partition},
 			next:   part.from, to: part.to, atMost: max(64<<10, fetchBytes/int32(len(ranges))),
 		}
-		first, err := t.peekRecord(ctx)
-		if err != nil {
-			return 0, err
-		}
 		own, err := l.peekOwnRecord(ctx, t)
 		if err != nil {
 			return 0, err
@@ -204,26 +202,23 @@ func (l *dedupeLoader) loadRanges(ctx context.Context, ranges []offsetRange) (in
 		if own != nil {
 			open = append(open, t)
 		}
-		// Records before the first one that was read here are unknown. Of one partition those that were
-		// read are the newest.
-		if part.from > part.start && len(ranges) > 1 {
-			whole = whole && first != nil
-			edge.extend(first, own != nil, t.sequence)
+		if t.partial = part.from > part.start; t.partial {
+			partial++
+			edge, whole = max(edge, t.sequence), whole && own != nil
 		}
 	}
 	n := 0
 	for len(open) > 0 {
 		oldest := 0
 		for i, t := range open {
-			if t.precedes(open[oldest]) {
+			if t.sequence < open[oldest].sequence {
 				oldest = i
 			}
 		}
 		t := open[oldest]
-		record := t.records[0]
-		l.ids.LoadMessage(headerFields(record.Headers))
+		l.ids.LoadMessage(headerFields(t.records[0].Headers))
 		l.sequence = max(l.sequence, t.sequence)
-		if whole && edge.isBefore(record, t.sequence) {
+		if whole && (t.sequence > edge || t.partial && partial == 1) {
 			n++
 		}
 		t.records = t.records[1:]
@@ -235,30 +230,6 @@ func (l *dedupeLoader) loadRanges(ctx context.Context, ranges []offsetRange) (in
 		}
 	}
 	return n, nil
-}
-
-// A readEdge is the newest of the first records of partitions that were read in part: by the number of this
-// feed's, or by time where the feed has none or it has no number. See sequenceHeader.
-type readEdge struct {
-	sequence int64 // -1 if no partition has one
-	time     int64 // milliseconds since 1970
-}
-
-// extend takes in the first record of a partition, nil if it has none, and the number of the feed's first
-// one there.
-func (e *readEdge) extend(first *kgo.Record, own bool, sequence int64) {
-	switch {
-	case own && sequence > 0:
-		e.sequence = max(e.sequence, sequence)
-	case first != nil:
-		e.time = max(e.time, first.Timestamp.UnixMilli())
-	}
-}
-
-// isBefore reports whether the feed's records from r on are all known. Others at the time of the edge may not
-// be: those of a commit have one time.
-func (e *readEdge) isBefore(r *kgo.Record, sequence int64) bool {
-	return sequence > e.sequence && r.Timestamp.UnixMilli() > e.time
 }
 
 // peekOwnRecord returns the next record of this feed, nil at the end. It drops those of other
@@ -284,12 +255,7 @@ type partitionReader struct {
 	atMost   int32
 	records  []*kgo.Record
 	sequence int64 // of the next record; see sequenceHeader
-}
-
-// precedes reports whether the next record of t is to be loaded before that of other. Timestamps decide among
-// records without a number, which were written before the topic had keys or dead letters.
-func (t *partitionReader) precedes(other *partitionReader) bool {
-	return cmp.Or(cmp.Compare(t.sequence, other.sequence), t.records[0].Timestamp.Compare(other.records[0].Timestamp)) < 0
+	partial  bool  // it does not begin at the start of the partition
 }
 
 // peekRecord returns the next record, nil at the end.

@@ -10,14 +10,11 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
-	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
@@ -216,48 +213,31 @@ func TestMarksAreNumberedBehindThoseThatWereNotLoaded(t *testing.T) {
 	}
 }
 
-// Versions of this program that numbered no marks relied on the times of their records. Marks with
-// numbers are newer, also if the number in the checkpoint is lost.
-func TestMarksWithoutNumbers(t *testing.T) {
-	t.Parallel()
-	for name, dead := range map[string]bool{"the newer is a dead letter": true, "the newer is in the topic": false} {
-		t.Run(name, bubbled(func(t *testing.T) {
-			withoutDead := ordersWithDead()
-			withoutDead.DeadLetters = false
-			s, c, _ := open(t, withoutDead)
-			commit(t, s, 10, 11) // without a number
-			more := func() *kafka.Sink { return connect(t, configFor(c)).Sink(ordersWithDead()) }
-			resume(t, more()) // which creates the topic for dead letters
-			entities := marked(0, 1)
-			id := entities[0].ID
-			old := func(topic, mark string, at time.Time) *kgo.Record {
-				return &kgo.Record{Topic: topic, Value: []byte("old"), Timestamp: at, Headers: []kgo.RecordHeader{
-					{Key: message.ContentID, Value: []byte(id)}, {Key: message.Mark, Value: []byte(mark)},
-				}}
-			}
-			topics := []string{"shop.orders", deadTopic}
-			if !dead {
-				slices.Reverse(topics)
-			}
-			cl, _ := admin(t, c)
-			records := []*kgo.Record{old(topics[0], "v1;older", time.Now().Add(-time.Hour)), old(topics[1], "v1;newer", time.Now())}
-			must.Succeed(t, cl.ProduceSync(t.Context(), records...).FirstErr())
-			entities[0].Mark = "v1;newer"
-			wantMarks(t, more(), entities)
-			stampRecords(c)
-			for i, isDead := range []bool{!dead, dead} {
-				late := more()
-				resume(t, late)
-				entities[0].Mark, entities[0].Dead = fmt.Sprint("v1;numbered;", i), nil
-				if isDead {
-					entities[0].Dead = sinktest.TooLarge()
-				}
-				commitMarked(t, late, entities, 2+i)
-				wantMarks(t, more(), entities)
-				r := beside(t, c)
-				r.Key, r.Value = []byte("shop.orders/orders"), checkpoint.Encode(sinktest.At(2+i))
-				must.Succeed(t, cl.ProduceSync(t.Context(), r).FirstErr())
-			}
-		}))
-	}
+// Messages that were published before there were dead letters have no number. The window has the newest of
+// them, and the others are not read.
+func TestWindowOfMessagesWithoutNumbers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		before := orders()
+		before.Window = 10
+		s, c, _ := open(t, before)
+		for n := range 10 {
+			commit(t, s, 20*n, 20*n+20)
+		}
+		after := ordersWithDead()
+		after.Window = 10
+		late := connect(t, configFor(c)).Sink(after)
+		resume(t, late)
+		entities := sinktest.Entities(200, 4)
+		entities[1].Dead = sinktest.TooLarge()
+		cp := sinktest.At(204)
+		cp.Count--
+		must.Succeed(t, late.Commit(t.Context(), entities, cp))
+		early := countFetches(c, 100)
+		fresh := connect(t, configFor(c)).Sink(after)
+		resume(t, fresh)
+		wantKnown(t, fresh, true, append(sinktest.Entities(194, 6), entities...)...)
+		if n := early.Load(); n > 0 {
+			t.Errorf("%d fetches of old messages", n)
+		}
+	})
 }
