@@ -18,8 +18,6 @@ type request struct {
 	url string
 	// etag and modified make it conditional.
 	etag, modified string
-	// strict has the document read by encoding/xml too.
-	strict bool
 	// archive reports that it is not the subscription document, and late that newer
 	// documents are published, which may have replaced its entries.
 	archive, late bool

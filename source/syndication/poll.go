@@ -240,9 +240,6 @@ func (p poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err 
 	if d, err = p.followCurrent(ctx, d); err != nil {
 		return feed.Batch{}, false, err
 	}
-	if d, err = p.rereadStrictly(ctx, d); err != nil {
-		return feed.Batch{}, false, err
-	}
 	if err = p.checkIdentities(d); err != nil {
 		return feed.Batch{}, false, err
 	}
@@ -252,30 +249,6 @@ func (p poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err 
 	}
 	walker(p).startPending(d, watched && !d.partial && d.dialect != Complete)
 	return feed.Batch{}, false, walker(p).walkUntilStable(ctx)
-}
-
-// rereadStrictly reads a complete document once more, strictly, if entries have
-// vanished from it. Nothing is deleted because of a document that some parsers refuse.
-func (p poller) rereadStrictly(ctx context.Context, d *document) (*document, error) {
-	for try := 0; d.deletes && !d.strict && len(p.s.missingIDs(d)) > 0 && try < 3; try++ {
-		q := d.request
-		q.strict, q.etag, q.modified = true, "", ""
-		p.s.pending = &pendingPoll{subscription: subscription{sub: d}} // the budget counts the documents of the pending poll
-		again, err := p.s.readDocument(ctx, &p.cur, q)
-		p.s.pending = nil
-		switch {
-		case err != nil && !isParse(err):
-			return nil, err
-		case err != nil:
-			d.deletes, d.withheld = false, true
-			d.seen.addViolation(kindDeletesWithheld, d.url, "entries have vanished from the feed, and are not deleted: %v", err)
-			return d, nil
-		case again.unmodified:
-			continue
-		}
-		d = again
-	}
-	return d, nil
 }
 
 // startReading handles the first poll of a feed with "start: now". done reports that

@@ -144,7 +144,6 @@ func (p publisher) subscriptionDocument(ctx context.Context) (*document, error) 
 	}
 	p.dropReported(d)
 	p.recordMissingLink(d)
-	// Its missing entries were checked strictly already, or there were none.
 	d.deletes, d.withheld = d.deletes && pending.deletes, pending.withheld
 	d.dropIDs()
 	return d, nil

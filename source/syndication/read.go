@@ -114,7 +114,7 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (
 	d.digest = sha256.New()
 	body := &countingReader{r: resp.Body}
 	r := feedxml.NewReader(body, feedxml.Options{
-		URL: baseURL(resp), ContentType: resp.Header.Get("Content-Type"), Check: q.strict, Lenient: s.cfg.Lenient != "false" && !q.strict,
+		URL: baseURL(resp), ContentType: resp.Header.Get("Content-Type"), Lenient: s.cfg.Lenient != "false",
 		Identity: s.cfg.Identity, Redact: s.cfg.Redact,
 		Limits: feedxml.Limits{Entry: int(s.cfg.Limits.Entity), Depth: mostDepth}, HashWithout: s.ignored, Interrupted: ctx.Err, CutEntries: true,
 	})
@@ -137,6 +137,10 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (
 	d.broken = r.Faults().Count > 0 || d.meta.Undefined != ""
 	d.truncated = r.Faults().Truncated
 	d.unsure = d.truncated || r.Faults().HeadLeftOut
+	if d.deletes && d.broken && len(s.missingIDs(d)) > 0 {
+		d.deletes, d.withheld = false, true
+		d.seen.addViolation(kindDeletesWithheld, d.url, "entries have vanished from the feed, and are not deleted, because its document is not well-formed")
+	}
 	d.repair = s.mayBeBroken(cur, d)
 	f := r.Faults()
 	switch {
@@ -213,7 +217,7 @@ func (s *documentReader) getResponse(ctx context.Context, q request) (*source.Re
 // withCure adds the cure to the error of a document that is not well-formed, if there
 // is one.
 func (s *documentReader) withCure(cur *cursor, d *document, err error) error {
-	if !isParse(err) || errors.Is(err, feedxml.ErrCharset) || d.strict {
+	if !isParse(err) || errors.Is(err, feedxml.ErrCharset) {
 		return err
 	}
 	switch {

@@ -50,7 +50,6 @@ func benchDocument(size int) (doc []byte, entries int) {
 func BenchmarkDocument(b *testing.B) {
 	doc, entries := benchDocument(40 << 20) // which is a heap already
 	b.Run("feedbridge", func(b *testing.B) { benchReader(b, doc, entries, Options{}) })
-	b.Run("feedbridge-check", func(b *testing.B) { benchReader(b, doc, entries, Options{Check: true}) })
 	b.Run("encoding-xml", func(b *testing.B) {
 		b.SetBytes(int64(len(doc)))
 		b.ReportAllocs()

@@ -49,9 +49,6 @@ func (r *containerReader) readBetween() error {
 		if err != nil {
 			return err
 		}
-		if err := r.checkPiece(end, &in.scope); err != nil {
-			return err
-		}
 		r.in.discardBytes(end)
 	}
 	return nil
@@ -154,9 +151,6 @@ func (r *containerReader) readMetaElement(t tag, outer *container, s *scope) (ag
 		return again, err
 	}
 	r.head += r.element.end
-	if err := r.checkPiece(r.element.end, &outer.scope); err != nil {
-		return false, err
-	}
 	b := r.in.unreadBytes()
 	in, local, declared := s.resolveName(b[1:t.nameEnd])
 	r.about.readElement(b, &r.element, len(r.open), s, in.space, local, declared)
@@ -170,9 +164,6 @@ func (r *containerReader) readMetaElement(t tag, outer *container, s *scope) (ag
 func (r *containerReader) readEntry(t tag, outer *container, s *scope, deleted bool) (e Entry, again bool, err error) {
 	if again, err = r.readWhole(t, r.opts.Limits.Entry); again || err != nil {
 		return Entry{}, again, err
-	}
-	if err := r.checkPiece(r.element.end, &outer.scope); err != nil {
-		return Entry{}, false, err
 	}
 	b := r.in.unreadBytes()
 	e = r.entries.readEntry(b, &r.element, &outer.inherit, s, deleted, r.in.offset)
@@ -220,9 +211,6 @@ func (r *containerReader) expandHere(n int) (again bool, err error) {
 // enterContainer makes the element at whose start tag the unread bytes begin the
 // innermost container.
 func (r *containerReader) enterContainer(t tag, s scope) error {
-	if err := r.checkPiece(t.end, &s); err != nil {
-		return err
-	}
 	r.about.addUndefined(&r.scan, r.in.offset)
 	if !t.empty {
 		inherit := newInheritance(&s)
@@ -253,11 +241,6 @@ func (r *containerReader) skipText() error {
 				return r.malformedError(err)
 			}
 			r.about.addUndefined(&r.scan, r.in.offset)
-			if !allBlank(b[:n]) {
-				if err := r.checkPiece(n, &r.open[len(r.open)-1].scope); err != nil {
-					return err
-				}
-			}
 			r.in.discardBytes(n)
 			return nil
 		}

@@ -27,9 +27,8 @@
 //
 // A lenient reader repairs documents that are not well-formed, as feed readers for
 // people do, and lists its repairs in [Reader.Faults]. A fault costs at most the entry
-// that it is in. A reader with [Options.Check] is as strict as a namespace-aware parser: it
-// refuses attributes that repeat and prefixes that are not declared, which encoding/xml
-// accepts. Tests compare the other readers with it.
+// that it is in. Other readers refuse such documents. All readers accept attributes that
+// repeat, prefixes that are not declared, and names with characters that XML does not allow.
 //
 // # Names
 //

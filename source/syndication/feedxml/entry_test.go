@@ -268,7 +268,7 @@ func TestAtomWithoutNamespace(t *testing.T) {
 	t.Parallel()
 	const doc = `<feed%s><title>T</title><link rel="next" href="/2"/><entry><id>a</id><updated>2026-01-01T00:00:00Z</updated><x xmlns=""/></entry></feed>`
 	want, wantMeta, _ := mustRead(t, fmt.Sprintf(doc, ` xmlns="http://www.w3.org/2005/Atom"`))
-	for _, options := range []Options{{}, {Lenient: true}, {Check: true}} {
+	for _, options := range []Options{{}, {Lenient: true}} {
 		options.URL = docURL
 		r := NewReader(strings.NewReader(fmt.Sprintf(doc, "")), options)
 		got, err := read(r)

@@ -16,14 +16,9 @@ type Options struct {
 	ContentType string
 	// Limits bound the parts of a document.
 	Limits Limits
-	// Check also reads the whole document with encoding/xml. It refuses the documents
-	// that encoding/xml refuses, and some that it wrongly accepts. A document from which entries
-	// have vanished is read in this way before they are deleted. Reading takes about seven
-	// times as long.
-	Check bool
 	// Lenient repairs documents that are not well-formed; a fault costs at most the
 	// entry that it is in. [Reader.Faults] lists the repairs. Entries are well-formed
-	// all the same, except for entities that XML does not define. Check has to be off.
+	// all the same, except for entities that XML does not define.
 	Lenient bool
 	// Interrupted returns an error if the reading has to stop, such as [context.Context.Err]. It is
 	// called for each 256 KiB that the reader or a repair looks at. Nil never stops.

@@ -189,7 +189,7 @@ func (w *treeWriter) add(token xml.Token) {
 		line := fmt.Sprintf("<%s %s", t.Name.Space, t.Name.Local)
 		for _, a := range t.Attr {
 			inherits := a.Name.Space == xmlURI && (a.Name.Local == "base" || a.Name.Local == "lang")
-			if _, ok := declaredPrefix(a.Name); ok || w.depth == 0 && inherits {
+			if a.Name.Space == "xmlns" || a.Name == (xml.Name{Local: "xmlns"}) || w.depth == 0 && inherits {
 				continue
 			}
 			line += fmt.Sprintf(" %s %s=%q", a.Name.Space, a.Name.Local, a.Value)
@@ -254,17 +254,4 @@ func ids(entries []Entry) []string {
 		list = append(list, e.ID)
 	}
 	return slices.Clip(list)
-}
-
-// Check reads a whole document with [Options.Check] and returns the first error, or nil.
-func Check(doc io.Reader, opts Options) error {
-	opts.Check = true
-	r := NewReader(doc, opts)
-	for {
-		if _, err := r.Next(); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-	}
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/xmlcopy"
 )
 
 func TestDeclarePrefixes(t *testing.T) {
@@ -26,10 +28,8 @@ func TestDeclarePrefixes(t *testing.T) {
 		if string(got) != tt.want || !slices.Equal(prefixes, tt.prefixes) {
 			t.Errorf("%s\ngot  %s, %q\nwant %s, %q", in, got, prefixes, tt.want, tt.prefixes)
 		}
-		if strings.HasPrefix(tt.want, "<item") && !strings.Contains(in, "&p") {
-			if err := Check(strings.NewReader(`<rss version="2.0"><channel>`+string(got)+`</channel></rss>`), Options{}); err != nil {
-				t.Errorf("%s: %v", got, err)
-			}
+		if _, _, ok := xmlcopy.Standalone(got); !ok && !strings.Contains(in, "&p") {
+			t.Errorf("%s is not well-formed", got)
 		}
 	}
 }

@@ -158,7 +158,7 @@ func TestDocumentsAreReadBack(t *testing.T) {
 		w := writer{t: rt}
 		want := w.document()
 		doc := w.String()
-		opts := Options{URL: docURL, Check: true}
+		opts := Options{URL: docURL}
 		got, err := read(NewReader(strings.NewReader(doc), opts))
 		if err != nil {
 			rt.Fatalf("%s: %v", doc, err)

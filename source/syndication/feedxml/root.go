@@ -3,7 +3,6 @@ package feedxml
 import (
 	"bytes"
 	"errors"
-	"regexp"
 	"strings"
 )
 
@@ -200,18 +199,11 @@ func (r *rootReader) checkHTMLDoctype() error {
 func (r *rootReader) readPrologToken(end int, late bool) error {
 	switch token := r.in.unreadBytes()[:end]; {
 	case isDeclaration(token):
-		if r.opts.Check && (late || !declaration.Match(token)) {
-			return r.errorAt(ErrMalformed, 0, "the XML declaration is malformed, or not at the beginning: %s", Excerpt(token))
-		}
 		if late {
 			r.violationf(kindLateDeclaration, "the XML declaration is not at the beginning of the document; strict readers refuse it")
 		}
 	case token[1] == '?' || bytes.HasPrefix(token, openComment):
-		return r.checkPiece(end, &scope{})
 	case bytes.HasPrefix(token, openDoctype):
-		if err := checkDoctype(token); r.opts.Check && err != nil {
-			return r.malformedError(err)
-		}
 		r.entities.readDoctype(token)
 	case len(token) > len(openDoctype) && bytes.EqualFold(openDoctype, token[:len(openDoctype)]):
 		return r.errorAt(ErrMalformed, 0, "a declaration begins with %s", Excerpt(token[:len(openDoctype)]))
@@ -220,12 +212,6 @@ func (r *rootReader) readPrologToken(end int, late bool) error {
 	}
 	return nil
 }
-
-// declaration matches an XML declaration. A document of version 1.1 is read as version
-// 1.0.
-var declaration = regexp.MustCompile(`^<\?xml\s+version\s*=\s*(?:"1\.[01]"|'1\.[01]')` +
-	`(?:\s+encoding\s*=\s*(?:"[A-Za-z0-9._-]+"|'[A-Za-z0-9._-]+'))?` +
-	`(?:\s+standalone\s*=\s*(?:"(?:yes|no)"|'(?:yes|no)'))?\s*\?>$`)
 
 func isDeclaration(b []byte) bool {
 	return len(b) > 5 && string(b[:5]) == "<?xml" && isSpace[b[5]]

@@ -27,17 +27,6 @@ type tokenizer struct {
 	beginsNext func(name []byte) bool
 }
 
-// checkPiece checks the first n unread bytes, which are in the given scope, if [Options.Check] is set.
-func (r *tokenizer) checkPiece(n int, outer *scope) error {
-	if !r.opts.Check {
-		return nil
-	}
-	if err := checkXML(r.in.unreadBytes()[:n], outer); err != nil {
-		return r.malformedError(err)
-	}
-	return nil
-}
-
 // readToken calls scan with more and more unread bytes until it finds the end of the
 // token that they start with.
 func (r *tokenizer) readToken(limit int, scan func(b []byte) (end int, err *syntaxError)) (int, error) {
@@ -91,9 +80,6 @@ func (r *tokenizer) readTrailer() error {
 			return r.errorAt(ErrTrailing, 0, "something follows the root element: %s", r.quoteAhead())
 		}
 		if end > 0 {
-			if err := r.checkPiece(end, &scope{}); err != nil {
-				return err
-			}
 			r.in.discardBytes(end)
 			continue
 		}
