@@ -102,8 +102,8 @@ func (r *containerReader) readChild(c *childState, again *bool) (e Entry, found 
 	if err != nil {
 		return Entry{}, false, err
 	}
-	if *again, err = r.expandHere(t.end); *again || err != nil {
-		return Entry{}, false, err
+	if *again = r.expandHere(t.end); *again {
+		return Entry{}, false, nil
 	}
 	c.tagRead, c.limit = true, limits.Head-r.head
 	if len(r.open) >= limits.Depth {
@@ -182,30 +182,22 @@ func (r *containerReader) readWhole(t tag, limit int) (again bool, err error) {
 	if err := r.readElement(t, limit, len(r.open)); err != nil {
 		return false, err
 	}
-	return r.expandHere(r.element.end)
+	return r.expandHere(r.element.end), nil
 }
 
 // expandHere expands the declared entities in the first n unread bytes, which are an
 // element or a tag. It reports whether there were any; then these bytes have to be read
-// again. It returns an error if an entity would change the structure of the element.
-func (r *containerReader) expandHere(n int) (again bool, err error) {
+// again.
+func (r *containerReader) expandHere(n int) (again bool) {
 	if r.scan.undefined == "" || len(r.entities.declared) == 0 {
-		return false, nil
+		return false
 	}
-	expanded, changed, fault := r.entities.expandEntities(r.in.unreadBytes()[:n])
-	if fault != "" {
-		detail := "the value of the entity &" + Excerpt(fault) + "; is no text and no complete element"
-		if !r.opts.Lenient {
-			return false, r.errorAt(ErrMalformed, 0, "%s", detail)
-		}
-		r.recordRepair(ErrMalformed, 0, detail+"; its markup is taken for text")
+	expanded, changed := r.entities.expandEntities(r.in.unreadBytes()[:n])
+	if changed {
+		r.in.replace(n, expanded)
+		r.scan.undefined = ""
 	}
-	if !changed {
-		return false, nil
-	}
-	r.in.replace(n, expanded)
-	r.scan.undefined = ""
-	return true, nil
+	return changed
 }
 
 // enterContainer makes the element at whose start tag the unread bytes begin the

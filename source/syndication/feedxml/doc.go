@@ -14,8 +14,8 @@
 // entry, the elements around the entries, the depth and the attributes; larger ones are
 // an error that matches [ErrTooLarge]. IDs, URLs and other short texts have 8 KiB at
 // most, links 1,000. The time is proportional to the size of the document, also if it
-// has to be repaired. Declared entities (XML 1.0, section 4) are expanded up to 256
-// KiB; external ones are never fetched.
+// has to be repaired. Entities that the document declares as text are expanded up to 256
+// KiB; others, such as external ones, count as not defined.
 //
 // # Errors
 //

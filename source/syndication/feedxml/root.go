@@ -72,9 +72,7 @@ func (r *rootReader) readRootElement() (e Entry, found bool, err error) {
 	if err != nil {
 		return Entry{}, false, err
 	}
-	if again, err := r.expandHere(t.end); err != nil {
-		return Entry{}, false, err
-	} else if again {
+	if r.expandHere(t.end) {
 		return r.readRootElement()
 	}
 	base, _ := resolveReference("", r.opts.URL)
