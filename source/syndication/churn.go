@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/xml"
 	"fmt"
-	"hash/maphash"
 	"maps"
 	"slices"
 	"strings"
@@ -78,37 +77,26 @@ func (c *churn) endPoll(entries int) (names []string) {
 	return names
 }
 
-// changedElements returns the local names of the elements whose own text or attributes differ in
+// changedElements returns the local names of the elements whose own texts or attributes differ in
 // two versions of an entry, without the counters.
 func changedElements(a, b []byte) (names []string) {
 	was, is := ownTexts(a), ownTexts(b)
-	for path, text := range is {
-		if other, ok := was[path]; !ok || text != other {
-			names = append(names, path.name.Local)
+	for name, text := range is {
+		if other, ok := was[name]; !ok || text != other {
+			names = append(names, name.Local)
 		}
-		delete(was, path)
+		delete(was, name)
 	}
-	for path := range was {
-		names = append(names, path.name.Local)
+	for name := range was {
+		names = append(names, name.Local)
 	}
 	return names
 }
 
-// elementPath identifies an element of an entry: by the elements around it and its name, and by its number
-// among those of the same path. The elements around it are hashed, because a path in full may be as long as
-// the entry.
-type elementPath struct {
-	around uint64
-	name   xml.Name
-	number int
-}
-
-var pathSeed = maphash.MakeSeed()
-
-// ownTexts returns the attributes and the text of each element within an entry.
-func ownTexts(body []byte) map[elementPath]string {
-	texts, count := map[elementPath]string{}, map[elementPath]int{}
-	var open []elementPath
+// ownTexts returns the attributes and the texts of the elements of each name within an entry.
+func ownTexts(body []byte) map[xml.Name]string {
+	texts := map[xml.Name]string{}
+	var open []xml.Name
 	d := xml.NewDecoder(bytes.NewReader(body))
 	d.Strict, d.Entity = false, xml.HTMLEntity
 	for {
@@ -116,25 +104,18 @@ func ownTexts(body []byte) map[elementPath]string {
 		if err != nil {
 			return texts
 		}
+		text := ""
 		switch token := token.(type) {
 		case xml.StartElement:
-			p := elementPath{name: token.Name}
-			if len(open) > 0 {
-				p.around = maphash.Comparable(pathSeed, open[len(open)-1])
-			}
-			count[p]++
-			p.number = count[p]
-			if open = append(open, p); len(open) > 1 && !feedxml.IsCounter(token.Name) {
-				texts[p] = fmt.Sprint(token.Attr)
-			}
+			open = append(open, token.Name)
+			text = fmt.Sprint(token.Attr)
 		case xml.EndElement:
 			open = open[:max(len(open)-1, 0)]
 		case xml.CharData:
-			if p := open; len(p) > 1 {
-				if _, counts := texts[p[len(p)-1]]; counts {
-					texts[p[len(p)-1]] += strings.TrimSpace(string(token))
-				}
-			}
+			text = strings.TrimSpace(string(token))
+		}
+		if last := len(open) - 1; text != "" && last > 0 && !feedxml.IsCounter(open[last]) {
+			texts[open[last]] += text
 		}
 	}
 }

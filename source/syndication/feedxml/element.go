@@ -11,11 +11,10 @@ type element struct {
 	close    int // start of the end tag; the end, if the element is empty
 	end      int
 	children []child
-	// excluded are the elements at any depth that may have no part in the hash. open are the indexes
-	// of those that have not ended, and nested counts those that are not children.
+	// excluded are the elements at any depth that may have no part in the hash, and open the indexes
+	// of those that have not ended.
 	excluded []excluded
 	open     []int
-	nested   int
 }
 
 // child is a child of an element that may have a meaning.
@@ -53,19 +52,12 @@ func (el *element) closeChild(start, at, end int) {
 	}
 }
 
-// addExcluded records the element at i, which may have no part in the hash. around are the elements around it.
-// Elements that exceed the limits have one.
-func (el *element) addExcluded(i int, t tag, around []span) {
-	if len(el.excluded) == mostChildren || len(around) > 0 && el.nested == mostNested {
+// addExcluded records the element at i, which may have no part in the hash. Elements above the limit have one.
+func (el *element) addExcluded(i int, t tag) {
+	if len(el.excluded) == mostChildren {
 		return
 	}
-	x := excluded{start: i, nameEnd: t.nameEnd, depth: len(around)}
-	if len(around) > 0 {
-		el.nested++
-		for i, name := range around[max(0, len(around)-mostAround):] {
-			x.around[i] = name.start - 1
-		}
-	}
+	x := excluded{start: i, nameEnd: t.nameEnd}
 	if t.empty {
 		x.end = t.end
 	} else {

@@ -1,7 +1,6 @@
 package feedxml
 
 import (
-	"bytes"
 	"encoding/xml"
 	"slices"
 )
@@ -49,27 +48,15 @@ func (x *exclusions) mayExclude(name []byte) bool {
 type excluded struct {
 	start, nameEnd int
 	end            int // 0 while it is open
-	// around are the positions of the innermost elements around it, without the entry: of depth, or
-	// of as many as are kept.
-	around [mostAround]int
-	depth  int
 }
 
-const (
-	// mostAround is the number of elements around an excluded one that can declare its namespace, and
-	// mostNested the number of excluded elements of an entry that are not its children. They bound the
-	// time for elements that nobody counts.
-	mostAround = 8
-	mostNested = 100
-)
-
-// find returns the parts of the entry b that are not part of its hash. outer is the scope of the entry.
+// find returns the parts of the entry b that are not part of its hash. outer is the scope of the entry. Namespaces are
+// those that the entry or the element itself declares: declarations in between are not looked at.
 func (x *exclusions) find(b []byte, all []excluded, outer *scope) (parts []span) {
 	covered := 0
 	for _, e := range all {
-		around := e.around[:min(e.depth, mostAround)]
 		prefix, local := cutPrefix(b[e.start+1 : e.nameEnd])
-		uri := trimSpace(namespaceOf(b, prefix, append(around[:len(around):len(around)], e.start), outer))
+		uri := trimSpace(namespaceOf(b, prefix, e.start, outer))
 		matches := false
 		for i, n := range x.names {
 			if n.Local == string(local) && (n.Space == "*" || trimSpace(n.Space) == uri) {
@@ -86,21 +73,16 @@ func (x *exclusions) find(b []byte, all []excluded, outer *scope) (parts []span)
 	return parts
 }
 
-// namespaceOf returns the namespace of a prefix in the innermost of the elements at the given
-// positions of b.
-func namespaceOf(b, prefix []byte, elements []int, outer *scope) string {
+// namespaceOf returns the namespace of a prefix in the element at b[at:].
+func namespaceOf(b, prefix []byte, at int, outer *scope) string {
 	name := "xmlns"
 	if len(prefix) > 0 {
 		name = "xmlns:" + string(prefix)
 	}
 	s := scanner{maxAttributes: len(b)}
-	for _, at := range slices.Backward(elements) {
-		t, err := s.scanTag(b, at)
-		if err != nil {
-			continue
-		}
+	if t, err := s.scanTag(b, at); err == nil {
 		for _, a := range attributes(nil, b, t) {
-			if bytes.Equal(a.name, []byte(name)) {
+			if string(a.name) == name {
 				return attrValue(a.value)
 			}
 		}

@@ -347,7 +347,7 @@ func (r *tokenizer) readTag(b []byte, i int) (end int, done bool, err *syntaxErr
 			}
 		}
 		if r.exclusions.mayExclude(b[i+1 : t.nameEnd]) {
-			r.element.addExcluded(i, t, r.names[1:])
+			r.element.addExcluded(i, t)
 		}
 		if t.empty {
 			return t.end, false, nil
