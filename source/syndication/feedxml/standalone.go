@@ -3,6 +3,9 @@ package feedxml
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/xml"
+	"errors"
+	"io"
 	"slices"
 )
 
@@ -168,95 +171,59 @@ func DeclarePrefixes(b []byte) (declared []byte, prefixes []string) {
 	if bytes.IndexByte(b, ':') < 0 {
 		return b, nil
 	}
-	u := undeclaredPrefixes{known: map[string]int{"": 1, "xml": 1, "xmlns": 1}}
-	nameEnd, ok := u.scanElement(b)
-	if !ok || len(u.found) == 0 {
+	known := map[string]int{"": 1, "xml": 1, "xmlns": 1} // how often a prefix is declared by open elements, or added
+	var open [][]string                                  // the prefixes that each open element declares
+	use := func(prefix string) {
+		if known[prefix] == 0 {
+			prefixes = append(prefixes, prefix)
+			known[prefix]++
+		}
+	}
+	d := xml.NewDecoder(bytes.NewReader(b))
+	for {
+		token, err := d.RawToken()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return b, nil // it is published as it is
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			var own []string
+			for _, a := range t.Attr {
+				if a.Name.Space == "xmlns" {
+					own = append(own, a.Name.Local)
+					known[a.Name.Local]++
+				}
+			}
+			open = append(open, own)
+			use(t.Name.Space)
+			for _, a := range t.Attr {
+				use(a.Name.Space)
+			}
+		case xml.EndElement:
+			last := len(open) - 1
+			for _, prefix := range open[last] {
+				known[prefix]--
+			}
+			open = open[:last]
+		}
+	}
+	if prefixes == nil {
 		return b, nil
 	}
-	declared = append(make([]byte, 0, len(b)+100*len(u.found)), b[:nameEnd]...)
-	for _, prefix := range u.found {
+	nameEnd := 1
+	for isName[b[nameEnd]] {
+		nameEnd++
+	}
+	declared = append(make([]byte, 0, len(b)+100*len(prefixes)), b[:nameEnd]...)
+	for _, prefix := range prefixes {
 		uri, ok := usualPrefixes[prefix]
 		if !ok {
 			uri = undeclaredURI + prefix
 		}
 		declared = appendAttr(declared, "xmlns:"+prefix, uri)
 	}
-	return append(declared, b[nameEnd:]...), u.found
-}
-
-// undeclaredPrefixes finds the prefixes that an element uses without a declaration.
-type undeclaredPrefixes struct {
-	found []string       // in the order of their first use
-	known map[string]int // how often a prefix is declared by the elements that are open, or found
-	open  [][]string     // the prefixes that each of these elements declares
-	attrs []attr
-}
-
-// scanElement scans an element, and returns the end of its name. ok is false if a tag in it is
-// not well-formed.
-func (u *undeclaredPrefixes) scanElement(b []byte) (nameEnd int, ok bool) {
-	s := scanner{maxAttributes: len(b)}
-	for i := 0; i < len(b); {
-		n := bytes.IndexByte(b[i:], '<')
-		if n < 0 || i+n+1 == len(b) {
-			break
-		}
-		i += n
-		if last := len(u.open) - 1; b[i+1] == '/' && last >= 0 {
-			u.forget(u.open[last])
-			u.open = u.open[:last]
-		}
-		if !isNameStart[b[i+1]] {
-			i += skipToken(b[i:])
-			continue
-		}
-		t, err := s.scanTag(b, i)
-		if err != nil || t.end == 0 {
-			return 0, false
-		}
-		if i == 0 {
-			nameEnd = t.nameEnd
-		}
-		u.addTag(b, i, t)
-		i = t.end
-	}
-	return nameEnd, true
-}
-
-// addTag notes the declarations and the uses of prefixes in the start tag at b[i:].
-func (u *undeclaredPrefixes) addTag(b []byte, i int, t tag) {
-	var declared []string
-	u.attrs = attributes(u.attrs[:0], b, t)
-	for _, a := range u.attrs {
-		if prefix, ok := bytes.CutPrefix(a.name, []byte("xmlns:")); ok {
-			declared = append(declared, string(prefix))
-			u.known[string(prefix)]++
-		}
-	}
-	u.addUse(b[i+1 : t.nameEnd])
-	for _, a := range u.attrs {
-		u.addUse(a.name)
-	}
-	if t.empty {
-		u.forget(declared)
-	} else {
-		u.open = append(u.open, declared)
-	}
-}
-
-// forget ends the scope of declarations.
-func (u *undeclaredPrefixes) forget(declared []string) {
-	for _, prefix := range declared {
-		u.known[prefix]--
-	}
-}
-
-// addUse notes the prefix of a name.
-func (u *undeclaredPrefixes) addUse(name []byte) {
-	prefix, _ := cutPrefix(name)
-	if prefix == nil || u.known[string(prefix)] > 0 {
-		return
-	}
-	u.found = append(u.found, string(prefix))
-	u.known[string(prefix)]++
+	return append(declared, b[nameEnd:]...), prefixes
 }
