@@ -56,7 +56,7 @@ func decodeDocument(r io.Reader, contentType string, lenient bool) (d decodedDoc
 	head, _ := b.Peek(declarationBytes)
 	label, mark := seenCharset(head)
 	head = head[mark:]
-	written := declaredCharset(head, lenient)
+	written := declaredCharset(head)
 	_, _ = b.Discard(mark)
 	by := "its byte order mark"
 	switch label {
@@ -129,53 +129,13 @@ func knownLabel(label string) string {
 	return label
 }
 
-// declaredCharset returns the encoding in the XML declaration of a document, of which head is
-// the beginning; "" if it has none. If lenient, other text may precede the declaration, but no
-// root element, and no other markup may contain it: that would be text of a feed about XML.
-func declaredCharset(head []byte, lenient bool) string {
-	head = bytes.TrimLeft(head, " \t\r\n\f\v")
-	for {
-		if match := declared.FindSubmatch(head); match != nil {
-			return knownLabel(string(match[1]))
-		}
-		if !lenient || rootElement.Match(head) {
-			return ""
-		}
-		end := skipMarkup(head)
-		next := bytes.IndexByte(head[end:], '<')
-		if next < 0 {
-			return ""
-		}
-		head = head[end+next:]
+// declaredCharset returns the encoding in the XML declaration that a document begins with, of which head is
+// the beginning; "" if it has none.
+func declaredCharset(head []byte) string {
+	if match := declared.FindSubmatch(bytes.TrimLeft(head, " \t\r\n\f\v")); match != nil {
+		return knownLabel(string(match[1]))
 	}
-}
-
-// skipMarkup returns the length of the comment, processing instruction or document type that
-// b begins with, or 1 if b begins with other text. Markup that does not end is as long as b.
-func skipMarkup(b []byte) int {
-	end := 0
-	var s *scanner
-	var err *syntaxError
-	switch {
-	case bytes.HasPrefix(b, openComment):
-		// A comment with -- in it ends at the same place, although it is malformed.
-		if n := s.find(b, len(openComment), endComment); n >= 0 {
-			end = n + len(endComment)
-		}
-	case bytes.HasPrefix(b, []byte("<?")):
-		end, err = s.scanInstruction(b, 0)
-	case bytes.HasPrefix(b, openDoctype):
-		end, err = s.scanDoctype(b, 0)
-	default:
-		return min(1, len(b))
-	}
-	switch {
-	case err != nil:
-		return 1 // a lenient reader looks for the document within it
-	case end == 0:
-		return len(b)
-	}
-	return end
+	return ""
 }
 
 // seenCharset detects an encoding by a byte order mark of mark bytes, or by the zeros

@@ -44,15 +44,9 @@ func formatOf(in binding, local string) (format Format, single bool) {
 	return "", false
 }
 
-// rootElement matches the start tag of a feed, and rootTag the possible beginning of a feed in
-// other text.
-var (
-	rootElement = regexp.MustCompile(`^` + rootStart)
-	rootTag     = regexp.MustCompile(`<\?xml\s|` + rootStart)
-)
-
-// The bytes of its prefix are those of names, so a match does not depend on the bytes behind the name.
-const rootStart = `<(?:[\w.[:^ascii:]-]+:)?(?:rss|feed|RDF|deleted-entry|entry)[\s>/]`
+// rootTag matches the possible beginning of a feed in other text. The bytes of its prefix are those of names, so a
+// match does not depend on the bytes behind the name.
+var rootTag = regexp.MustCompile(`<\?xml\s|<(?:[\w.[:^ascii:]-]+:)?(?:rss|feed|RDF|deleted-entry|entry)[\s>/]`)
 
 // isContainer reports whether a child of the innermost container is a container too.
 func (v *vocabulary) isContainer(depth int, in space, local []byte) bool {
