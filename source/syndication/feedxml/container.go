@@ -3,7 +3,6 @@ package feedxml
 import (
 	"bytes"
 	"errors"
-	"slices"
 )
 
 // containerReader reads the children of the containers of a document.
@@ -208,9 +207,6 @@ func (r *containerReader) enterContainer(t tag, s scope) error {
 		inherit := newInheritance(&s)
 		if size := inherit.totalBytes(); size > mostInherited {
 			return r.errorAt(ErrTooLarge, 0, "the entries would inherit %d bytes of namespaces, xml:base and xml:lang, where %d are the most", size, mostInherited)
-		}
-		if r.root == nil {
-			defer func() { r.root = slices.Clone(r.open) }()
 		}
 		r.open = append(r.open, container{name: string(r.in.unreadBytes()[1:t.nameEnd]), scope: s, inherit: inherit})
 	}

@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -24,10 +22,7 @@ type lenientReader struct {
 	tokenizer
 	faults Faults
 	open   []container // containers around the unread bytes, the root first
-	root   []container // the root, if it is a container; it may be reopened
 	ahead  int64       // see mostAhead
-	// rootEnd is the offset of the last end tag of the root, if the document ends within markup.
-	rootEnd int64
 }
 
 // recordRepair records a fault at an unread byte. Each %s of detail quotes one of the names.
@@ -58,7 +53,6 @@ func (r *lenientReader) recordRepairs(p *repairer) {
 		r.recordRepair(ErrMalformed, one.at, one.detail)
 	}
 	r.faults.Count += p.faults - len(p.first)
-	r.faults.LeftOut += p.leftOut
 }
 
 // mayRepair reports whether the reader is lenient and can continue after an error.
@@ -164,14 +158,8 @@ func (r *lenientReader) repairBetween(cause error) error {
 	}
 	r.scan.undefined = ""
 	b := r.in.unreadBytes()
-	if errors.Is(cause, ErrTruncated) && r.mayReopen(b) {
-		r.recordRepair(ErrMalformed, 0, unendedMarkup(b)+" does not end")
-		r.in.discardBytes(len("<!"))
-		return nil
-	}
 	if errors.Is(cause, ErrTruncated) {
 		r.recordRepair(ErrTruncated, len(b), "the document ends")
-		r.faults.LeftOut += countEntries(b)
 		r.in.discardBytes(len(b))
 		r.open = nil
 		return nil
@@ -201,31 +189,6 @@ func (r *lenientReader) repairBetween(cause error) error {
 	return nil
 }
 
-// mayReopen reports whether the unread bytes are markup that does not end, such as a
-// comment, although the document does: the end tag of its root element follows. The bytes are
-// the rest of the document.
-func (r *lenientReader) mayReopen(b []byte) bool {
-	if len(b) < 3 || b[1] != '!' && b[1] != '?' {
-		return false
-	}
-	if r.rootEnd == 0 {
-		r.scan.charge(len(b))
-		r.rootEnd = r.in.offsetOf(bytes.LastIndex(b, []byte("</"+r.open[0].name)))
-	}
-	return r.in.offset < r.rootEnd
-}
-
-// unendedMarkup names the markup that b begins with.
-func unendedMarkup(b []byte) string {
-	switch {
-	case bytes.HasPrefix(b, openComment):
-		return "a comment"
-	case bytes.HasPrefix(b, openCDATA):
-		return "a CDATA section"
-	}
-	return "a processing instruction or declaration"
-}
-
 // skipEndTag skips an end tag that does not match the innermost container. If it
 // matches an outer one, the containers within that have ended too.
 func (r *lenientReader) skipEndTag(cause error) error {
@@ -247,27 +210,6 @@ func (r *lenientReader) skipEndTag(cause error) error {
 	}
 	r.in.discardBytes(end)
 	return nil
-}
-
-// hidesEntries matches the start of markup in which entries are not part of the feed: a
-// comment, a CDATA section, a script.
-var hidesEntries = regexp.MustCompile(`(?i)<!|<(?:script|style)\b`)
-
-// reopenRoot reports whether entries follow the root element, so that its end tag came
-// too early. If so, it reopens the root, and reading continues in it.
-func (r *lenientReader) reopenRoot(err error) bool {
-	if !r.opts.Lenient || !errors.Is(err, ErrTrailing) || len(r.root) == 0 {
-		return false
-	}
-	b := r.readJunk()
-	at := entryTag.FindIndex(b)
-	if at == nil || hidesEntries.Match(b[:at[0]]) {
-		return false
-	}
-	r.recordRepair(ErrTrailing, 0, "entries follow the end tag of the root element")
-	r.in.discardBytes(at[0])
-	r.open = slices.Clone(r.root)
-	return true
 }
 
 // skipJunk skips text before the document, such as the warnings of a script. It returns

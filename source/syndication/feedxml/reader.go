@@ -87,17 +87,12 @@ func (r *Reader) nextEntry() (Entry, error) {
 	if r.json != nil {
 		return r.json.next()
 	}
-	for {
-		for len(r.open) > 0 && r.scan.stopped == nil {
-			if e, found, err := r.readNext(); found || err != nil {
-				return e, err
-			}
-		}
-		err := r.finishDocument()
-		if !r.reopenRoot(err) {
-			return Entry{}, err
+	for len(r.open) > 0 && r.scan.stopped == nil {
+		if e, found, err := r.readNext(); found || err != nil {
+			return e, err
 		}
 	}
+	return Entry{}, r.finishDocument()
 }
 
 // finishDocument reads the rest of the document behind the root element.

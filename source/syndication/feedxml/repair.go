@@ -2,7 +2,6 @@ package feedxml
 
 import (
 	"bytes"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -38,7 +37,6 @@ type repairer struct {
 	// faults is the number of repaired faults, and first has the first of them.
 	faults  int
 	first   []fault
-	leftOut int // the number of entries that began in markup which was left out
 	scans   int // see mostScans
 	reached int // the index behind the last byte that was looked at
 }
@@ -57,8 +55,8 @@ type openTag struct {
 type nextEntry struct {
 	at, out int
 	open    []string
-	// faults, first and leftOut are the counts of the repairer before it.
-	faults, first, leftOut int
+	// faults and first are the counts of the repairer before it.
+	faults, first int
 }
 
 // mostScans is the maximum number of searches for end tags in one element. It bounds
@@ -132,7 +130,7 @@ func (r *repairer) finishElement(at int) (end int) {
 	name := r.stack[0].name
 	if r.next != nil {
 		// The rest is repaired when it is read.
-		r.faults, r.first, r.leftOut = r.next.faults, r.first[:r.next.first], r.next.leftOut
+		r.faults, r.first = r.next.faults, r.first[:r.next.first]
 		r.addFault(r.next.at, detail, name)
 		r.cut = true
 		r.out = r.out[:r.next.out]
@@ -305,7 +303,6 @@ func (r *repairer) repairMarkup(i int) (end int) {
 		end = n + len(endComment)
 		if text := r.b[i+len(openComment) : n]; bytes.Contains(text, []byte(dashes)) || bytes.HasSuffix(text, []byte("-")) {
 			r.addFault(i, "a comment has -- in it")
-			r.leftOut += countEntries(text)
 			return end
 		}
 		r.out = append(r.out, r.b[i:end]...)
@@ -352,9 +349,3 @@ func (r *repairer) repairUnended(i int, what string) (end int) {
 	r.out = append(r.out, "&lt;"...)
 	return i + 1
 }
-
-// entryTag matches the possible start tags of entries.
-var entryTag = regexp.MustCompile(`<(?:[A-Za-z0-9_.-]+:)?(?:item|entry)[\s>]`)
-
-// countEntries returns the number of start tags of entries in b.
-func countEntries(b []byte) int { return len(entryTag.FindAllIndex(b, -1)) }

@@ -55,7 +55,7 @@ func (r *repairer) placeTag(i int, name string) bool {
 		for k, tag := range r.stack {
 			open[k] = tag.name
 		}
-		r.next = &nextEntry{i, len(r.out), open, r.faults, len(r.first), r.leftOut}
+		r.next = &nextEntry{i, len(r.out), open, r.faults, len(r.first)}
 		r.ended = len(r.stack) == 1 || r.cutAtOnce // entries have no entries
 	}
 	if !r.entry || r.next != nil || len(r.stack) < 2 || !isEntryChild(local) {
