@@ -2,87 +2,35 @@ package feedxml
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 )
 
-// resolveLink makes a reference absolute, as [resolveReference] does. It is not ok if
-// the reference or the result is longer than [longestAddress].
+// resolveLink makes a reference absolute. Absolute references stay as they are written, but for
+// characters that no URI has, as in IRIs, which are percent-encoded. It is not ok if the reference is
+// no URI, if it is relative and base is not absolute, or if one of them or the result is longer than
+// [longestAddress].
 func resolveLink(base, ref string) (absolute string, ok bool) {
 	if len(ref) > longestAddress || len(base) > longestAddress {
 		return "", false
 	}
-	absolute, ok = resolveReference(base, ref)
+	absolute = percentEncode(trimSpace(ref))
+	if schemeLength(absolute) == 0 {
+		from, err := url.Parse(base)
+		if err != nil || !from.IsAbs() {
+			return "", false
+		}
+		from.Fragment, from.RawFragment = "", "" // an empty reference has none (RFC 3986, section 5.2.2)
+		to, err := from.Parse(absolute)
+		if err != nil {
+			return "", false
+		}
+		absolute = to.String()
+	}
 	if len(absolute) > longestAddress {
 		return "", false
 	}
-	return absolute, ok
-}
-
-// reference is a URI reference in its five parts (RFC 3986, section 3).
-type reference struct {
-	scheme, authority, path, query, fragment string
-	hasAuthority, hasQuery, hasFragment      bool
-}
-
-// resolveReference makes a reference absolute. It is not ok if the reference is
-// relative and base is not absolute.
-//
-// [net/url.URL.ResolveReference] is not used because it gives an empty reference the
-// fragment of its base, refuses every reference that [net/url.Parse] refuses, and
-// rewrites its result, so that one address could have two spellings. This function only
-// removes dot segments, and percent-encodes characters that no URI has, as in IRIs.
-func resolveReference(base, ref string) (absolute string, ok bool) {
-	ref = percentEncode(trimSpace(ref))
-	r := splitReference(ref)
-	if r.scheme != "" && !strings.Contains(r.path, "/.") {
-		return ref, true
-	}
-	b := splitReference(base)
-	if r.scheme == "" && b.scheme == "" {
-		return "", false
-	}
-	switch {
-	case r.scheme != "":
-		r.path = removeDots(r.path)
-		return r.String(), true
-	case r.hasAuthority:
-		r.path = removeDots(r.path)
-	default:
-		r.authority, r.hasAuthority = b.authority, b.hasAuthority
-		switch {
-		case r.path == "":
-			r.path = b.path
-			if !r.hasQuery {
-				r.query, r.hasQuery = b.query, b.hasQuery
-			}
-		case r.path[0] == '/':
-			r.path = removeDots(r.path)
-		case b.hasAuthority && b.path == "":
-			r.path = removeDots("/" + r.path)
-		default:
-			r.path = removeDots(b.path[:strings.LastIndexByte(b.path, '/')+1] + r.path)
-		}
-	}
-	r.scheme = b.scheme
-	return r.String(), true
-}
-
-func splitReference(s string) (r reference) {
-	s, r.fragment, r.hasFragment = strings.Cut(s, "#")
-	s, r.query, r.hasQuery = strings.Cut(s, "?")
-	if i := schemeLength(s); i > 0 {
-		r.scheme, s = s[:i], s[i+1:]
-	}
-	if rest, ok := strings.CutPrefix(s, "//"); ok {
-		r.hasAuthority = true
-		n := strings.IndexByte(rest, '/')
-		if n < 0 {
-			n = len(rest)
-		}
-		r.authority, s = rest[:n], rest[n:]
-	}
-	r.path = s
-	return r
+	return absolute, true
 }
 
 // schemeLength returns the length of the scheme that s starts with, without its colon;
@@ -101,56 +49,6 @@ func schemeLength(s string) int {
 		}
 	}
 	return 0
-}
-
-func (r reference) String() string {
-	var b strings.Builder
-	b.WriteString(r.scheme)
-	b.WriteByte(':')
-	if r.hasAuthority {
-		b.WriteString("//" + r.authority)
-	} else if strings.HasPrefix(r.path, "//") {
-		// Else the path would read as an authority (RFC 3986, section 5.3,
-		// erratum 4547).
-		b.WriteString("/.")
-	}
-	b.WriteString(r.path)
-	if r.hasQuery {
-		b.WriteString("?" + r.query)
-	}
-	if r.hasFragment {
-		b.WriteString("#" + r.fragment)
-	}
-	return b.String()
-}
-
-// removeDots removes dot segments (RFC 3986, section 5.2.4).
-func removeDots(path string) string {
-	if !strings.Contains(path, "/.") && !strings.HasPrefix(path, ".") {
-		return path
-	}
-	var out []string
-	segments := strings.Split(path, "/")
-	rooted := segments[0] == "" && len(segments) > 1
-	for i, segment := range segments {
-		last := i == len(segments)-1
-		switch segment {
-		case ".", "..":
-			least := 0
-			if rooted {
-				least = 1
-			}
-			if segment == ".." && len(out) > least {
-				out = out[:len(out)-1]
-			}
-			if last {
-				out = append(out, "")
-			}
-		default:
-			out = append(out, segment)
-		}
-	}
-	return strings.Join(out, "/")
 }
 
 // percentEncode percent-encodes characters that no URI has. A % that begins no escape

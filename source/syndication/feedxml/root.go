@@ -75,7 +75,7 @@ func (r *rootReader) readRootElement() (e Entry, found bool, err error) {
 	if r.expandHere(t.end) {
 		return r.readRootElement()
 	}
-	base, _ := resolveReference("", r.opts.URL)
+	base, _ := resolveLink("", r.opts.URL)
 	outer := container{scope: scope{base: base, bindings: []binding{{prefix: "xml", uri: xmlURI}}}}
 	b := r.in.unreadBytes()
 	scope := r.innerScope(&outer.scope, b, t)
