@@ -106,7 +106,7 @@ func (r *containerReader) readChild(c *childState, again *bool) (e Entry, found 
 	}
 	c.tagRead, c.limit = true, limits.Head-r.head
 	if len(r.open) >= limits.Depth {
-		return Entry{}, false, r.malformedError(&syntaxError{detail: tooDeep})
+		return Entry{}, false, r.malformedError(&syntaxError{detail: tooDeep, limit: limits.Depth})
 	}
 	outer := &r.open[len(r.open)-1]
 	b := r.in.unreadBytes()

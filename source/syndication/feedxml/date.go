@@ -22,7 +22,7 @@ func (l *violationLog) keepBetter(at *Date, had *int, rank int, from string, con
 	if rank <= *had {
 		return
 	}
-	d := l.parseDate(dateName(from), plainText(content))
+	d := l.parseDate(strings.Clone(from), plainText(content))
 	// An unreadable date is kept until there is another.
 	if !d.Time.IsZero() || at.Raw == "" {
 		*at = d
@@ -30,16 +30,6 @@ func (l *violationLog) keepBetter(at *Date, had *int, rank int, from string, con
 			*had = rank
 		}
 	}
-}
-
-// dateName returns the name of an element with a date, without an allocation.
-func dateName(local string) string {
-	for _, name := range [...]string{"updated", "published", "pubDate", "modified", "date", "issued", "created"} {
-		if name == local {
-			return name
-		}
-	}
-	return strings.Clone(local)
 }
 
 // parseDate parses a date, and reports one that it cannot parse.

@@ -35,7 +35,7 @@ func (el *element) addChild(b []byte, i int, t tag) *syntaxError {
 		return nil
 	}
 	if len(el.children) == mostChildren {
-		return &syntaxError{at: i, detail: tooManyChildren}
+		return &syntaxError{at: i, detail: "an element has too many children with ids, links and dates", limit: mostChildren}
 	}
 	c := child{start: i, nameEnd: t.nameEnd, tagEnd: t.end, attributes: t.attributes}
 	if t.empty {

@@ -224,11 +224,7 @@ func (p *entryParts) traits(e *Entry) (t Traits) {
 	}
 	t[DateTrait] = uint64(max(date.Unix(), 0))
 	t[EnclosureTrait] = hashTrait(p.enclosure)
-	if title := trimSpace(p.title); isPlain(title) && len(title) > 0 { // without an allocation
-		t[TitleTrait] = xxhash.Sum64(title) >> 16
-	} else {
-		t[TitleTrait] = hashTrait(plainText(title))
-	}
+	t[TitleTrait] = hashTrait(plainText(p.title))
 	return t
 }
 

@@ -40,10 +40,11 @@ type largeError struct{ error }
 func (e largeError) Unwrap() error        { return e.error }
 func (e largeError) Is(target error) bool { return target == errLargePiece }
 
-// syntaxError is a breach of XML at a byte of the piece that is being read.
+// syntaxError is a breach of XML, or of a limit that is not 0, at a byte of the piece that is being read.
 type syntaxError struct {
 	at     int
 	detail string
+	limit  int
 }
 
 func (e *syntaxError) Error() string { return e.detail }

@@ -12,6 +12,9 @@ import (
 // htmlStart matches the start of an HTML page, or of a part of one that a server sends as a whole.
 var htmlStart = regexp.MustCompile(`(?i)^\s*(?:<!--[^>]*-->\s*)*<(?:!doctype\s+html|html|head|body|title|meta|script|style|noscript|p|div|center|h[1-6])[\s>]`)
 
+// htmlDoctype matches the document type of an HTML page, with which some feeds begin.
+var htmlDoctype = regexp.MustCompile(`(?i)^<!doctype\s+html`)
+
 // htmlError is the error of a document that is an HTML page. The unread bytes are its rest. It names
 // the feed that the page announces, as browsers find it.
 func htmlError(r *tokenizer) error {

@@ -257,9 +257,7 @@ func (r *jsonReader) describe() error {
 		authors = []jsonAuthor{one}
 	}
 	for _, author := range authors {
-		if name := cmp.Or(author.Name, author.URL); name != "" && len(name) <= longestAuthor && len(meta.Authors) < mostAuthors {
-			meta.Authors = append(meta.Authors, name)
-		}
+		meta.addAuthor(cmp.Or(author.Name, author.URL))
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func (r *metaReader) readLink(in *scope) {
 	for _, a := range r.attrs {
 		switch string(a.name) {
 		case "rel":
-			rel = relationText(trimSpace(a.value))
+			rel = trimSpace(attrValue(a.value))
 			if len(rel) > longestAddress {
 				r.violationf(kindBadHref, "a link has a rel of %d bytes, and is ignored", len(rel))
 				return
@@ -49,7 +49,7 @@ func (r *metaReader) readLink(in *scope) {
 	}
 	if !strings.ContainsAny(rel, " \t\r\n") {
 		if rel != "" {
-			l.Rel = rel
+			l.Rel = NormalRelation(rel)
 		}
 		r.addLink(l, in)
 		return
@@ -82,44 +82,18 @@ func (r *metaReader) addLink(l Link, in *scope) {
 		r.manyLinks = true
 		return
 	}
-	if len(l.Raw) > longestAddress {
-		r.badLink("link", l.Raw, in)
-		return
-	}
 	var ok bool
 	if l.Href, ok = resolveLink(in.base, l.Raw); !ok {
-		r.badLink("link", l.Raw, in)
+		r.badLink("link", l.Raw)
 	}
-	m.Links = append(m.Links, l)
+	if len(l.Raw) <= longestAddress {
+		m.Links = append(m.Links, l)
+	}
 }
 
 // badLink reports a reference that could not be resolved.
-func (r *metaReader) badLink(what, raw string, in *scope) {
-	if len(raw) > longestAddress || len(in.base) > 0 {
-		r.violationf(kindBadHref, "the %s %q leads to a URL of more than %d bytes, and is ignored", what, Excerpt(raw), longestAddress)
-		return
-	}
-	r.violationf(kindBadHref, "the %s %q is relative, and its base is unknown", what, Excerpt(raw))
-}
-
-// relationText returns the value of an attribute rel: one normalized relation, or
-// several with white space between them.
-func relationText(written []byte) string {
-	switch string(written) { // without an allocation
-	case "":
-		return ""
-	case "self":
-		return "self"
-	case "alternate":
-		return "alternate"
-	case "edit":
-		return "edit"
-	case "related":
-		return "related"
-	case "enclosure":
-		return "enclosure"
-	}
-	return NormalRelation(trimSpace(attrValue(written)))
+func (r *metaReader) badLink(what, raw string) {
+	r.violationf(kindBadHref, "the %s %q is no URI, leads to one of more than %d bytes, or has no base; it is ignored", what, Excerpt(raw), longestAddress)
 }
 
 // NormalRelation returns the normalized form of a relation: without the IANA prefix,
@@ -154,7 +128,7 @@ func (v *vocabulary) alternateLink() (href string, ok bool) {
 	for _, a := range v.attrs {
 		switch string(a.name) {
 		case "rel":
-			for rel := range strings.FieldsSeq(relationText(trimSpace(a.value))) {
+			for rel := range strings.FieldsSeq(attrValue(a.value)) {
 				last = NormalRelation(rel)
 			}
 		case "href":

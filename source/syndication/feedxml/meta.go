@@ -1,8 +1,7 @@
 package feedxml
 
 import (
-	"bytes"
-	"encoding/xml"
+	"cmp"
 	"strings"
 	"time"
 )
@@ -10,7 +9,7 @@ import (
 const (
 	// mostAuthors is the maximum number of authors of a document.
 	mostAuthors = 10
-	// longestAuthor is the maximum length of an author element, in bytes.
+	// longestAuthor is the maximum length of an author, in bytes.
 	longestAuthor = 1 << 10
 )
 
@@ -115,7 +114,7 @@ func (r *metaReader) readElement(b []byte, el *element, depth int, s *scope, in 
 		r.readSyndication(name, content)
 	case documentRank(in, name, isOwn) > 0:
 		r.keepBetter(&m.Updated, &r.updatedRank, documentRank(in, name, isOwn), name, content)
-	case r.readDescription(s, in, isOwn, name, content):
+	case r.readDescription(b, el, s, in, isOwn, name, content):
 	case isOwn:
 		r.readHint(b, el, name, content)
 	}
@@ -123,7 +122,7 @@ func (r *metaReader) readElement(b []byte, el *element, depth int, s *scope, in 
 
 // readDescription reads an element that names the feed or its authors, or that links to a
 // document. It reports whether the element is one of them.
-func (r *metaReader) readDescription(s *scope, in space, isOwn bool, name string, content []byte) bool {
+func (r *metaReader) readDescription(b []byte, el *element, s *scope, in space, isOwn bool, name string, content []byte) bool {
 	m := &r.meta
 	switch {
 	case in == atom && name == "link" && (!isOwn || len(r.attrs) > 0):
@@ -133,7 +132,7 @@ func (r *metaReader) readDescription(s *scope, in space, isOwn bool, name string
 	case in == atom && name == "id":
 		keepFirstClipped(&m.ID, content)
 	case in == atom && name == "author":
-		m.addAuthor(readAuthor(content))
+		m.addAuthor(readAuthor(b, el))
 	case isOwn && name == "managingEditor", in == dc && name == "creator":
 		m.addAuthor(plainText(content))
 	case (in == atom || isOwn) && name == "title":
@@ -145,8 +144,8 @@ func (r *metaReader) readDescription(s *scope, in space, isOwn bool, name string
 }
 
 func (m *Meta) addAuthor(author string) {
-	if author != "" && len(m.Authors) < mostAuthors {
-		m.Authors = append(m.Authors, author)
+	if author != "" && len(author) <= longestAuthor && len(m.Authors) < mostAuthors {
+		m.Authors = append(m.Authors, strings.Clone(author))
 	}
 }
 
@@ -201,7 +200,7 @@ func (r *metaReader) readHistory(s *scope, local string, content []byte) {
 		}
 		href, ok := resolveLink(s.base, raw)
 		if !ok {
-			r.badLink("fh:prev", raw, s)
+			r.badLink("fh:prev", raw)
 		}
 		m.Prev, m.PrevRaw = href, clipText(raw)
 	}
@@ -235,35 +234,12 @@ func (r *metaReader) addUndefined(s *scanner, offset int64) {
 	r.violationf(kindUndefinedEntity, "what begins at byte %d has the entity &%s;, which XML does not define; strict readers refuse it", offset, name)
 }
 
-// readAuthor returns an author of a feed as "Name <a@b.example>", or only the name or
+// readAuthor returns an author of a feed, an element of b, as "Name <a@b.example>", or only the name or
 // the mail address if the other is missing.
-func readAuthor(content []byte) string {
-	if len(content) > longestAuthor {
-		return ""
-	}
-	d := xml.NewDecoder(bytes.NewReader(content))
-	d.Strict, d.Entity = false, xml.HTMLEntity
-	var name, email, in string
-	for {
-		token, err := d.RawToken()
-		if err != nil {
-			break
-		}
-		switch token := token.(type) {
-		case xml.StartElement:
-			in = token.Name.Local
-		case xml.EndElement:
-			in = ""
-		case xml.CharData:
-			switch in {
-			case "name":
-				name += string(token)
-			case "email":
-				email += string(token)
-			}
-		}
-	}
-	name, email = strings.TrimSpace(name), strings.TrimSpace(email)
+func readAuthor(b []byte, el *element) string {
+	var name, email string
+	eachChild(b, el, "name", func(text string) { name = cmp.Or(name, text) })
+	eachChild(b, el, "email", func(text string) { email = cmp.Or(email, text) })
 	if name != "" && email != "" {
 		return name + " <" + email + ">"
 	}

@@ -135,7 +135,7 @@ func (s *scope) effectiveBindings() []binding {
 func isMeaningful(local []byte) bool {
 	switch string(local) {
 	case "id", "guid", "link", "updated", "modified", "published", "issued", "created", "pubDate", "date",
-		"title", "description", "summary", "content", "hour", "day", "enclosure", "encoded":
+		"title", "description", "summary", "content", "hour", "day", "name", "email", "enclosure", "encoded":
 		return true
 	}
 	return false

@@ -84,7 +84,7 @@ func beginsNext(entry bool, own, name []byte) bool {
 // entry.
 func isEntryChild(local []byte) bool {
 	switch string(local) {
-	case "hour", "day":
+	case "hour", "day", "name", "email":
 		return false
 	case "author", "category", "enclosure", "comments", "rights", "creator", "encoded":
 		return true

@@ -33,19 +33,21 @@ func (r *rootReader) readRoot() (e Entry, found bool, err error) {
 // repairRoot repairs the start tag of the root element, or skips text before it, so
 // that it can be read again. It returns cause if it cannot.
 func (r *rootReader) repairRoot(cause error) error {
-	if !r.opts.Lenient || r.format != "" {
+	if r.format != "" {
 		return cause
 	}
 	b := r.in.unreadBytes()
-	if errors.Is(cause, ErrMalformed) && r.rootRepaired != r.in.offset+1 && rootTag.Match(b[:min(len(b), 100)]) && rootTag.FindIndex(b)[0] == 0 && isNameStart[b[1]] {
+	if r.opts.Lenient && errors.Is(cause, ErrMalformed) && r.rootRepaired != r.in.offset+1 && rootTag.Match(b[:min(len(b), 100)]) && rootTag.FindIndex(b)[0] == 0 && isNameStart[b[1]] {
 		r.rootRepaired = r.in.offset + 1
 		return r.repairChild(childState{limit: max(r.opts.Limits.Entry, r.opts.Limits.Head)}, cause)
 	}
-	err := r.skipJunk(cause)
-	if err != nil && (r.htmlDoctype || htmlStart.Match(r.pieceBytes(mostJunk))) {
+	if r.opts.Lenient {
+		cause = r.skipJunk(cause)
+	}
+	if cause != nil && (r.htmlDoctype || htmlStart.Match(r.pieceBytes(mostJunk))) {
 		return htmlError(&r.tokenizer)
 	}
-	return err
+	return cause
 }
 
 // readRootElement is [rootReader.readRoot] once the encoding is known.
@@ -161,9 +163,7 @@ func (r *rootReader) readProlog() error {
 			}
 			return r.scan.scanMarkup(b, 0)
 		})
-		if htmlErr := r.checkHTMLDoctype(); htmlErr != nil {
-			return htmlErr
-		}
+		r.htmlDoctype = r.htmlDoctype || htmlDoctype.Match(r.pieceBytes(mostJunk))
 		if err == nil {
 			err = r.readPrologToken(end, late)
 		}
@@ -172,24 +172,6 @@ func (r *rootReader) readProlog() error {
 		}
 		r.in.discardBytes(end)
 	}
-}
-
-// checkHTMLDoctype returns an error if the next markup is the document type of an HTML page.
-// A lenient reader goes on, because some feeds begin like that.
-func (r *rootReader) checkHTMLDoctype() error {
-	b := r.in.unreadBytes()
-	if len(b) <= len(openDoctype) || !bytes.EqualFold(openDoctype, b[:len(openDoctype)]) {
-		return nil
-	}
-	name := bytes.TrimLeft(b[len(openDoctype):], " \t\r\n")
-	if len(name) < 4 || !bytes.EqualFold(name[:4], []byte("html")) {
-		return nil
-	}
-	if !r.opts.Lenient {
-		return htmlError(&r.tokenizer)
-	}
-	r.htmlDoctype = true
-	return nil
 }
 
 // readPrologToken reads the next declaration, comment or instruction, which has end bytes.

@@ -146,16 +146,13 @@ func (s *scanner) scanTag(b []byte, i int) (t tag, err *syntaxError) {
 			return t, syntaxErrorf(j, "a tag has an unexpected %q", Excerpt(b[j:j+1]))
 		}
 		if t.attributes++; t.attributes > s.maxAttributes {
-			return t, &syntaxError{at: j, detail: tooManyAttributes}
+			return t, &syntaxError{at: j, detail: "an element has too many attributes", limit: s.maxAttributes}
 		}
 		if j, err = s.scanAttribute(b, j); j == 0 || err != nil {
 			return t, err
 		}
 	}
 }
-
-// tooManyAttributes is the detail of a [syntaxError] that a limit causes.
-const tooManyAttributes = "an element has too many attributes"
 
 // scanAttribute reads an attribute whose name starts at j.
 func (s *scanner) scanAttribute(b []byte, j int) (end int, err *syntaxError) {
@@ -315,11 +312,8 @@ func (s *scanner) scanDoctype(b []byte, i int) (end int, err *syntaxError) {
 	return 0, nil
 }
 
-// tooDeep and tooManyChildren are details of [syntaxError]s that a limit causes.
-const (
-	tooDeep         = "elements are nested too deeply"
-	tooManyChildren = "an element has too many children with ids, links and dates"
-)
+// tooDeep is the detail of an error that a limit causes.
+const tooDeep = "elements are nested too deeply"
 
 // longestReference is the maximum length of the name in a reference, in bytes.
 const longestReference = 64

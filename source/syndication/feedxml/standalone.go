@@ -22,9 +22,9 @@ type inherited struct {
 // namespace, the others in the order of their prefixes, xml:base and xml:lang.
 type inheritance struct {
 	all      []inherited
-	prefixes []inherited // those of all that are namespaces with a prefix
-	ends     [256]bool   // the last bytes of prefixes
-	pieces   [][]byte    // the parts of a body, reused
+	byPrefix map[string]*inherited // those of all that are namespaces with a prefix
+	ends     [256]bool             // the last bytes of prefixes
+	pieces   [][]byte              // the parts of a body, reused
 }
 
 // container is an element whose children the reader reads one by one.
@@ -51,8 +51,10 @@ func newInheritance(s *scope) inheritance {
 	if s.lang != "" {
 		all = append(all, inherited{name: "xml:lang", text: appendAttr(nil, "xml:lang", s.lang), used: true})
 	}
-	h := inheritance{all: all, prefixes: all[from:to]}
-	for _, in := range h.prefixes {
+	h := inheritance{all: all, byPrefix: map[string]*inherited{}}
+	for i := range all[from:to] {
+		in := &all[from+i]
+		h.byPrefix[in.prefix] = in
 		h.ends[in.prefix[len(in.prefix)-1]] = true
 	}
 	return h
@@ -71,10 +73,10 @@ func (h *inheritance) totalBytes() (n int) {
 // surplus declaration does no harm. No byte is scanned twice, so the time does not grow
 // with the number of colons.
 func (h *inheritance) markUsed(b []byte) {
-	for i := range h.prefixes {
-		h.prefixes[i].used = false
+	for _, in := range h.byPrefix {
+		in.used = false
 	}
-	for at, left := 0, len(h.prefixes); left > 0; at++ {
+	for at, left := 0, len(h.byPrefix); left > 0; at++ {
 		n := bytes.IndexByte(b[at:], ':')
 		if n < 0 {
 			return
@@ -87,17 +89,8 @@ func (h *inheritance) markUsed(b []byte) {
 		for start > 0 && isName[b[start-1]] && b[start-1] != ':' {
 			start--
 		}
-		// A binary search, because a hostile document may have many.
-		low, high := 0, len(h.prefixes)
-		for low < high {
-			if middle := (low + high) / 2; h.prefixes[middle].prefix < string(b[start:at]) {
-				low = middle + 1
-			} else {
-				high = middle
-			}
-		}
-		if low < len(h.prefixes) && !h.prefixes[low].used && h.prefixes[low].prefix == string(b[start:at]) {
-			h.prefixes[low].used = true
+		if in := h.byPrefix[string(b[start:at])]; in != nil && !in.used {
+			in.used = true
 			left--
 		}
 	}

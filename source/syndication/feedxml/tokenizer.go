@@ -77,7 +77,7 @@ func (r *tokenizer) readTrailer() error {
 			wrong = syntaxErrorf(0, "")
 		}
 		if wrong != nil || end > r.opts.Limits.Head || len(b) > r.opts.Limits.Head && end == 0 || bytes.HasPrefix(b[:end], openCDATA) {
-			return r.errorAt(ErrTrailing, 0, "something follows the root element: %s", r.quoteAhead())
+			return r.errorAt(ErrTrailing, 0, "something follows the root element")
 		}
 		if end > 0 {
 			r.in.discardBytes(end)
@@ -88,7 +88,7 @@ func (r *tokenizer) readTrailer() error {
 		case errors.Is(err, io.EOF) && len(b) == 0:
 			return io.EOF
 		case errors.Is(err, io.EOF) || errors.Is(err, errHalfCharacter) || errors.As(err, &char):
-			return r.errorAt(ErrTrailing, 0, "something follows the root element: %s", r.quoteAhead())
+			return r.errorAt(ErrTrailing, 0, "something follows the root element")
 		case err != nil:
 			return err
 		}
@@ -167,13 +167,8 @@ func (r *tokenizer) endError(err error) error {
 }
 
 func (r *tokenizer) malformedError(err *syntaxError) error {
-	switch err.detail {
-	case tooManyAttributes:
-		return r.errorAt(ErrTooLarge, err.at, "%s: more than %d", err.detail, mostAttributes)
-	case tooDeep:
-		return r.errorAt(ErrTooLarge, err.at, "%s: more than %d levels", err.detail, r.opts.Limits.Depth)
-	case tooManyChildren:
-		return r.errorAt(ErrTooLarge, err.at, "%s: more than %d", err.detail, mostChildren)
+	if err.limit > 0 {
+		return r.errorAt(ErrTooLarge, err.at, "%s: more than %d", err.detail, err.limit)
 	}
 	return r.errorAt(ErrMalformed, err.at, "%s", err.detail)
 }
@@ -239,15 +234,6 @@ func (r *tokenizer) quoteNear(at int) string {
 		return fmt.Sprintf(", near %q", text)
 	}
 	return ""
-}
-
-// quoteAhead quotes the next unread text.
-func (r *tokenizer) quoteAhead() string {
-	const most = longestExcerpt + excerptAhead
-	for len(r.in.unreadBytes()) <= most && r.in.readOnce() == nil {
-	}
-	b := r.in.unreadBytes()
-	return Excerpt(b[:min(len(b), most)])
 }
 
 // moreJunk reads more of a part that is not well-formed. It reports false at the end of
@@ -353,7 +339,7 @@ func (r *tokenizer) readTag(b []byte, i int) (end int, done bool, err *syntaxErr
 			return t.end, false, nil
 		}
 		if r.outer+depth >= r.opts.Limits.Depth {
-			return 0, false, &syntaxError{at: i, detail: tooDeep}
+			return 0, false, &syntaxError{at: i, detail: tooDeep, limit: r.opts.Limits.Depth}
 		}
 		r.names = append(r.names, span{i + 1, t.nameEnd})
 		return t.end, false, nil
