@@ -73,24 +73,6 @@ func TestIgnoredElements(t *testing.T) {
 		r.u.set("/feed", doc(2))
 		r.want("")
 	})
-	parallel.Run(t, "a name that no element has", func(t *testing.T) {
-		r := newUpstream("/feed", doc(1)).read(t, ignore("n", "{urn:x}m", "y"))
-		r.want("a:x b:x c:x", "ignored_nothing")
-		if !strings.Contains(r.details[0].Detail, "no entry has had an element {urn:x}m (") {
-			t.Error(r.details)
-		}
-		r.u.set("/feed", strings.ReplaceAll(doc(1), "<m>", `<m xmlns="urn:x">`))
-		r.want("")
-		r.u.set("/feed", doc(2)) // without one, and it is known
-		r.want("")
-	})
-	parallel.Run(t, "a name that no element of several documents has", func(t *testing.T) {
-		r := newUpstream("/feed", atom("", "")).read(t, ignore("m"))
-		r.want("")
-		r.u.set("/feed", atom(prev("/1"), "b:x"))
-		r.u.set("/1", atom(archive, "a:x"))
-		r.want("a:x b:x", "dialect_changed", "ignored_nothing")
-	})
 	parallel.Run(t, "changes at every poll", func(t *testing.T) {
 		r := newUpstream("/feed", doc(0)).read(t, ignore("m"))
 		r.want("a:x b:x c:x")

@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -35,10 +34,8 @@ type documentReader struct {
 	ahead *source.PagesAhead
 	log   *slog.Logger
 	share share
-	// ignored are the elements of entries that are not compared, and unmatched are the names of
-	// ignore_changes_in that no entry had so far.
-	ignored   []xml.Name
-	unmatched []string
+	// ignored are the elements of entries that are not compared.
+	ignored []xml.Name
 	// notFeed counts the consecutive answers of a URL that were no feed.
 	notFeed map[hashedKey]int
 	// torn counts the consecutive polls with a document that breaks off and is waited for.
@@ -127,7 +124,6 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (
 		return nil, s.explainDocumentError(cur, d, err)
 	}
 	delete(s.notFeed, hashKey(q.url))
-	s.reportUnmatched(r.Unmatched(), d)
 	d.meta = *r.Meta()
 	s.title = cmp.Or(feedxml.Excerpt(strings.Join(strings.Fields(d.meta.Title), " ")), s.title)
 	s.profile.addHeaderLinks(d)
@@ -160,15 +156,6 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (
 		s.brokenBy = ""
 	}
 	return d, nil
-}
-
-// reportUnmatched reports the names of ignore_changes_in that no entry had so far. unmatched are the names that the
-// entries of a document lack.
-func (s *documentReader) reportUnmatched(unmatched []xml.Name, d *document) {
-	s.unmatched = slices.DeleteFunc(s.unmatched, func(name string) bool { return !slices.Contains(unmatched, childName(name)) })
-	if len(s.unmatched) > 0 && d.entries > 0 && !d.archive {
-		d.seen.addViolation(kindIgnoredNothing, d.url, "no entry has had an element %s (ignore_changes_in)", strings.Join(s.unmatched, " or "))
-	}
 }
 
 // baseURL returns the base of the relative references in a document.

@@ -14,7 +14,6 @@ import (
 	"context"
 	"encoding/xml"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -51,7 +50,6 @@ func New(cfg Config, client *source.Client, topic TopicMarks, log *slog.Logger) 
 		client:  client, ahead: client.PagesAhead(), log: log, notFeed: map[hashedKey]int{},
 		share: share{budget: cfg.Budget, free: unreserved},
 	}}}
-	s.unmatched = slices.Clone(cfg.IgnoreChangesIn)
 	for _, name := range cfg.IgnoreChangesIn {
 		s.ignored = append(s.ignored, childName(name))
 	}

@@ -33,7 +33,6 @@ const (
 	kindSharedID         = "shared_ids"
 	kindUpdatedRegressed = "updated_regressed"
 	kindAlwaysChanging   = "always_changing" // most entries change at every poll
-	kindIgnoredNothing   = "ignored_nothing" // ignore_changes_in names an element that no entry has
 	kindFutureDate       = "future_date"
 	kindLoop             = "loop"
 	kindLinkToArchive    = "subscribed_to_archive"

@@ -20,13 +20,12 @@ func IsCounter(name xml.Name) bool { return slices.Contains(counters, name) }
 // exclusions has the names of the elements that are not part of the hash of an entry: those of
 // [Options.HashWithout], and then the counters.
 type exclusions struct {
-	names   []xml.Name
-	ends    [256]bool // the last bytes of the names
-	matched []bool    // those of the options that an entry had
+	names []xml.Name
+	ends  [256]bool // the last bytes of the names
 }
 
 func newExclusions(own []xml.Name) exclusions {
-	x := exclusions{names: append(slices.Clip(own), counters...), matched: make([]bool, len(own))}
+	x := exclusions{names: append(slices.Clip(own), counters...)}
 	for _, n := range x.names {
 		x.ends[n.Local[len(n.Local)-1]] = true
 	}
@@ -57,16 +56,10 @@ func (x *exclusions) find(b []byte, all []excluded, outer *scope) (parts []span)
 	for _, e := range all {
 		prefix, local := cutPrefix(b[e.start+1 : e.nameEnd])
 		uri := trimSpace(namespaceOf(b, prefix, e.start, outer))
-		matches := false
-		for i, n := range x.names {
-			if n.Local == string(local) && (n.Space == "*" || trimSpace(n.Space) == uri) {
-				matches = true
-				if i < len(x.matched) {
-					x.matched[i] = true
-				}
-			}
+		matches := func(n xml.Name) bool {
+			return n.Local == string(local) && (n.Space == "*" || trimSpace(n.Space) == uri)
 		}
-		if matches && e.start >= covered {
+		if slices.ContainsFunc(x.names, matches) && e.start >= covered {
 			parts, covered = append(parts, span{len(b) - e.start, len(b) - e.end}), e.end
 		}
 	}

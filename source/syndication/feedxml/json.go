@@ -212,14 +212,12 @@ func (r *jsonReader) removeIgnored(value any) (removed bool) {
 	switch value := value.(type) {
 	case map[string]any:
 		for name, child := range value {
-			i := slices.IndexFunc(r.opts.HashWithout, func(n xml.Name) bool { return n.Local == name })
-			if i < 0 {
+			if slices.ContainsFunc(r.opts.HashWithout, func(n xml.Name) bool { return n.Local == name }) {
+				delete(value, name)
+				removed = true
+			} else {
 				removed = r.removeIgnored(child) || removed
-				continue
 			}
-			r.exclusions.matched[i] = true
-			delete(value, name)
-			removed = true
 		}
 	case []any:
 		for _, child := range value {

@@ -178,24 +178,16 @@ func TestLargeItemOfJSON(t *testing.T) {
 // ignore_changes_in names members of items.
 func TestIgnoredMembers(t *testing.T) {
 	item := func(views int) string { return fmt.Sprintf(`{"id":"a","_stats":{"views":%d,"x":1}}`, views) }
-	hash := func(item string, names ...xml.Name) (Entry, []xml.Name) {
-		r := NewReader(strings.NewReader(jsonFeed("", item)), Options{URL: docURL, HashWithout: names})
-		entries, err := read(r)
+	hash := func(item string, names ...xml.Name) [32]byte {
+		entries, err := read(NewReader(strings.NewReader(jsonFeed("", item)), Options{URL: docURL, HashWithout: names}))
 		must.Succeed(t, err)
-		return entries[0], r.Unmatched()
+		return entries[0].Hash
 	}
-	one, _ := hash(item(1))
-	two, _ := hash(item(2))
-	if one.Hash == two.Hash {
+	if hash(item(1)) == hash(item(2)) {
 		t.Error("a change is not seen")
 	}
 	views, other := xml.Name{Space: "*", Local: "views"}, xml.Name{Space: "*", Local: "nothing"}
-	one, unmatched := hash(item(1), views, other)
-	two, _ = hash(item(2), views, other)
-	if one.Hash != two.Hash {
+	if hash(item(1), views, other) != hash(item(2), views, other) {
 		t.Error("an ignored change is seen")
-	}
-	if diff := cmp.Diff([]xml.Name{other}, unmatched); diff != "" {
-		t.Error(diff)
 	}
 }

@@ -2,7 +2,6 @@ package feedxml
 
 import (
 	"bytes"
-	"encoding/xml"
 	"io"
 
 	"github.com/feedbridge/feedbridge/internal/jsonpage"
@@ -44,16 +43,6 @@ func (r *Reader) Meta() *Meta { return &r.about.meta }
 
 // Faults returns the repairs so far, if the reader is lenient.
 func (r *Reader) Faults() *Faults { return &r.faults }
-
-// Unmatched returns the names of [Options.HashWithout] that no element of an entry had so far.
-func (r *Reader) Unmatched() (names []xml.Name) {
-	for i, matched := range r.exclusions.matched {
-		if !matched {
-			names = append(names, r.opts.HashWithout[i])
-		}
-	}
-	return names
-}
 
 // Next returns the next entry. It returns [io.EOF] once the root element has ended and
 // nothing follows it. Otherwise it returns an error of this package or of the
