@@ -108,15 +108,6 @@ func TestCursorIsReadForEver(t *testing.T) {
 	}
 }
 
-// A cursor from a version that stored no time for a hold. The hold starts again.
-func TestCursorWithHold(t *testing.T) {
-	t.Parallel()
-	cur, err := decodeCursor(feed.Cursor(`{"v":1,"dialect":"complete","format":"atom","order":"newest_first","full":3,"hold":"0123456789abcdef"}`), source.Start{})
-	if err != nil || cur.Dialect != Complete || cur.Held != nil {
-		t.Errorf("%+v, %v", cur, err)
-	}
-}
-
 func TestCursorIsBounded(t *testing.T) {
 	t.Parallel()
 	cur := fullCursor()

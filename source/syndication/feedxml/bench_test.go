@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mmcdole/gofeed"
+
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
 
@@ -81,6 +83,19 @@ func benchReader(b *testing.B, doc []byte, entries int, opts Options) {
 		}
 		if n != entries {
 			b.Fatalf("got %d entries", n)
+		}
+	}
+}
+
+// BenchmarkGofeed reads what [BenchmarkDocument] does.
+func BenchmarkGofeed(b *testing.B) {
+	doc, entries := benchDocument(40 << 20)
+	b.SetBytes(int64(len(doc)))
+	b.ReportAllocs()
+	for b.Loop() {
+		read, err := gofeed.NewParser().Parse(bytes.NewReader(doc))
+		if err != nil || len(read.Items) != entries {
+			b.Fatal(err)
 		}
 	}
 }

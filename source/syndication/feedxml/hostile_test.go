@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -172,40 +171,4 @@ func TestLargeTagsThatComeByteByByte(t *testing.T) {
 	if entries, err := read(r); err != nil || len(entries) != 1 || entries[0].ID != "1" {
 		t.Errorf("got %q, %v", ids(entries), err)
 	}
-}
-
-// Case 125: the memory of a reader does not grow with the document.
-func TestMemoryDoesNotGrow(t *testing.T) {
-	t.Run("case 125: a document of 80 MB", func(t *testing.T) {
-		doc, _ := benchDocument(1 << 20)
-		first, last := strings.Index(string(doc), "  <entry>"), strings.LastIndex(string(doc), "</feed>")
-		body := io.MultiReader(
-			strings.NewReader(string(doc[:first])),
-			&endless{text: string(doc[first:last]), left: 80 * (last - first)},
-			strings.NewReader("</feed>"))
-		r := NewReader(body, Options{})
-		var stats runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&stats)
-		before := stats.HeapAlloc
-		n, size := 0, 0
-		for {
-			e, err := r.Next()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			must.Succeed(t, err)
-			size += len(e.Body)
-			if n++; n%10_000 == 0 {
-				runtime.GC()
-				runtime.ReadMemStats(&stats)
-				if grown := int64(stats.HeapAlloc) - int64(before); grown > 2<<20 {
-					t.Fatalf("after %d entries the heap is %d bytes larger", n, grown)
-				}
-			}
-		}
-		if n < 30_000 || size < 64<<20 || len(r.in.buf) > usualBuffer {
-			t.Errorf("got %d entries of %d bytes, with a buffer of %d", n, size, len(r.in.buf))
-		}
-	})
 }

@@ -5,16 +5,10 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/source"
-	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
 // largeDocument writes an Atom document of 100,000 entries and 80 MB without
@@ -67,28 +61,6 @@ func (h *liveHeap) look() { h.most.Store(max(h.most.Load(), heapBytes())) }
 // grown returns by how many bytes the heap has grown at most.
 func (h *liveHeap) grown() int64 { return h.most.Load() - h.before }
 
-// heapPeak watches the heap, with its garbage, until stop is called.
-func heapPeak() (stop func() uint64) {
-	done := make(chan struct{})
-	var peak uint64
-	var group sync.WaitGroup
-	group.Go(func() {
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			var m runtime.MemStats
-			runtime.ReadMemStats(&m)
-			peak = max(peak, m.HeapAlloc)
-			select {
-			case <-done:
-				return
-			case <-tick.C:
-			}
-		}
-	})
-	return func() uint64 { close(done); group.Wait(); return peak }
-}
-
 // TestMemory reads a document of 80 MB with 100,000 entries that the topic has, and
 // one that has more to publish than fits.
 func TestMemory(t *testing.T) {
@@ -116,71 +88,3 @@ func TestMemory(t *testing.T) {
 		t.Errorf("case 125: the heap has grown by %d bytes", grown)
 	}
 }
-
-// BenchmarkIdle is a poll that is answered with 304.
-func BenchmarkIdle(b *testing.B) {
-	u := newUpstream("/feed", atom("", "a@1"))
-	r := u.read(benchTester{b})
-	must.Succeed(b, r.poll())
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := r.poll(); err != nil || len(r.last) > 0 {
-			b.Fatal(err)
-		}
-		u.log, u.asked = nil, nil
-	}
-}
-
-// BenchmarkLargeDocument reads a document of 40 MB, of which the topic has
-// everything but the newest entry, end to end.
-func BenchmarkLargeDocument(b *testing.B) {
-	const entries = 50_000
-	u := newUpstream()
-	r := u.read(benchTester{b}, func(c *syndication.Config) { c.Start = source.Start{At: dawn} })
-	b.ReportAllocs()
-	for b.Loop() {
-		u.fault("/feed", largeDocument(entries, func() {}))
-		r.cursor = nil
-		must.Succeed(b, r.poll())
-	}
-	b.ReportMetric(entries*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
-}
-
-// BenchmarkCold publishes a document of 80 MB with 100,000 entries, which is read
-// once for each window of it. The heap includes the marks of the topic.
-func BenchmarkCold(b *testing.B) {
-	const entries = 100_000
-	doc := largeDocument(entries, func() {})
-	for _, body := range []syndication.BodyFormat{"json", "xml"} {
-		b.Run(string(body), func(b *testing.B) { benchmarkCold(b, doc, entries, body) })
-	}
-}
-
-func benchmarkCold(b *testing.B, doc http.HandlerFunc, entries int, body syndication.BodyFormat) {
-	for b.Loop() {
-		u := newUpstream()
-		r := u.read(benchTester{b}, func(c *syndication.Config) { c.Body = body })
-		runtime.GC()
-		stop := heapPeak()
-		n := 0
-		for more := true; more; {
-			u.mu.Lock()
-			u.faults["/feed"] = []http.HandlerFunc{doc}
-			u.mu.Unlock()
-			var err error
-			if more, err = r.next(); err != nil {
-				b.Fatal(err)
-			}
-			n += len(r.last)
-			r.messages, r.last = nil, nil
-		}
-		if n != entries {
-			b.Fatalf("%d entries", n)
-		}
-		b.ReportMetric(float64(stop()>>20), "MB-heap")
-		b.ReportMetric(float64(len(u.asked)), "reads")
-	}
-	b.ReportMetric(float64(entries*b.N)/b.Elapsed().Seconds(), "entries/s")
-}
-
-type benchTester struct{ *testing.B }
