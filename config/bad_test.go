@@ -105,7 +105,7 @@ var badFileErrors = map[string]string{
 	"null_value":                  `:4: feeds.orders.every: the value is missing; want a duration with a unit, such as 30s, or leave the key out`,
 	"number_not_one":              `:4: feeds.orders.limits.rate: want a number, such as 2.5`,
 	"number_not_whole":            `:4: feeds.orders.dedupe_window: want a whole number from 1 to 10000000`,
-	"number_with_unit":            `:4: feeds.orders.limits.page: want a whole number of bytes, such as 16777216`,
+	"number_with_unit":            `:4: feeds.orders.limits.entity: want a whole number of bytes, such as 16777216`,
 	"only_comments":               `: the file is empty; it needs at least a feed`,
 	"oversize_unknown":            `:4: feeds.orders.oversize: want stop, skip or dead-letter`,
 	"secret_like_anchor":          `:4: no such anchor; write a value that starts with * in quotes`,

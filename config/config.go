@@ -245,7 +245,7 @@ type List struct {
 // Source configures the requests of the list.
 func (l List) Source() source.Config {
 	cfg := source.Defaults()
-	cfg.URL, cfg.Headers, cfg.Auth, cfg.Limits.Page = l.URL, l.Headers, l.Auth, MaxList
+	cfg.URL, cfg.Headers, cfg.Auth, cfg.LargestPage = l.URL, l.Headers, l.Auth, MaxList
 	return cfg
 }
 

@@ -220,7 +220,7 @@ func serving() *Config {
 	c.Feeds = nil
 	c.Serve = &Serve{
 		Listen: "0.0.0.0:8443", TLS: Certificate{CertFile: "/tls/cert.pem", KeyFile: "/tls/key.pem"},
-		Connections: 100, Memory: 32 << 20,
+		Memory: 32 << 20,
 		Feeds: map[string]Served{
 			"orders": {
 				From: From{Bus: "main", Topic: "shop.orders", Stream: "SHOP"}, Format: serve.DataReplication, PageSize: 100,
@@ -253,7 +253,7 @@ func full() *Config {
 			},
 			AllowHosts: []string{"cdn.example.com", "cdn.example.com:8443"},
 			Timeouts:   source.Timeouts{Connect: time.Second, Read: 2 * time.Second},
-			Limits:     source.Limits{Page: 1_000_000, Entity: 100_000, Rate: 0.5},
+			Limits:     source.Limits{Entity: 100_000, Rate: 0.5},
 		},
 		Format: "datareplication", Every: 500 * time.Millisecond, Start: source.Start{At: at},
 		Gap: "resume-at-timestamp", Oversize: "skip", DedupeWindow: 1, Freshness: time.Hour,

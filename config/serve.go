@@ -15,9 +15,6 @@ type Serve struct {
 	Listen string `yaml:"listen" default:"127.0.0.1:8080"`
 	// TLS is its certificate. Default: none.
 	TLS Certificate `yaml:"tls" doc:"Certificate of the server."`
-	// Connections limits the number of clients connected at a time. Others wait. Default
-	// 4096.
-	Connections int `yaml:"connections" default:"4096" min:"1"`
 	// Memory limits the bytes of the pages in memory, including those that are being sent.
 	// Default 64 MiB.
 	Memory int64 `yaml:"memory" default:"67108864" min:"1048576"`

@@ -107,7 +107,7 @@ func TestBounds(t *testing.T) {
 // The server and the configuration have the same defaults.
 func TestDefaultsOfTheServer(t *testing.T) {
 	t.Parallel()
-	if d := setting.Defaults[Serve](); d.Connections != serve.DefaultConnections || d.Memory != serve.DefaultCacheSize {
+	if d := setting.Defaults[Serve](); d.Memory != serve.DefaultCacheSize {
 		t.Errorf("got %+v", d)
 	}
 }

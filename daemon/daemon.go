@@ -165,7 +165,7 @@ func CheckTraces() error {
 
 // openFeeds makes the admin server, and all that the feeds share.
 func (d *daemon) openFeeds(writer string, redact *safetext.Redactor, listeners adminListeners) {
-	_, connections := connectionLimits(openFiles(), 0)
+	_, connections := connectionLimits(openFiles())
 	// Pages that are requested ahead have a part of the memory of their own, so that no batch
 	// ever waits for them.
 	pagesAhead := d.cfg.Memory / 4

@@ -240,7 +240,7 @@ func (l *list) readFile() (data []byte, changed bool, err error) {
 func (l *list) request(ctx context.Context) (data []byte, changed bool, err error) {
 	resp, err := l.client.Do(ctx, source.Request{Method: http.MethodGet, URL: l.cfg.URL, IfNoneMatch: l.etag, IfModifiedSince: l.lastModified})
 	if err != nil {
-		return nil, false, listError(err)
+		return nil, false, err
 	}
 	defer resp.Body.Close()
 	switch resp.Status {
@@ -250,18 +250,10 @@ func (l *list) request(ctx context.Context) (data []byte, changed bool, err erro
 		return nil, false, errors.New("the server answers without a list (204)")
 	}
 	if data, err = io.ReadAll(resp.Body); err != nil {
-		return nil, false, listError(err)
+		return nil, false, err
 	}
 	l.etag, l.lastModified = resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")
 	return data, true, nil
-}
-
-// listError replaces the error about a page that is too large, whose cure is a key that lists do not have.
-func listError(err error) error {
-	if errors.Is(err, source.ErrTooLarge) && strings.Contains(err.Error(), "limits.page") {
-		return config.ErrListTooLarge
-	}
-	return err
 }
 
 // update takes the result of a look: other entries if changed is true, or an error, after which the entries before

@@ -40,9 +40,9 @@ func openServer(ctx context.Context, cfg *config.Serve, b *buses, adm *admin.Ser
 	if cfg == nil {
 		return s, nil
 	}
-	connections, _ := connectionLimits(openFiles(), cfg.Connections)
-	if connections < cfg.Connections {
-		log.Warn("fewer clients can be connected than configured: the process may not have enough open files", "open_files", openFiles(), "serve.connections", cfg.Connections, "connections", connections)
+	connections, _ := connectionLimits(openFiles())
+	if connections < serve.DefaultConnections {
+		log.Warn("fewer clients can be connected than usual: the process may not have enough open files", "open_files", openFiles(), "connections", connections)
 	}
 	certificate, err := newCertificate(cfg.TLS)
 	if err != nil {

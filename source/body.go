@@ -17,6 +17,7 @@ import (
 )
 
 const (
+	mostPage = 1 << 30 // bytes of a page
 	// bombFloor and bombRatio bound the size of a decompressed body: after the first 16
 	// MiB, no text of a real feed was seen that compresses to a 500th, while a body made to
 	// exhaust its reader compresses to a 1000th.
@@ -61,7 +62,7 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.decoded.Read(p)
 	b.n += int64(n)
 	if over := b.n - b.limit; over > 0 {
-		n, err = n-int(over), tooLarge("the page has more than %d bytes (limits.page); raise it if the provider has pages so large", b.limit)
+		n, err = n-int(over), errPageTooLarge(b.limit)
 	}
 	if err != nil && err != io.EOF { //nolint:errorlint // only the bare value is a good end
 		switch reason := b.wire.deadline.endReason(); {
@@ -108,9 +109,13 @@ func (w *wire) Read(p []byte) (int, error) {
 	w.failed = err != nil && err != io.EOF
 	if over := w.n - w.limit; over > 0 {
 		// The decoders may read on after an error.
-		return n - int(min(over, int64(n))), tooLarge("the page has more than %d bytes on the wire (limits.page); raise it if the provider has pages so large", w.limit)
+		return n - int(min(over, int64(n))), errPageTooLarge(w.limit)
 	}
 	return n, err
+}
+
+func errPageTooLarge(limit int64) error {
+	return tooLarge("the page has more than %d bytes, and no larger one is read; the provider must divide it into several", limit)
 }
 
 // drainRest reads the rest, unless there is none or too much of it.

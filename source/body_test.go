@@ -163,7 +163,7 @@ func TestPageLimit(t *testing.T) {
 			_, _ = w.Write(bytes.Repeat(packed("x"), size))
 		}
 	})
-	c := newClient(t, url, func(c *source.Config) { c.Limits.Page = limit })
+	c := newClient(t, url, func(c *source.Config) { c.LargestPage = limit })
 	type limitTest struct {
 		path string
 		read int // bytes before the error; -1 for no error
@@ -190,7 +190,7 @@ func TestPageLimit(t *testing.T) {
 				}
 				return
 			}
-			wantError(t, err, true, "GET "+url+test.path, "limits.page", "1000")
+			wantError(t, err, true, "GET "+url+test.path, "more than 1000 bytes")
 			if !errors.Is(err, source.ErrTooLarge) {
 				t.Errorf("error %v is not ErrTooLarge", err)
 			}
@@ -227,14 +227,14 @@ func TestPageLimitOfABodyWithoutContent(t *testing.T) {
 	body := append(append([]byte("\xcc\xff\x7f"), make([]byte, 1<<16)...), 3)
 	url := serve(t, func(w http.ResponseWriter, _ *http.Request) { sendPacked(w, "br", body) })
 	for _, limit := range []int64{1 << 20, 40_000} {
-		_, got, err := get(t, newClient(t, url, func(c *source.Config) { c.Limits.Page = limit }), url)
+		_, got, err := get(t, newClient(t, url, func(c *source.Config) { c.LargestPage = limit }), url)
 		if limit > int64(len(body)) {
 			if err != nil || got != "" {
 				t.Errorf("body = %q, %v", got, err)
 			}
 			continue
 		}
-		wantError(t, err, true, "more than 40000 bytes on the wire (limits.page)")
+		wantError(t, err, true, "more than 40000 bytes")
 	}
 }
 

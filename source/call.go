@@ -58,9 +58,6 @@ func (c *call) toResponse(r Request) (*Response, error) {
 	switch {
 	case (res.Status == http.StatusOK || r.Partial && res.Status == http.StatusIMUsed) && c.request.Method == http.MethodGet:
 		open, err := c.decoding()
-		if size := c.response.ContentLength; err == nil && size > c.pageLimit {
-			err = tooLarge("the page has %d bytes and may have %d (limits.page); raise it if the provider has pages so large", size, c.pageLimit)
-		}
 		if err != nil {
 			c.closeCall()
 			return nil, fmt.Errorf("%s: %w", c, err)

@@ -10,6 +10,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -211,7 +212,7 @@ const mostRedirects = 5
 func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, error) {
 	x := &call{
 		redact: c.redact, credentials: &c.credentials, toOrigin: c.atOrigin(u),
-		pageLimit: c.cfg.Limits.Page, idle: c.cfg.Timeouts.Read,
+		pageLimit: cmp.Or(c.cfg.LargestPage, mostPage), idle: c.cfg.Timeouts.Read,
 	}
 	asked := *u
 	asked.Fragment, asked.RawFragment = "", ""

@@ -31,6 +31,9 @@ type Config struct {
 	// PagesAhead limits the number of pages that are requested while the page before them is read,
 	// when the feed has a backlog; see [PagesAhead]. Zero means 16, and less requests one page after the other.
 	PagesAhead int `yaml:"-"`
+	// LargestPage is the largest page, in bytes, compressed and decompressed. Zero means 1 GiB: pages are read as a
+	// stream and never held whole.
+	LargestPage int64 `yaml:"-"`
 }
 
 // Auth has the credentials: at most one of Bearer, Basic and OAuth2, and a
@@ -62,9 +65,6 @@ type Timeouts struct {
 
 // Limits bound the memory and the work that the upstream can cause.
 type Limits struct {
-	// Page is the largest page, in bytes, after decompression. It bounds the bytes on
-	// the wire too. Default 1 GiB: pages are read as a stream and never held whole.
-	Page int64 `yaml:"page" default:"1073741824"`
 	// Entity is the largest entity, in bytes, body and headers. Default 8 MiB.
 	Entity int64 `yaml:"entity" default:"8388608"`
 	// Rate is the number of requests a second to one host, over all feeds of

@@ -262,7 +262,7 @@ func TestPagesAheadFollowTheUpstream(t *testing.T) {
 func TestBytesBeforeAnErrorAhead(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("a", 100_000)) })
-	c := newClient(t, url, func(c *source.Config) { c.Limits.Page = 99_999 })
+	c := newClient(t, url, func(c *source.Config) { c.LargestPage = 99_999 })
 	ahead := c.PagesAhead()
 	defer ahead.Close()
 	ahead.Expect(t.Context(), url)

@@ -50,7 +50,6 @@ func (c Config) Validate() []error {
 	}{
 		{"timeouts.connect", c.Timeouts.Connect > 0},
 		{"timeouts.read", c.Timeouts.Read > 0},
-		{"limits.page", c.Limits.Page > 0},
 		{"limits.entity", c.Limits.Entity > 0},
 		{"limits.rate", c.Limits.Rate > 0 && !math.IsInf(c.Limits.Rate, 0)},
 	} {
