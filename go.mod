@@ -12,7 +12,6 @@ require (
 	github.com/clipperhouse/displaywidth v0.11.0
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/creack/pty v1.1.24
-	github.com/dunglas/httpsfv v1.1.2
 	github.com/gdamore/tcell/v3 v3.6.0
 	github.com/go-logr/logr v1.4.4
 	github.com/gofrs/flock v0.13.1

@@ -98,7 +98,6 @@ var alone = map[string][]string{
 	"github.com/nats-io/nats.go":     {"sink/nats", "internal/testkit/floor", "examples/comparison", "examples/comparison/script", "examples/consumers/go/nats"},
 	"github.com/nats-io/nats-server": {"sink/nats/embedded", "examples/comparison"},
 	"github.com/twmb/franz-go":       {"sink/kafka", "internal/testkit/kafkatest", "internal/testkit/floor", "examples/consumers/go/kafka"},
-	"github.com/dunglas/httpsfv":     {"source"},
 	"github.com/spf13/cobra":         {"cmd/feedbridge"},
 	"github.com/prometheus":          {"internal/admin"},
 	"golang.org/x/oauth2":            {"internal/credential"},

@@ -171,7 +171,7 @@ func TestPageLimit(t *testing.T) {
 	tests := map[string]limitTest{
 		"as large as allowed, with a length": {"/l1000", -1},
 		"as large as allowed, in chunks":     {"/c1000", -1},
-		"too large by its length":            {"/l1001", 0},
+		"too large, with a length":           {"/l1001", limit},
 		"too large in chunks":                {"/c1001", limit},
 		"much too large in chunks":           {"/c500000", limit},
 		"too large on the wire":              {"/w999", 40},

@@ -39,7 +39,7 @@ type Options struct {
 	Wrap func(http.RoundTripper) http.RoundTripper
 	// Hosts is shared by the clients of a process. Nil shares nothing.
 	Hosts *Hosts
-	// Log gets a line when limits.rate begins to slow feeds of the host down. Nil logs nothing.
+	// Log gets a line when a host has refused requests, and when its feeds make as many as before. Nil logs nothing.
 	Log *slog.Logger
 	// Redact hides the secrets of the URLs and of the answers that errors quote. Nil
 	// knows the usual names of parameters only.
@@ -56,8 +56,7 @@ type Client struct {
 	observe     func(Exchange)
 	hosts       *Hosts
 	redact      *safetext.Redactor
-	throttle    throttle
-	start       clientStart
+	log         *slog.Logger
 	standing    standing
 	handed      handedSlot
 	reached     reachedHosts
@@ -82,14 +81,14 @@ func NewClient(cfg Config, opts Options) (*Client, error) {
 	}
 	c := &Client{
 		cfg: cfg, origin: origin, allowed: cfg.AllowHosts,
-		userAgent: opts.UserAgent, observe: opts.Observe, hosts: opts.Hosts, redact: opts.Redact,
+		userAgent: opts.UserAgent, observe: opts.Observe, hosts: opts.Hosts, redact: opts.Redact, log: opts.Log,
 	}
 	c.credentials = credentials{cfg: &c.cfg, redact: opts.Redact}
 	if c.userAgent == "" {
 		c.userAgent = "feedbridge (+https://github.com/feedbridge/feedbridge)"
 	}
-	if c.throttle.log = opts.Log; c.throttle.log == nil {
-		c.throttle.log = slog.New(slog.DiscardHandler)
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
 	}
 	if c.observe == nil {
 		c.observe = func(Exchange) {}
@@ -97,7 +96,6 @@ func NewClient(cfg Config, opts Options) (*Client, error) {
 	if c.hosts == nil {
 		c.hosts = new(Hosts)
 	}
-	c.throttle.hosts = c.hosts
 	for _, line := range cfg.Headers {
 		name, value, err := parseHeader(line)
 		if err != nil {
@@ -221,15 +219,11 @@ func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, e
 	if err := c.hosts.checkRefused(host, &c.standing); err != nil {
 		return nil, fmt.Errorf("%s: %w", x, err)
 	}
-	if err := c.hosts.starts.wait(ctx, &c.start); err != nil {
-		return nil, fmt.Errorf("%s: %w", x, err)
-	}
 	key := hostKey{host, c.cfg.Limits.Rate}
-	limit, waited, err := c.hosts.waitForRate(ctx, key)
+	err := c.hosts.waitForRate(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", x, err)
 	}
-	c.throttle.addWait(u.Host, limit, waited)
 
 	header := x.request.Header
 	header.Set("User-Agent", c.userAgent)
@@ -276,8 +270,19 @@ func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, e
 		x.date = time.Now()
 	}
 	x.wait, x.refused = askedWait(x.response, x.date)
-	c.throttle.noteAnswer(key, &c.standing, hostAnswer{x.response.StatusCode, sent, x.refused, x.wait, announcedRate(x.response.Header)})
+	c.noteAnswer(key, hostAnswer{x.response.StatusCode, sent, x.refused, x.wait})
 	return x, nil
+}
+
+// noteAnswer is [Hosts.noteAnswer], and logs when the host is slowed down more, and when that has ended.
+func (c *Client) noteAnswer(key hostKey, a hostAnswer) {
+	slow, changed := c.hosts.noteAnswer(key, &c.standing, a)
+	switch {
+	case changed && slow.rate > 0:
+		c.log.Warn("a host has refused requests, so its feeds make fewer; set limits.rate to what the provider allows", "host", key.host, "status", a.status, "requests_per_minute", 60*slow.rate, "for", slow.calm)
+	case changed:
+		c.log.Info("a host has refused no requests for long, so its feeds make as many as before", "host", key.host)
+	}
 }
 
 // followed are the status codes of redirects that are followed. None of them turns a HEAD

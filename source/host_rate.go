@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
-	"net/http"
 	"net/url"
 	"slices"
 	"time"
 
-	"github.com/dunglas/httpsfv"
 	"golang.org/x/time/rate"
 
 	"github.com/feedbridge/feedbridge/internal/limit"
@@ -30,7 +29,6 @@ type hostLimiter struct {
 	share      float64 // this copy's part of the rate, of all members of a fleet
 	slow       slowdown
 	turn       *limit.Limit // of the request that waits for the Limiter
-	throttled  time.Time    // when it last slowed a feed down
 	used       time.Time    // when a client last used it
 }
 
@@ -134,28 +132,16 @@ func (h *Hosts) limiter(key hostKey) *hostLimiter {
 	return l
 }
 
-// dropIdle makes room for another host. Redirects lead to any number of hosts in time, so what is known of
-// those that no client uses any more is dropped. It looks at all of them when their number has doubled.
+// dropIdle makes room for another host. Redirects lead to any number of hosts in time, so the limits of
+// those that no client uses any more are dropped. It looks at all of them when their number has doubled.
 func (h *Hosts) dropIdle(now time.Time) {
 	if h.limiters == nil {
-		h.limiters, h.refusals = make(map[hostKey]*hostLimiter), make(map[string]*refusals)
+		h.limiters = make(map[hostKey]*hostLimiter)
 	}
 	if len(h.limiters) < h.dropAt {
 		return
 	}
-	used := make(map[string]bool, len(h.limiters))
-	for key, l := range h.limiters {
-		if now.Sub(l.used) > limiterIdle {
-			delete(h.limiters, key)
-		} else {
-			used[key.host] = true
-		}
-	}
-	for host := range h.refusals {
-		if !used[host] {
-			delete(h.refusals, host)
-		}
-	}
+	maps.DeleteFunc(h.limiters, func(_ hostKey, l *hostLimiter) bool { return now.Sub(l.used) > limiterIdle })
 	h.dropAt = 2*len(h.limiters) + 100
 }
 
@@ -171,13 +157,13 @@ func (l *hostLimiter) apply() {
 	l.SetBurst(max(1, int(math.Min(requests/10, 100))))
 }
 
-// waitForRate waits until the rate of a host allows a request, and returns how long. One of the requests that wait
-// has a reservation, so the others wait by the rate at the time when it is their turn.
-func (h *Hosts) waitForRate(ctx context.Context, key hostKey) (l *hostLimiter, waited time.Duration, err error) {
-	if l = h.limiter(key); l.Allow() {
-		return l, 0, nil
+// waitForRate waits until the rate of a host allows a request. One of the requests that wait has a reservation, so the
+// others wait by the rate at the time when it is their turn.
+func (h *Hosts) waitForRate(ctx context.Context, key hostKey) error {
+	l := h.limiter(key)
+	if l.Allow() {
+		return nil
 	}
-	start := time.Now()
 	turn, err := l.turn.Acquire(ctx)
 	if err == nil {
 		defer turn.Release()
@@ -185,15 +171,14 @@ func (h *Hosts) waitForRate(ctx context.Context, key hostKey) (l *hostLimiter, w
 		err = l.Wait(ctx)
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("waiting for the rate limit of %.3g requests a second (limits.rate): %w", float64(l.Limit()), err)
+		return fmt.Errorf("waiting for the rate limit of %.3g requests a second (limits.rate): %w", float64(l.Limit()), err)
 	}
-	return l, time.Since(start), nil
+	return nil
 }
 
 // slowdown is the rate of a host that has answered 429 to feeds with the default of limits.rate. After the first
-// 429 that is what the host announces (RateLimit-Policy), or one request a minute: some ask for that, and announce
-// nothing. Each further 429 halves it, to a request a minute or what is announced. After calm without one it
-// doubles, until it is the configured rate again. Each 429 doubles calm too, so a host that stays strict
+// 429 that is one request a minute: some ask for that, and announce nothing. Each further 429 halves what it has
+// grown to since, to a request a minute. After calm without one it doubles, until it is the configured rate again. Each 429 doubles calm too, so a host that stays strict
 // is asked too often once a day in the end. The zero slowdown is none.
 type slowdown struct {
 	rate           float64 // requests per second; zero if there is none
@@ -203,28 +188,19 @@ type slowdown struct {
 }
 
 const (
-	slowestRate       = 1.0 / 60 // unless the host announces less
+	slowestRate       = 1.0 / 60
 	leastCalm         = time.Hour
 	mostCalm          = 24 * time.Hour
-	leastAnnounced    = 1.0 / 3600
 	mostRefusalsShown = 100
 )
 
-// slowDown reduces the rate after a refusal. announced is the rate that the host asks for; zero if that is not known.
-func (l *hostLimiter) slowDown(now time.Time, status int, announced float64) {
-	least := slowestRate
+// slowDown reduces the rate after a refusal.
+func (l *hostLimiter) slowDown(now time.Time, status int) {
 	s := &l.slow
 	if s.rate == 0 {
 		*s = slowdown{rate: slowestRate, calm: leastCalm, since: now}
-		if announced > 0 {
-			s.rate = min(announced, l.configured/2)
-		}
 	} else {
-		least = min(least, s.rate)
-		s.rate, s.calm = max(s.rate/2, least), min(2*s.calm, mostCalm)
-		if announced > 0 {
-			s.rate = min(s.rate, announced)
-		}
+		s.rate, s.calm = max(s.rate/2, slowestRate), min(2*s.calm, mostCalm)
 	}
 	s.status, s.changed = status, now
 	l.apply()
@@ -243,32 +219,6 @@ func (l *hostLimiter) ease(now time.Time) (ended bool) {
 	}
 	l.apply()
 	return ended
-}
-
-// announcedRate returns the least rate of RateLimit-Policy, in requests a second, in the present form
-// (name;q=100;w=60) and in the one before (100;w=60); zero if there is none.
-func announcedRate(header http.Header) (least float64) {
-	policies, err := httpsfv.UnmarshalList(header.Values("RateLimit-Policy"))
-	if err != nil {
-		return 0
-	}
-	for _, policy := range policies {
-		item, ok := policy.(httpsfv.Item)
-		if !ok {
-			continue
-		}
-		quota, ok := item.Params.Get("q")
-		if !ok {
-			quota = item.Value
-		}
-		window, _ := item.Params.Get("w")
-		q, _ := quota.(int64)
-		w, _ := window.(int64)
-		if requests := float64(q) / float64(w); q > 0 && w > 0 && (least == 0 || requests < least) {
-			least = max(requests, leastAnnounced)
-		}
-	}
-	return least
 }
 
 // A SlowHost is a host that is asked less often than limits.rate allows, because it has refused requests.

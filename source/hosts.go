@@ -16,8 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/readahead"
 )
 
-// Hosts has what the clients of a process share: the rate limit of each host, the feeds that a
-// host refuses, and the connections. So a thousand feeds of one host cause no more
+// Hosts has what the clients of a process share: the rate limit of each host and the connections. So a thousand feeds of one host cause no more
 // requests than the limit for one. The zero Hosts is ready for use.
 type Hosts struct {
 	// Dial makes the connections, also to hosts that must have a public address, which it does
@@ -28,11 +27,8 @@ type Hosts struct {
 	// no bound but that of each page. It must be set before the first client is made.
 	PageBudget *readahead.Budget
 
-	starts startPace
-
 	mu         sync.Mutex // guards the fields below, and those of their values
 	limiters   map[hostKey]*hostLimiter
-	refusals   map[string]*refusals // by host
 	transports map[transportKey]*http.Transport
 	ahead      map[string]*limit.Limit // by host, of the pages that are requested ahead
 	feeds      map[hostKey]hostFeeds   // all of the last call of SetFeeds
@@ -41,58 +37,32 @@ type Hosts struct {
 	dropAt     int                     // the number of limiters at which those that are idle are dropped
 }
 
-const (
-	// turnTime is the time between the requests of two feeds that a host has refused. Most hosts
-	// answer within it.
-	turnTime = time.Second
-	// turnCheck limits the wait for a turn, because the host may answer another feed meanwhile.
-	turnCheck = time.Minute
-)
-
-// refusals has what a host that answers 429 asks for. It may mean one page, a few, or all, so a feed
-// that the host has not refused makes its requests as always. The others ask one at a time after the
-// longest of their waits, until the host answers any feed.
-type refusals struct {
-	worked bool      // the host has answered a feed
-	until  time.Time // the end of the waits; zero if it has answered a feed since
-	turn   time.Time // when the next feed may ask
-}
-
 // standing has what a feed may do after the last answers that it got. It is guarded by [Hosts].mu. The zero
 // value is that of a feed that has made no request.
 type standing struct {
 	until   time.Time // the end of the wait that it was asked for
 	refused bool      // it was answered 429, and nothing good since
-	worked  bool      // it has got a good answer
 }
 
 // checkRefused returns an error if a feed must not make a request to the host now. It does not wait,
-// because a feed that waits could not report the reason.
+// because a feed that waits could not report the reason. The host may mean one page with 429, a few, or all, so
+// other feeds make their requests, at the rate of the host.
 func (h *Hosts) checkRefused(host string, s *standing) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := time.Now()
-	left := s.until.Sub(now)
-	if r := h.refusals[host]; s.refused && r != nil && !r.until.IsZero() {
-		turn := max(r.until.Sub(now), r.turn.Sub(now))
-		if left <= 0 && turn <= 0 {
-			r.turn = now.Add(turnTime)
-		}
-		left = max(left, min(turn, turnCheck))
-	}
+	left := time.Until(s.until)
 	if left <= 0 {
 		return nil
 	}
-	return feed.RetryAfter(fmt.Errorf("%w: %s asked to wait another %v (Retry-After or RateLimit)", feed.ErrNotRequested, host, left.Round(100*time.Millisecond)), left)
+	return feed.RetryAfter(fmt.Errorf("%w: %s asked to wait another %v (Retry-After or X-RateLimit)", feed.ErrNotRequested, host, left.Round(100*time.Millisecond)), left)
 }
 
 // hostAnswer is what an answer of a host shows about its limits.
 type hostAnswer struct {
-	status    int
-	sent      time.Time     // when the request was
-	refused   bool          // because there were too many requests
-	wait      time.Duration // that the host asks for
-	announced float64       // the rate that it asks for; zero if that is not known
+	status  int
+	sent    time.Time     // when the request was
+	refused bool          // because there were too many requests
+	wait    time.Duration // that the host asks for
 }
 
 // noteAnswer notes a host's answer to a feed. A shorter wait does not end a longer one. It returns the slowdown of the
@@ -102,32 +72,21 @@ func (h *Hosts) noteAnswer(key hostKey, s *standing, a hostAnswer) (slow slowdow
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
-	r := h.refusals[key.host]
-	if r == nil {
-		r = &refusals{}
-		h.refusals[key.host] = r
-	}
-	until := now.Add(a.wait)
 	// A feed that is refused again and again, whatever the rate is, must not slow down the others. Of those that
 	// were refused at the same time one counts.
 	if a.refused && !s.refused && a.sent.After(l.slow.changed) && key.rate == Defaults().Limits.Rate {
-		l.slowDown(now, a.status, a.announced)
+		l.slowDown(now, a.status)
 		changed = true
 	}
-	switch {
+	switch until := now.Add(a.wait); {
 	case a.status/100 == 2, a.status == http.StatusNotModified:
-		s.worked, s.refused = true, false
-		r.worked, r.until = true, time.Time{}
+		s.refused = false
 		changed = l.ease(now)
 	case a.refused, a.wait > 0 && a.status == http.StatusServiceUnavailable:
 		if until.After(s.until) {
 			s.until = until
 		}
 		s.refused = s.refused || a.refused
-		// A feed that never worked shows nothing about a host that has answered others.
-		if a.refused && a.wait > 0 && (s.worked || !r.worked) && until.After(r.until) {
-			r.until = until
-		}
 	}
 	return l.slow, changed
 }

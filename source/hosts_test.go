@@ -72,22 +72,15 @@ func TestUsedQuota(t *testing.T) {
 		want    time.Duration
 		refused bool
 	}{
-		"used up":                    {429, []string{"RateLimit", `"default";r=0;t=50`}, 50 * time.Second, true},
-		"one of several":             {429, []string{"RateLimit", `"day";r=10;t=3000, "hour";r=0;t=50`}, 50 * time.Second, true},
-		"several":                    {429, []string{"RateLimit", `"day";r=0;t=3000`, "RateLimit", `"hour";r=0;t=50`}, 50 * time.Minute, true},
-		"not used up":                {429, []string{"RateLimit", `"default";r=1;t=50`}, 0, true},
-		"without a time":             {429, []string{"RateLimit", `"default";r=0`}, 0, true},
-		"more than an hour":          {429, []string{"RateLimit", `"day";r=0;t=80000`}, time.Hour, true},
-		"negative":                   {429, []string{"RateLimit", `"day";r=0;t=-80000`}, 0, true},
-		"not a structured field":     {429, []string{"RateLimit", `limit=10, "`}, 0, true},
-		"of an inner list":           {429, []string{"RateLimit", `("a" "b");r=0;t=50`}, 0, true},
 		"seconds":                    {429, []string{"X-RateLimit-Remaining", "0.0", "X-RateLimit-Reset", "50"}, 50 * time.Second, true},
 		"a time":                     {429, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1696474860"}, 50 * time.Second, true},
 		"a time that has passed":     {429, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1696474800"}, 0, true},
 		"rubbish":                    {429, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "NaN"}, 0, true},
 		"something left":             {429, []string{"X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "50"}, 0, true},
 		"only a reset":               {429, []string{"X-RateLimit-Reset", "50"}, 50 * time.Second, true},
-		"after Retry-After":          {429, []string{"Retry-After", "7", "RateLimit", `"default";r=0;t=50`}, 7 * time.Second, true},
+		"after Retry-After":          {429, []string{"Retry-After", "7", "X-RateLimit-Reset", "50"}, 7 * time.Second, true},
+		"more than an hour":          {429, []string{"X-RateLimit-Reset", "80000"}, time.Hour, true},
+		"negative":                   {429, []string{"X-RateLimit-Reset", "-80000"}, 0, true},
 		"403 with a quota":           {403, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "50"}, 50 * time.Second, true},
 		"403 with a quota left":      {403, []string{"X-RateLimit-Remaining", "4", "X-RateLimit-Reset", "50"}, 0, false},
 		"403 with only a reset":      {403, []string{"X-RateLimit-Reset", "50"}, 0, false},
@@ -203,7 +196,7 @@ func TestFeedsThatAreAnsweredArePolledAtTheirInterval(t *testing.T) {
 				case 0:
 					w.Header().Set("Retry-After", wait)
 				case 1:
-					w.Header().Set("RateLimit", `"default";r=0;t=`+wait)
+					w.Header().Set("X-RateLimit-Reset", wait)
 				}
 				w.WriteHeader([]int{200, 301, 403, 404, 410, 429, 429, 429, 500, 503, 503, 503}[random.IntN(12)])
 			})
@@ -212,99 +205,6 @@ func TestFeedsThatAreAnsweredArePolledAtTheirInterval(t *testing.T) {
 					t.Errorf("case 85: feed %d of %d, of which %d are healthy, was polled %d times, want %d", n, feeds, healthy, polls, want)
 				}
 			}
-		})
-	}
-}
-
-// A host that refuses all feeds gets one request of each, and then one in a pause, which a feed makes
-// that has worked. When it answers again, all go on.
-func TestRefusedFeedsAskByTurns(t *testing.T) {
-	t.Parallel()
-	const feeds, down, up = 20, 5 * time.Minute, 15 * time.Minute
-	start := time.Time{}
-	refused, probes := 0, make([]int, feeds)
-	good, asked := pollHost(t, feeds, time.Minute, 20*time.Minute, func(feed int, w http.ResponseWriter) {
-		if start.IsZero() {
-			start = time.Now()
-		}
-		if at := time.Since(start); feed > 1 && (at < down || at > up) {
-			return // feeds 0 and 1 never work
-		}
-		refused++
-		probes[feed]++
-		w.Header().Set("Retry-After", "120")
-		w.WriteHeader(http.StatusTooManyRequests)
-	})
-	for n := 2; n < feeds; n++ {
-		if good[n] < 8 {
-			t.Errorf("feed %d was answered %d times: it did not go on", n, good[n])
-		}
-		refused -= probes[n]
-	}
-	if most := 2*11 + 2; refused > most {
-		t.Errorf("the feeds that never worked made %d requests, want %d at most", refused, most)
-	}
-	total := 0
-	for n := 2; n < feeds; n++ {
-		total += probes[n]
-	}
-	if most := feeds + 6; total > most {
-		t.Errorf("the feeds that worked were refused %d times in ten minutes, want %d at most: %v of %v", total, most, probes, asked)
-	}
-}
-
-// Each step is the name of a feed, what the host answers it, and the wait that its error then has.
-// "-" is a feed that is not requested.
-func TestTurns(t *testing.T) {
-	t.Parallel()
-	var answer, asked string
-	handler := func(w http.ResponseWriter, _ *http.Request) {
-		asked = answer
-		status, wait, _ := strings.Cut(answer, " ")
-		if wait != "" {
-			w.Header().Set("Retry-After", wait)
-		}
-		n, _ := strconv.Atoi(status)
-		w.WriteHeader(n)
-	}
-	for name, steps := range map[string][]string{
-		"an answer to any feed ends the refusal":     {"a 200", "b 200", "g 200", "a 429 10", "b 429 600", "+10", "a - 60", "g 200", "a 200"},
-		"a feed in a pause of its own waits for it":  {"a 200", "g 200", "a 429 20", "g 200", "+10", "a - 10", "+10", "a 429 20"},
-		"503 and other errors are not refusals":      {"a 200", "b 200", "a 429 600", "b 503 10", "+10", "b 500", "b 404", "a - 590"},
-		"one asks at a time":                         {"a 200", "b 200", "a 429 10", "b 429 10", "+10", "a 500", "b - 1", "+1", "b 200", "a 200"},
-		"a feed that was answered is not refused":    {"a 200", "b 200", "a 429 10", "+10", "a 200", "b 429 600", "a 200"},
-		"nobody has worked yet":                      {"a 429 10", "b 429 50", "+10", "a - 40", "c 200", "a 200"},
-		"a feed that never worked shows nothing":     {"a 200", "b 200", "b 429 10", "n 429 600", "+10", "b 200"},
-		"a turn that finds another refusal is taken": {"a 200", "b 200", "a 429 10", "b 429 10", "+10", "a 429 20", "b - 20"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, handler, func(t *testing.T, hosts *source.Hosts) {
-				clients := map[string]*source.Client{}
-				for _, step := range steps {
-					if seconds, ok := strings.CutPrefix(step, "+"); ok {
-						n, _ := strconv.Atoi(seconds)
-						time.Sleep(time.Duration(n) * time.Second)
-						continue
-					}
-					who, want, _ := strings.Cut(step, " ")
-					if clients[who] == nil {
-						clients[who] = newClientWith(t, source.Options{Hosts: hosts}, feedURL)
-						defer clients[who].CloseIdle()
-					}
-					if answer, asked = want, "-"; want[0] == '-' {
-						answer = "200"
-					}
-					_, _, err := get(t, clients[who], feedURL)
-					got := asked
-					if asked == "-" {
-						got += fmt.Sprintf(" %.0f", feed.RetryDelay(err).Seconds())
-					}
-					if got != want {
-						t.Errorf("%s: got %q in %q", step, got, steps)
-						return
-					}
-				}
-			})
 		})
 	}
 }

@@ -74,7 +74,7 @@ func (c *Client) checkRedirect(from, to *url.URL) error {
 		}
 	}
 	if c.reached.addHost(hostPort(to)) {
-		c.throttle.log.Info("a redirect leads to another host; it is followed, without credentials", "from", c.redact.URL(from.String()), "to", c.redact.URL(to.String()))
+		c.log.Info("a redirect leads to another host; it is followed, without credentials", "from", c.redact.URL(from.String()), "to", c.redact.URL(to.String()))
 	}
 	return nil
 }

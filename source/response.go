@@ -2,13 +2,10 @@ package source
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/dunglas/httpsfv"
 
 	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/safetext"
@@ -69,29 +66,16 @@ func parseSeconds(value string) time.Duration {
 	return time.Duration(min(seconds, maxWait.Seconds()) * float64(time.Second))
 }
 
-// usedQuota reports whether the answer has used up a quota, as 429 always shows, and returns when the last of
-// these is renewed. RateLimit is that of draft-ietf-httpapi-ratelimit-headers; the others are older.
+// usedQuota reports whether the answer has used up a quota, as 429 always shows, and returns when that is renewed.
 func usedQuota(answer *http.Response, date time.Time) (renewed time.Duration, used bool) {
 	used = answer.StatusCode == http.StatusTooManyRequests
-	policies, err := httpsfv.UnmarshalList(answer.Header.Values("RateLimit"))
-	if err != nil {
-		policies = nil // a header that cannot be parsed is ignored
-	}
-	for _, policy := range policies {
-		if item, ok := policy.(httpsfv.Item); ok {
-			if left, _ := item.Params.Get("r"); left == int64(0) {
-				reset, _ := item.Params.Get("t")
-				renewed, used = max(renewed, parseSeconds(fmt.Sprint(reset))), true
-			}
-		}
-	}
 	remaining, reset := answer.Header.Get("X-RateLimit-Remaining"), answer.Header.Get("X-RateLimit-Reset")
 	if left, err := strconv.ParseFloat(remaining, 64); err == nil && left <= 0 || remaining == "" && used {
 		// A number of seconds, or with some servers a time.
 		if at, err := strconv.ParseInt(reset, 10, 64); err == nil && at > 1e9 {
 			reset = strconv.FormatInt(at-date.Unix(), 10)
 		}
-		renewed, used = max(renewed, parseSeconds(reset)), true
+		return parseSeconds(reset), true
 	}
-	return renewed, used
+	return 0, used
 }

@@ -23,11 +23,6 @@ const (
 	SlowFirstCommit = 30 * time.Second
 )
 
-// StartRequests and StartBurst bound the requests in a second that all clients of a process make because
-// they start: at most 192 in any second. Requests that are sent evenly arrive unevenly, and at most 200
-// are to arrive.
-const StartRequests, StartBurst = 188, 4
-
 const (
 	// OnBus limits how many feeds resume, and how many commit, at the same time over the connection
 	// to a bus. Ten thousand that resume would overrun the queue of requests that all clients of a NATS
