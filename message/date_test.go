@@ -29,9 +29,6 @@ func TestParseDate(t *testing.T) {
 		{"an offset in hours", "2003-12-13T19:30:02+01", usual},
 		{"lower case", "2003-12-13t18:30:02z", usual},
 		{"a blank for the T", "2003-12-13 18:30:02 +0000", usual},
-		{"a leap second", "2005-12-31T23:59:60Z", utc(2006, 1, 1, 0, 0, 0, 0)},
-		{"hour 24", "2003-12-12T24:00:00Z", utc(2003, 12, 13, 0, 0, 0, 0)},
-		{"hour 24 and more", "2003-12-12T24:00:01Z", time.Time{}},
 		{"no zone", "2003-12-13T18:30:02", usual},
 		{"no seconds", "2003-12-13T18:30Z", usual.Truncate(time.Minute)},
 		{"a day", "2003-12-13", utc(2003, 12, 13, 0, 0, 0, 0)},
@@ -44,7 +41,6 @@ func TestParseDate(t *testing.T) {
 		{"month 0", "2003-00-01", time.Time{}},
 		{"minute 60", "2003-12-13T18:60:02Z", time.Time{}},
 		{"second 61", "2003-12-13T18:30:61Z", time.Time{}},
-		{"an offset of 60 minutes", "2003-12-13T18:30:02+01:60", time.Time{}},
 		{"a point without digits", "2003-12-13T18:30:02.Z", time.Time{}},
 		{"more behind it", "2003-12-13T18:30:02Z and on", time.Time{}},
 		{"half of it", "2003-12-13T", time.Time{}},
@@ -54,7 +50,6 @@ func TestParseDate(t *testing.T) {
 		{"year 49", "Sat, 13 Dec 49 18:30:02 GMT", utc(2049, 12, 13, 18, 30, 2, 0)},
 		{"year 50", "Wed, 13 Dec 50 18:30:02 GMT", utc(1950, 12, 13, 18, 30, 2, 0)},
 		{"year 99", "Mon, 13 Dec 99 18:30:02 GMT", utc(1999, 12, 13, 18, 30, 2, 0)},
-		{"year 103", "Sat, 13 Dec 103 18:30:02 GMT", usual},
 		{"no weekday", "13 Dec 2003 18:30:02 GMT", usual},
 		{"a wrong weekday", "Mon, 13 Dec 2003 18:30:02 GMT", usual},
 		{"a whole weekday", "Saturday, 13 December 2003 18:30:02 GMT", usual},
@@ -152,32 +147,4 @@ var dateLayouts = []string{
 	http.TimeFormat, "Monday, 02-Jan-06 15:04:05 GMT", time.ANSIC,
 	time.RFC1123Z, "Mon, 2 Jan 2006 15:04 -0700", "2 Jan 2006 15:04:05 -0700", "2 Jan 06 15:04 GMT",
 	time.RFC3339Nano, "2006-01-02T15:04Z07:00", time.DateTime, time.DateOnly, "2006-01", "2006",
-}
-
-// The fast path for the dates of HTTP agrees with net/http.
-func TestDatesOfHTTP(t *testing.T) {
-	t.Parallel()
-	for n := range int64(4999) { // from the year 1 to 9999
-		at := time.Unix(time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).Unix()+n*63_100_003, 0).UTC()
-		want := at.Format(http.TimeFormat)
-		if got, _, ok := parseFixdate(want); !ok || got != at {
-			t.Fatalf("%q is read as %v, %v", want, got, ok)
-		}
-	}
-	// Whatever it reads, net/http reads in the same way.
-	date := "Thu, 29 Feb 2024 23:59:59 GMT"
-	for i := range len(date) {
-		for _, c := range []byte("\x000123456789:/ aeJTZ,-\xff") {
-			s := date[:i] + string(rune(c)) + date[i+1:]
-			got, _, ok := parseFixdate(s)
-			if want, err := http.ParseTime(s); ok && (err != nil || !got.Equal(want)) {
-				t.Errorf("%q is read as %v; by net/http as %v, %v", s, got, want, err)
-			}
-		}
-	}
-	for _, s := range []string{"", date[1:], date + " ", "Thu, 30 Feb 2024 23:59:59 GMT", "Thu, 29 Feb 2023 23:59:59 GMT", "Thu, 00 Feb 2024 23:59:59 GMT", "Mon, 01 anF 2024 00:00:00 GMT", "Thu, 29 Feb 2024 24:00:00 GMT", "Thu, 29 Feb 2024 10:60:59 GMT", "Thu, 29 Feb 2024 10:59:60 GMT"} {
-		if got, _, ok := parseFixdate(s); ok {
-			t.Errorf("%q is read as %v", s, got)
-		}
-	}
 }
