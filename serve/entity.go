@@ -181,39 +181,26 @@ func isNeeded(name string) bool {
 	return standard(name) >= 0 || message.IsNamed(name, entryID) || message.IsNamed(name, contentLocation) || message.IsNamed(name, messageKey)
 }
 
-// limitHeader removes the largest fields that readers do not need, until the header is
-// no larger than largestHeader.
+// limitHeader removes the fields that readers do not need and that have no room behind those
+// before them, so that the header is no larger than largestHeader.
 func (e *entity) limitHeader() {
 	size := func(f feed.Field) int { return len(f.Name) + len(": ") + len(f.Value) + len("\r\n") }
-	left := largestHeader
+	all, left := 0, largestHeader
 	for _, f := range e.header {
-		left -= size(f)
+		all += size(f)
 	}
-	if left >= 0 {
+	if all <= largestHeader {
 		return
 	}
-	var others []int // sizes
 	for _, f := range e.header {
-		if !isNeeded(f.Name) {
-			others = append(others, size(f))
-			left += size(f)
+		if isNeeded(f.Name) {
+			left -= size(f)
 		}
-	}
-	slices.Sort(others)
-	kept, largest := left, 0 // largest is the size of the largest field that is kept
-	for _, n := range others {
-		if kept -= n; kept < 0 {
-			break
-		}
-		largest = n
 	}
 	e.header = slices.DeleteFunc(e.header, func(f feed.Field) bool {
 		n := size(f)
-		switch {
-		case isNeeded(f.Name):
-			return false
-		case n > largest || n > left:
-			return true
+		if isNeeded(f.Name) || n > left {
+			return !isNeeded(f.Name)
 		}
 		left -= n
 		return false

@@ -141,26 +141,15 @@ func (f *Feed) Entities(ctx context.Context, leftOut func()) (iter.Seq2[feed.Ent
 		oldest, from = id.k, id.k
 	}
 	return func(yield func(feed.Entity, error) bool) {
-		k, norm := from, newNormalizer(id.size)
-		for r, err := range f.builder.log.Read(ctx, max(id.withNumber(from).firstPosition(), span.First), span.End) {
-			if err != nil {
+		for e, err := range f.builder.walkPages(ctx, span, from, span.End) {
+			switch {
+			case err != nil:
 				yield(feed.Entity{}, fmt.Errorf("the topic: %w", err))
 				return
-			}
-			if at := r.Position / id.size; at > k {
-				front := norm.own
-				if at > k+1 {
-					front = summary{}
-				}
-				k, norm = at, newNormalizer(id.size)
-				norm.before = front
-			}
-			e := f.builder.decoder.decodeRecord(id.epoch, r, nil)
-			switch fits := norm.normalizeNext(&e); {
-			case k < oldest:
-			case !fits:
+			case e.position < id.withNumber(oldest).firstPosition():
+			case !e.fits:
 				leftOut()
-			case !yield(asRead(&e), nil):
+			case !yield(asRead(e.entity), nil):
 				return
 			}
 		}
