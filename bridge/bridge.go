@@ -170,9 +170,7 @@ func (b *Bridge) Start(ctx context.Context, stopped func()) {
 	b.pump.init(b.Limits)
 	b.beginTurn()
 	starting := Status{State: Starting}
-	delay, forHost := b.Pacer.delayStart(b.Host, b.StartGap)
-	b.waiter.waitsForHost = forHost
-	if delay > 0 && len(b.commands.turn.commands) == 0 {
+	if delay := b.Pacer.delayStart(b.Host, b.StartGap); delay > 0 && len(b.commands.turn.commands) == 0 {
 		starting.Until = time.Now().Add(delay)
 	}
 	b.waiter.startWait(starting, starting.Until)

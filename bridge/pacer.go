@@ -32,18 +32,17 @@ func NewPacer() *Pacer {
 // fullWait is the least time until a feed tries again to start when too many are starting.
 const fullWait = time.Second
 
-// delayStart reserves the start of a feed and returns the wait until it. If its host delays it for longer than the
-// others do, forHost is set, and delay must be called after the wait.
-func (p *Pacer) delayStart(host string, gap time.Duration) (wait time.Duration, forHost bool) {
+// delayStart reserves the start of a feed and returns the wait until it.
+func (p *Pacer) delayStart(host string, gap time.Duration) time.Duration {
 	if p == nil {
-		return 0, false
+		return 0
 	}
 	ofHost, start := p.delayOfHost(host, gap), p.starts.Reserve()
-	if wait = start.Delay(); ofHost <= wait {
-		return wait, false
+	if wait := start.Delay(); ofHost <= wait {
+		return wait
 	}
-	start.Cancel()
-	return ofHost, true
+	start.Cancel() // for others: feeds of a host that wait for each other are no burst
+	return ofHost
 }
 
 // delayOfHost reserves the next start of a feed of a host and returns the wait until it. The starts are gap apart; the

@@ -42,9 +42,6 @@ type waiter struct {
 
 	// wait is the present one, or the last one.
 	wait wait
-	// waitsForHost reports that the feed waits until its host has room for its start. After that it waits for
-	// those of other hosts.
-	waitsForHost bool
 }
 
 // wait is a wait between two steps. The zero wait is over.
@@ -99,13 +96,7 @@ func (w *waiter) beginStart() (start *limit.Slot, left time.Duration) {
 	if w.wait.status.State != Starting {
 		return nil, 0
 	}
-	if w.waitsForHost {
-		w.waitsForHost, left = false, w.pacer.delay()
-	}
-	if left <= 0 {
-		start, left = w.pacer.begin()
-	}
-	if left > 0 {
+	if start, left = w.pacer.begin(); left > 0 {
 		until := time.Now().Add(left)
 		w.startWait(Status{State: Starting, Until: until}, until)
 	}

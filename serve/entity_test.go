@@ -327,8 +327,7 @@ func TestBoundary(t *testing.T) {
 }
 
 // Readers refuse a part whose header is larger than 64 KiB, and would read no further.
-// Kafka has no such limit. Fields that a part cannot hold are left out: the largest fields
-// first, but those that readers need last.
+// Kafka has no such limit. Fields that a part has no room for are left out, except those that readers need.
 func TestHeadersThatReadersRefuse(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 50<<10)

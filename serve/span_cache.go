@@ -27,13 +27,21 @@ type spanCache struct {
 
 // Span returns the cached span of the topic, or after spanLifetime a new one.
 func (c *spanCache) Span(ctx context.Context) (feed.Span, error) {
-	c.mu.Lock()
-	span, at := c.span, c.at
-	c.mu.Unlock()
-	if !at.IsZero() && time.Since(at) < spanLifetime {
+	if span, ok := c.freshSpan(); ok {
 		return span, nil
 	}
-	return shareCall(ctx, &c.flights, "span", c.spanNow)
+	return shareCall(ctx, &c.flights, "span", func(ctx context.Context) (feed.Span, error) {
+		if span, ok := c.freshSpan(); ok { // of a call that has ended since
+			return span, nil
+		}
+		return c.spanNow(ctx)
+	})
+}
+
+func (c *spanCache) freshSpan() (span feed.Span, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.span, !c.at.IsZero() && time.Since(c.at) < spanLifetime
 }
 
 // spanNow reads the span from the bus and caches it.

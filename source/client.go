@@ -154,9 +154,6 @@ func (c *Client) DropHandedOver() { c.handed.takeResponse(Request{}) }
 // Do sends a request and follows redirects. It does not try again after an error. Errors
 // name the request; a status that is not a valid answer is a [StatusError].
 func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return nil, fmt.Errorf("%s %s: a feed is read with GET and HEAD", r.Method, c.redact.URL(r.URL))
-	}
 	u, err := url.Parse(r.URL)
 	if err != nil {
 		return nil, feed.Permanent(fmt.Errorf("%s %q: this is not a URL: %w", r.Method, c.redact.URL(r.URL), parseError(err)))

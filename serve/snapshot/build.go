@@ -97,9 +97,9 @@ func (b *builder) buildSnapshot(ctx context.Context, span feed.Span, end uint64,
 		b.Log.Warn("the times of a topic with snapshots run back by more than a page; a late message may be neither in a snapshot nor in the feed after it; "+
 			"let the bus set the times of messages, on Kafka with message.timestamp.type=LogAppendTime", "messages", all.late)
 	}
-	if built.Unmatched = all.unmatched(span); built.Unmatched > 0 && err == nil {
+	if built.Unmatched = all.unmatched(); built.Unmatched > 0 && err == nil {
 		b.Log.Warn("a snapshot leaves out PATCHes and DELETEs that have no PUT; set snapshot.key to a value that they share with their PUT",
-			"id", built.ID, "patches", all.patches, "deletes", all.deletes, "matching", all.matching)
+			"id", built.ID, "patches", all.patches, "deletes", all.deletes)
 	}
 	return built, err
 }
@@ -161,24 +161,20 @@ func (b *builder) findLivePuts(ctx context.Context, span feed.Span, end, from ui
 		if key[0] < from || key[0] > to {
 			continue
 		}
-		p, known := l.puts[key]
+		_, known := l.puts[key]
 		switch {
 		case e.Op == feed.Put:
 			l.puts[key] = put{e.Position, record}
 		case known:
 			found.matching++
-		case l.forgetful || erases:
+		case erases:
 		case e.Op == feed.Patch:
 			found.patches++
 		default:
 			found.deletes++
 		}
 		if e.Op == feed.Delete && known {
-			l.removePut(key, p)
-		}
-		if all := len(l.puts); all > b.Keys && !l.forgetful {
-			l.dropDeleted()
-			l.forgetful = len(l.puts) < all
+			delete(l.puts, key)
 		}
 		for len(l.puts) > b.Keys && to > from {
 			to = from + (to-from)/2
@@ -187,7 +183,6 @@ func (b *builder) findLivePuts(ctx context.Context, span feed.Span, end, from ui
 		}
 	}
 	l.applyTombstones()
-	l.dropDeleted()
 	return l.puts, to, found, nil
 }
 

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"maps"
 	"math"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -36,8 +35,8 @@ func (c *Config) entityKeys(e *Entity) (key, record hash128, erases bool) {
 	return hashOf([]byte(text)), record, erases
 }
 
-// matches counts the PATCHes and DELETEs whose key has no PUT, and those whose key has
-// one. Of a topic with more keys than are held at a time it counts only some.
+// matches counts the PATCHes and DELETEs whose key has no PUT that is not deleted, and those whose key has
+// one.
 type matches struct {
 	patches, deletes, matching int
 	// late counts the entities of the feed that are older than one before them.
@@ -48,10 +47,10 @@ func (m *matches) addCounts(o matches) {
 	m.patches, m.deletes, m.matching, m.late = m.patches+o.patches, m.deletes+o.deletes, m.matching+o.matching, max(m.late, o.late)
 }
 
-// unmatched returns how many PATCHes and DELETEs show that the configured keys are wrong.
-// Retention may have removed the PUTs of some, but not those of all.
-func (m *matches) unmatched(span feed.Span) int {
-	if span.First > 0 && m.matching > 0 {
+// unmatched returns how many PATCHes and DELETEs show that the configured keys are wrong: if
+// any key is right, the others may be of PUTs that retention or an earlier DELETE has removed.
+func (m *matches) unmatched() int {
+	if m.matching > 0 {
 		return 0
 	}
 	return m.patches + m.deletes
@@ -59,15 +58,12 @@ func (m *matches) unmatched(span feed.Span) int {
 
 // put is the newest PUT of a key.
 type put struct {
-	at     uint64  // its position, or deleted or written
+	at     uint64  // its position, or written
 	record hash128 // the hash of its record's key, zero if the record has none
 }
 
-// The values of put.at that are no positions.
-const (
-	deleted = math.MaxUint64 - iota
-	written
-)
+// written is the value of put.at that is no position.
+const written = math.MaxUint64
 
 // living holds the PUTs that nothing has deleted.
 type living struct {
@@ -76,18 +72,6 @@ type living struct {
 	// they have not been applied yet. Applying them takes a pass over all puts, so many
 	// are applied at once.
 	erased map[hash128]uint64
-	// forgetful reports whether deleted keys are removed from puts at once. Then a second
-	// DELETE of a key is not counted as matching.
-	forgetful bool
-}
-
-// removePut removes the PUT of a key.
-func (l *living) removePut(key hash128, p put) {
-	if l.forgetful {
-		delete(l.puts, key)
-		return
-	}
-	l.puts[key] = put{deleted, p.record}
 }
 
 // applyTombstones applies the tombstones.
@@ -97,13 +81,8 @@ func (l *living) applyTombstones() {
 	}
 	for key, p := range l.puts {
 		if at, ok := l.erased[p.record]; ok && p.at < at {
-			l.removePut(key, p)
+			delete(l.puts, key)
 		}
 	}
 	clear(l.erased)
-}
-
-// dropDeleted removes the deleted keys.
-func (l *living) dropDeleted() {
-	maps.DeleteFunc(l.puts, func(_ hash128, p put) bool { return p.at == deleted })
 }
