@@ -264,12 +264,3 @@ func (l *lazyLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Reco
 	}
 	return log.Read(ctx, from, to)
 }
-
-// Count implements [serve.Log].
-func (l *lazyLog) Count(ctx context.Context) (n uint64, ok bool, err error) {
-	log, err := l.open(ctx)
-	if err != nil {
-		return 0, false, err
-	}
-	return log.Count(ctx)
-}

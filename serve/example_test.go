@@ -20,8 +20,6 @@ func (greetings) Span(context.Context) (feed.Span, error) {
 	return feed.Span{End: 2, Epoch: "x1"}, nil
 }
 
-func (greetings) Count(context.Context) (uint64, bool, error) { return 2, true, nil }
-
 func (greetings) Read(_ context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
 	return func(yield func(feed.Record, error) bool) {
 		for position := from; position < min(to, 2); position++ {

@@ -26,8 +26,6 @@ type row struct {
 	State  string // in place of the view
 }
 
-func (r row) Length() uint64     { return r.length }
-func (r row) Exact() bool        { return r.exact }
 func (r row) Oldest() string     { return r.oldest }
 func (r row) Age() time.Duration { return max(0, time.Since(r.Newest).Round(time.Second)) }
 
@@ -42,10 +40,10 @@ const listStyle = baseStyle + `table{border-collapse:collapse;display:block;over
 
 var listing = parseHTML("Feeds", listStyle, `<h1>Feeds</h1>
 {{if .Rows}}<table>
-<tr><th>Feed<th>Format<th>Entities<th>Newest<th>
+<tr><th>Feed<th>Format<th>Newest<th>
 {{range .Rows}}<tr><td><a href="{{.Entry}}">{{.Name}}</a><td>{{.Format}}
-{{- if .State}}<td colspan="2">{{.State}}<td>
-{{- else}}<td>{{if not .Exact}}at most {{end}}{{.Length}}<td>{{.Newest.Format "2006-01-02 15:04:05"}} UTC, {{.Age}} ago<td>
+{{- if .State}}<td>{{.State}}<td>
+{{- else}}<td>{{.Newest.Format "2006-01-02 15:04:05"}} UTC, {{.Age}} ago<td>
 {{- if .Oldest}}<a href="{{.Home}}/pages/{{.Oldest}}">first page</a> {{end}}{{if ne .Entry .Home}}<a href="{{.Entry}}">newest page</a>{{end}}
 {{- if .Snapshot}} <a href="{{.Home}}/snapshots/latest">snapshot</a> of {{.Created.Format "2006-01-02 15:04:05"}} UTC{{end}}
 {{- end}}

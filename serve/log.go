@@ -20,7 +20,4 @@ type Log interface {
 	// beyond the end of the last Span. It is read as far as it is ranged over. An
 	// error is the last thing that it yields.
 	Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error]
-	// Count returns how many records the topic has now. ok is false if that is not known
-	// without reading them.
-	Count(ctx context.Context) (n uint64, ok bool, err error)
 }

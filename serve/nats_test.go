@@ -78,10 +78,6 @@ func TestTopicOfNATS(t *testing.T) {
 	if len(c.violations) > 0 {
 		t.Errorf("the reader sees %v", c.violations)
 	}
-	// The list counts entities, not the positions of checkpoints.
-	if view, err := f.View(t.Context()); err != nil || !view.exact || view.length != 120 {
-		t.Errorf("the list has %d entities (exact: %v), %v", view.length, view.exact, err)
-	}
 
 	// A stream of another program, which is deleted and created again.
 	js := jetStream(t, url)
@@ -239,7 +235,7 @@ func jetStream(t testing.TB, url string) jetstream.JetStream {
 
 // Checkpoints take positions of the stream. After 200 commits without an entity the
 // newest page of every format has the newest entities, and the view that the status
-// server shows counts entities and has the date of the newest.
+// server shows has the date of the newest.
 func TestLatestBehindCommitsWithoutEntities(t *testing.T) {
 	t.Parallel()
 	_, conn := startNATS(t)
@@ -273,7 +269,7 @@ func TestLatestBehindCommitsWithoutEntities(t *testing.T) {
 			t.Errorf("%s: /latest is dated 1970: %s", format, body)
 		}
 		view, err := f.View(t.Context())
-		if err != nil || view.length != entities || !view.exact || time.Since(view.Newest) > time.Hour || view.Span.End < 200 {
+		if err != nil || time.Since(view.Newest) > time.Hour || view.Span.End < 200 {
 			t.Errorf("%s: got %+v, %v", format, view, err)
 		}
 	}

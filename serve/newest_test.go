@@ -29,8 +29,6 @@ func (r records) Read(_ context.Context, from, to uint64) iter.Seq2[feed.Record,
 	}
 }
 
-func (r records) Count(context.Context) (uint64, bool, error) { return uint64(len(r)), true, nil }
-
 // The newest messages are the last ones, as bounded text without markup.
 func TestNewest(t *testing.T) {
 	t.Parallel()

@@ -84,12 +84,12 @@ func TestServer(t *testing.T) {
 			continue
 		}
 		for _, want := range []string{
-			`<tr><td><a href="/feeds/orders/latest">orders</a><td>datareplication<td>7<td>2026-03-01 12:00:07 UTC, `,
+			`<tr><td><a href="/feeds/orders/latest">orders</a><td>datareplication<td>2026-03-01 12:00:07 UTC, `,
 			`<a href="/feeds/orders/pages/e0-3-0">first page</a> <a href="/feeds/orders/latest">newest page</a> <a href="/feeds/orders/snapshots/latest">snapshot</a> of 2026-03-01 12:00:07 UTC`,
-			`away</a><td>datareplication<td colspan="2">the bus does not answer<td>`, `gone</a><td>datareplication<td colspan="2">its topic does not exist<td>`,
-			`empty</a><td>datareplication<td colspan="2">it has no messages<td>`,
+			`away</a><td>datareplication<td>the bus does not answer<td>`, `gone</a><td>datareplication<td>its topic does not exist<td>`,
+			`empty</a><td>datareplication<td>it has no messages<td>`,
 			"<p>There are others, for those who have their credentials.",
-			`news</a><td>atom<td>7<td>`, `<a href="/feeds/news/pages/e0-3-0">first page</a>`,
+			`news</a><td>atom<td>`, `<a href="/feeds/news/pages/e0-3-0">first page</a>`,
 		} {
 			if !strings.Contains(page, want) {
 				t.Errorf("there is no %s in %s", want, page)
@@ -127,7 +127,7 @@ func TestListWaitsForAllAtOnce(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		for i := range 6 {
-			want := fmt.Sprintf(`f%d</a><td>datareplication<td colspan="2">the bus does not answer<td>`, i)
+			want := fmt.Sprintf(`f%d</a><td>datareplication<td>the bus does not answer<td>`, i)
 			if got := strings.Contains(w.Body.String(), want); got != (i < 5) {
 				t.Errorf("%s is %t in %s", want, got, w.Body)
 			}
@@ -272,7 +272,7 @@ func TestClientOfTheListDisconnects(t *testing.T) {
 		close(topic.slow)
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-		if !strings.Contains(w.Body.String(), "<td>3<td>") {
+		if !strings.Contains(w.Body.String(), "<td>2026-") {
 			t.Errorf("the next one sees %s", w.Body)
 		}
 	})

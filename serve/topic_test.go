@@ -108,12 +108,6 @@ func (t *memoryTopic) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.
 	}
 }
 
-func (t *memoryTopic) Count(context.Context) (uint64, bool, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return uint64(len(t.records)), true, nil
-}
-
 // add appends a message.
 func (t *memoryTopic) add(r feed.Record) uint64 {
 	t.mu.Lock()

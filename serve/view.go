@@ -30,10 +30,6 @@ type View struct {
 	// Building is the progress of the snapshot that is being built, if one is.
 	Building snapshot.Progress
 
-	// length counts the messages if exact is set, and otherwise the positions from the
-	// first known message on.
-	length uint64
-	exact  bool
 	oldest string // the oldest page, "" if there is none
 }
 
@@ -86,7 +82,7 @@ func (v *viewer) readView(ctx context.Context) (View, error) {
 		return View{Span: span}, err
 	}
 	newest := last / id.size
-	view := View{Span: span, length: span.End - span.First}
+	view := View{Span: span}
 	for r, err := range v.log.Read(ctx, last, last+1) {
 		if err != nil {
 			return View{}, err
@@ -101,16 +97,6 @@ func (v *viewer) readView(ctx context.Context) (View, error) {
 	position, ok, err := v.find.firstMessage(ctx, max(span.First, id.firstPosition()), span.End)
 	if err != nil {
 		return View{}, err
-	}
-	if ok && span.First == 0 {
-		view.length = span.End - position
-	}
-	count, exact, err := v.log.Count(ctx)
-	if err != nil {
-		return View{}, err
-	}
-	if exact {
-		view.length, view.exact = count, true
 	}
 	if oldest := id.withNumber(position / id.size); ok && v.cfg.Format != HTTPFeeds && (!v.cfg.isLinked() || oldest.endPosition() <= span.End) {
 		view.oldest = oldest.String()

@@ -155,8 +155,6 @@ func (f filled) Span(context.Context) (feed.Span, error) {
 	return feed.Span{End: uint64(len(f)), Epoch: "e"}, nil
 }
 
-func (f filled) Count(context.Context) (uint64, bool, error) { return uint64(len(f)), true, nil }
-
 func (f filled) Read(_ context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
 	return func(yield func(feed.Record, error) bool) {
 		for _, r := range f[from:to] {

@@ -35,8 +35,6 @@ func (r records) Span(context.Context) (feed.Span, error) {
 	return feed.Span{First: 5, End: 5 + uint64(len(r.headers))}, nil
 }
 
-func (records) Count(context.Context) (uint64, bool, error) { return 0, false, nil }
-
 func (r records) Read(_ context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
 	return func(yield func(feed.Record, error) bool) {
 		for at := from; at < to; at++ {

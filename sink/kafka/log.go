@@ -87,11 +87,6 @@ func (l *Log) readSpan(ctx context.Context) (feed.Span, error) {
 	}, nil
 }
 
-// Count reports that the number of messages is not known without reading them: Kafka does not
-// report how many offsets hold the markers of transactions and aborted records, and the count of
-// a checkpoint includes entities that retention has deleted. It implements serve.Log.
-func (l *Log) Count(context.Context) (n uint64, ok bool, err error) { return 0, false, nil }
-
 // cachedTopic returns the newest description of the topic, and reads it again if it is older
 // than topicCacheTime.
 func (l *Log) cachedTopic(ctx context.Context) (d kadm.TopicDetail, recalled bool, err error) {

@@ -156,18 +156,13 @@ type streamInfo struct {
 	Domain string `json:"domain"`
 }
 
-// streamInfo asks the leader of a stream, also for the number of messages on a subject if one is given.
-// The client's Stream does not return the domain.
-func (c *client) streamInfo(ctx context.Context, stream string, subject ...string) (*streamInfo, error) {
-	request := map[string]string{}
-	if len(subject) > 0 {
-		request["subjects_filter"] = subject[0]
-	}
+// streamInfo asks the leader of a stream. The client's Stream does not return the domain.
+func (c *client) streamInfo(ctx context.Context, stream string) (*streamInfo, error) {
 	var answer struct {
 		streamInfo
 		Error *jetstream.APIError `json:"error"`
 	}
-	if err := c.requestJSON(ctx, "STREAM.INFO."+stream, request, &answer); err != nil {
+	if err := c.requestJSON(ctx, "STREAM.INFO."+stream, struct{}{}, &answer); err != nil {
 		return nil, err
 	}
 	switch {
