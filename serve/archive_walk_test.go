@@ -18,7 +18,7 @@ func (s *served) documents(t tester) (docs []got) {
 	for at := latest; at != ""; {
 		g := s.get(t, at).want(t, 200)
 		docs = append(docs, g)
-		at = linksIn(at, parsed(t, g.body))["prev-archive"]
+		at = linksIn(t, at, parsed(t, g.body))["prev-archive"]
 	}
 	return docs
 }
@@ -31,7 +31,7 @@ func channel(doc *node) *node {
 	return doc
 }
 
-func linksIn(at string, doc *node) map[string]string { return new(wrongs).links(at, channel(doc)) }
+func linksIn(t tester, at string, doc *node) map[string]string { return linksOf(t, at, channel(doc)) }
 
 // idsIn are the IDs of a document's entries, in its order.
 func idsIn(t tester, doc string) []string {
@@ -62,7 +62,7 @@ func (c *walker) poll(t tester, s *served) {
 	for at := latest; at != ""; {
 		g := s.get(t, at).want(t, 200)
 		docs = append([]got{g}, docs...)
-		links := linksIn(at, parsed(t, g.body))
+		links := linksIn(t, at, parsed(t, g.body))
 		if links["self"] == c.page && slices.Contains(idsIn(t, g.body), c.entry) {
 			break
 		}
@@ -83,7 +83,7 @@ func (c *walker) poll(t tester, s *served) {
 			case known[id]:
 			case begun:
 				c.got = append(c.got, id)
-				c.page, c.entry = linksIn(latest, parsed(t, g.body))["self"], id
+				c.page, c.entry = linksIn(t, latest, parsed(t, g.body))["self"], id
 			default:
 				begun = id == c.entry
 			}
