@@ -117,10 +117,7 @@ func (s *Sources) Open(ctx context.Context, kind string) (feed.Source, string, e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kind = kind
-	switch src := opened.(type) {
-	case *datareplication.Source:
-		s.search = func() string { return src.Search().String() }
-	case *syndication.Source:
+	if src, ok := opened.(*syndication.Source); ok {
 		s.search = src.Search
 	}
 	return opened, kind, nil
@@ -218,7 +215,7 @@ func (s *Sources) Describe(cp checkpoint.Checkpoint) admin.Description {
 	d.Cursor = info
 	switch p := info.(type) {
 	case datareplication.CursorInfo:
-		d.Format, d.Search, d.Snapshot = datareplication.Kind, cmp.Or(d.Search, p.Search().String()), s.describeSnapshot(p, time.Now())
+		d.Format, d.Search, d.Snapshot = datareplication.Kind, p.Search().String(), s.describeSnapshot(p, time.Now())
 	case httpfeed.CursorInfo:
 		d.Format = httpfeed.Kind
 	case syndication.CursorInfo:

@@ -26,7 +26,6 @@ type row struct {
 	State  string // in place of the view
 }
 
-func (r row) Oldest() string     { return r.oldest }
 func (r row) Age() time.Duration { return max(0, time.Since(r.Newest).Round(time.Second)) }
 
 // listed is the data of the list. Others is whether there are feeds that the client may
@@ -44,7 +43,7 @@ var listing = parseHTML("Feeds", listStyle, `<h1>Feeds</h1>
 {{range .Rows}}<tr><td><a href="{{.Entry}}">{{.Name}}</a><td>{{.Format}}
 {{- if .State}}<td>{{.State}}<td>
 {{- else}}<td>{{.Newest.Format "2006-01-02 15:04:05"}} UTC, {{.Age}} ago<td>
-{{- if .Oldest}}<a href="{{.Home}}/pages/{{.Oldest}}">first page</a> {{end}}{{if ne .Entry .Home}}<a href="{{.Entry}}">newest page</a>{{end}}
+{{- if ne .Entry .Home}}<a href="{{.Entry}}">newest page</a>{{end}}
 {{- if .Snapshot}} <a href="{{.Home}}/snapshots/latest">snapshot</a> of {{.Created.Format "2006-01-02 15:04:05"}} UTC{{end}}
 {{- end}}
 {{end}}</table>

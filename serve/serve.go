@@ -39,15 +39,10 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/serve/snapshot"
 )
-
-// creation is the time that the writer of a topic has to create it, if it starts together
-// with the server.
-const creation = 5 * time.Second
 
 // Feed is one topic that is served. Any number of goroutines may use it.
 type Feed struct {
@@ -154,18 +149,4 @@ func (f *Feed) Entities(ctx context.Context, leftOut func()) (iter.Seq2[feed.Ent
 			}
 		}
 	}, nil
-}
-
-// awaitTopic waits for a topic that does not exist for as long as its writer may take to
-// create it.
-func (f *Feed) awaitTopic(ctx context.Context) {
-	if _, err := f.builder.spans.Span(ctx); !errors.Is(err, feed.ErrNoTopic) {
-		return
-	}
-	timer := time.NewTimer(creation)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -113,11 +113,7 @@ func (s *Server) runFeeds(ctx context.Context, building *sync.WaitGroup) {
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		s.stop[f] = cancel
-		building.Go(func() {
-			f.awaitTopic(ctx)
-			_, _ = f.View(ctx) // the log says at the start what cannot be read
-			f.Run(ctx)
-		})
+		building.Go(func() { f.Run(ctx) })
 	}
 	for _, f := range s.feeds {
 		s.run(f)

@@ -85,11 +85,11 @@ func TestServer(t *testing.T) {
 		}
 		for _, want := range []string{
 			`<tr><td><a href="/feeds/orders/latest">orders</a><td>datareplication<td>2026-03-01 12:00:07 UTC, `,
-			`<a href="/feeds/orders/pages/e0-3-0">first page</a> <a href="/feeds/orders/latest">newest page</a> <a href="/feeds/orders/snapshots/latest">snapshot</a> of 2026-03-01 12:00:07 UTC`,
+			`<a href="/feeds/orders/latest">newest page</a> <a href="/feeds/orders/snapshots/latest">snapshot</a> of 2026-03-01 12:00:07 UTC`,
 			`away</a><td>datareplication<td>the bus does not answer<td>`, `gone</a><td>datareplication<td>its topic does not exist<td>`,
 			`empty</a><td>datareplication<td>it has no messages<td>`,
 			"<p>There are others, for those who have their credentials.",
-			`news</a><td>atom<td>`, `<a href="/feeds/news/pages/e0-3-0">first page</a>`,
+			`news</a><td>atom<td>`,
 		} {
 			if !strings.Contains(page, want) {
 				t.Errorf("there is no %s in %s", want, page)
@@ -99,11 +99,6 @@ func TestServer(t *testing.T) {
 			t.Errorf("others see the name of a feed with credentials: %s", page)
 		}
 		break
-	}
-	for _, f := range []string{"orders", "news"} {
-		if status, _ := get(t, url+"/feeds/"+f+"/pages/e0-3-0"); status != 200 {
-			t.Errorf("the first page of %s answers %d", f, status)
-		}
 	}
 }
 
@@ -136,21 +131,6 @@ func TestListWaitsForAllAtOnce(t *testing.T) {
 	})
 }
 
-func TestListedFirstPageIsServed(t *testing.T) {
-	t.Parallel()
-	topic := numberedTopic(14)
-	s := serveTopic(t, topic)
-	for first := uint64(0); first < 14; first++ {
-		topic.trim(first)
-		s.builder.spans.at, s.viewer.at = time.Time{}, time.Time{}
-		view, err := s.View(t.Context())
-		pages := s.pages(t)
-		if want := strings.TrimPrefix(pages[0].links(t)["self"], "http://feed.example/feeds/orders/pages/"); err != nil || view.oldest != want {
-			t.Errorf("from %d on the first page is said to be %s (%v), and is %s", first, view.oldest, err, want)
-		}
-	}
-}
-
 // Those who have the credentials of a feed see it too, and links lead to where
 // readers find the feeds.
 func TestListForClientsWithCredentials(t *testing.T) {
@@ -169,7 +149,7 @@ func TestListForClientsWithCredentials(t *testing.T) {
 	}
 	page := list("x")
 	for _, want := range []string{
-		`<a href="https://shop.example/s/latest">secret</a>`, `<a href="https://shop.example/s/pages/e0-3-0">first page</a> <a href="https://shop.example/s/latest">newest page</a>`,
+		`<a href="https://shop.example/s/latest">secret</a>`, `<a href="https://shop.example/s/latest">newest page</a>`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("there is no %s in %s", want, page)
@@ -199,58 +179,6 @@ func TestBrowsersExecuteNothing(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A topic that cannot be read is logged when the server starts, not at the first request.
-func TestServerLooksAtTheStart(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		topic := newTopic()
-		topic.gone = true
-		s := serveTopic(t, topic)
-		stop := serveOn(t, newPipes(), NewServer(ServerOptions{}, s.Feed))
-		time.Sleep(creation)
-		synctest.Wait()
-		if got := s.log.String(); !strings.Contains(got, "a served topic cannot be read") || !strings.Contains(got, "does not exist") {
-			t.Errorf("logged %q", got)
-		}
-		stop()
-	})
-}
-
-// The daemon that serves a topic may create it, too, and not be as fast.
-func TestServerLooksWhenTheTopicIsThere(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		topic := newTopic()
-		topic.gone = true
-		s := serveTopic(t, topic, withSnapshots())
-		stop := serveOn(t, newPipes(), NewServer(ServerOptions{}, s.Feed))
-		synctest.Wait()
-		topic.set(func() { topic.gone = false })
-		topic.numbered(3)
-		time.Sleep(creation)
-		synctest.Wait()
-		if got := s.log.String(); strings.Contains(got, "WARN") || !strings.Contains(got, "a snapshot was built") {
-			t.Errorf("logged %q", got)
-		}
-		stop()
-	})
-}
-
-func TestServerStopsWhileItWaitsForTheTopic(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		topic := newTopic()
-		topic.gone = true
-		begun := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		err := NewServer(ServerOptions{}, serveTopic(t, topic).Feed).Serve(ctx, newPipes())
-		if took := time.Since(begun); err != nil || took > time.Second {
-			t.Errorf("got %v after %v", err, took)
-		}
-	})
 }
 
 // Who does not wait for the list does not decide what others see.
@@ -553,7 +481,7 @@ func TestViewReadsLittle(t *testing.T) {
 	topic.skip(300)
 	s := serveTopic(t, topic, sized(1000))
 	v, err := s.View(t.Context())
-	if err != nil || !v.Newest.Equal(topic.records[499].Time) || v.oldest != "e0-1000-0" {
+	if err != nil || !v.Newest.Equal(topic.records[499].Time) {
 		t.Errorf("got %v, %v", v, err)
 	}
 	if topic.read > 20 {

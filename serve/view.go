@@ -29,8 +29,6 @@ type View struct {
 	Unmatched int
 	// Building is the progress of the snapshot that is being built, if one is.
 	Building snapshot.Progress
-
-	oldest string // the oldest page, "" if there is none
 }
 
 // viewer makes the views of a feed.
@@ -75,31 +73,17 @@ func (v *viewer) readView(ctx context.Context) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
-	id := pageID{epoch: span.Epoch, size: uint64(v.cfg.PageSize)}
 	// It is not the page that is asked for, which may be large.
 	last, ok, err := v.find.previousPage(ctx, pageID{span.Epoch, 1, span.End}, span)
 	if err != nil || !ok {
 		return View{Span: span}, err
 	}
-	newest := last / id.size
 	view := View{Span: span}
 	for r, err := range v.log.Read(ctx, last, last+1) {
 		if err != nil {
 			return View{}, err
 		}
 		view.Newest = r.Time.UTC()
-	}
-
-	// The oldest page that retention has left.
-	if span.First > 0 {
-		id.k = min((span.First+id.size-1)/id.size+1, newest)
-	}
-	position, ok, err := v.find.firstMessage(ctx, max(span.First, id.firstPosition()), span.End)
-	if err != nil {
-		return View{}, err
-	}
-	if oldest := id.withNumber(position / id.size); ok && v.cfg.Format != HTTPFeeds && (!v.cfg.isLinked() || oldest.endPosition() <= span.End) {
-		view.oldest = oldest.String()
 	}
 	if v.snapshots != nil {
 		view.Building = v.snapshots.Progress()

@@ -3,7 +3,6 @@ package datareplication
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -39,8 +38,6 @@ type feedReader struct {
 	proven pageEnd
 	// old counts answers that may be older than earlier ones, since the last batch.
 	old finding
-	// search is how far the search of the present call of Next has come; nil if there is none.
-	search atomic.Pointer[Search]
 	// changed is the digest of the changed page that was reported last.
 	changed digest
 }

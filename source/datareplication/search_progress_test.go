@@ -3,12 +3,10 @@ package datareplication
 import (
 	"bytes"
 	"fmt"
-	"net/http"
 	"testing"
 	"testing/synctest"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source"
 )
@@ -45,34 +43,6 @@ func TestSearchSaysHowFarItHasCome(t *testing.T) {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	})
-}
-
-// A search in a single call, as for a lost position, says so while it goes on.
-func TestSearchInOneCallSaysHowFarItHasCome(t *testing.T) {
-	t.Parallel()
-	s := newSite("a@1", "b@2", "c@3", "d@4")
-	src := s.source(t)
-	var during []string
-	see := func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		during = append(during, src.Search().String())
-		next.ServeHTTP(w, r)
-	}
-	s.Add("HEAD", "", httpfault.Fault(see), see, see, see)
-	sr := newSeek(source.Start{At: second(2)})
-	if start, err := src.reader.seekBack(t.Context(), sr, 0, new(sightings)); err != nil || start == "" {
-		t.Fatal(start, err)
-	}
-	const target = "the first entity since 2023-10-05T03:00:02Z; "
-	want := []string{"", target + "1 page is searched, back to 2023-10-05T03:00:04Z", target + "2 pages are searched, back to 2023-10-05T03:00:03Z", target + "3 pages are searched, back to 2023-10-05T03:00:02Z"}
-	if fmt.Sprintf("%q", during) != fmt.Sprintf("%q", want) {
-		t.Errorf("got  %q\nwant %q", during, want)
-	}
-	if _, err := src.Next(t.Context(), nil, feed.Limits{}); err != nil {
-		t.Fatal(err)
-	}
-	if got := src.Search(); got != (Search{}) {
-		t.Errorf("after the call there is still the search %s", got)
-	}
 }
 
 // Once the page to start at is found, entities before the position are read and left out.

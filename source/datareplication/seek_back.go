@@ -67,9 +67,7 @@ func (r *feedReader) seekBack(ctx context.Context, sr *seek, limit int, seen *si
 		}
 		sr.Newer, sr.NewerTime, sr.Back = page.Self, page.Modified.Unix(), page.Prev
 		sr.Pages++
-		progress := sr.progress()
-		r.search.Store(&progress)
-		if sr.Pages%headsPerCall == 0 {
+		if progress := sr.progress(); sr.Pages%headsPerCall == 0 {
 			r.log.Info("searching the position to start at", "place", progress.Target, "pages", progress.Pages, "back_to", progress.Back, "at", sr.Back)
 		}
 	}

@@ -78,7 +78,6 @@ func New(cfg Config, client *source.Client, log *slog.Logger) *Source {
 // the start.
 func (s *Source) Next(ctx context.Context, after feed.Cursor, limits feed.Limits) (feed.Batch, error) {
 	r := s.reader
-	defer r.search.Store(nil)
 	r.pages.reserved, r.limits = reservation{memory: r.cfg.Memory}, limits
 	r.pages.lastHead = page.Header{}
 	if !bytes.Equal(after, s.expect) {
@@ -149,16 +148,6 @@ func (s *Source) readAt(ctx context.Context, cur cursor, after feed.Cursor) (fee
 	}
 	cur.Page = start
 	return (&pageWalk{r: r, trail: &r.trail, cur: cur, batchBuilder: batchBuilder{seen: seen}}).readBatch(ctx, after)
-}
-
-// Search returns how far the search for the position where reading starts has come, if the
-// present call of Next is in one, else the zero Search. A search that continues in later
-// calls of Next is in the cursor; see [Describe]. It may be called concurrently.
-func (s *Source) Search() Search {
-	if p := s.reader.search.Load(); p != nil {
-		return *p
-	}
-	return Search{}
 }
 
 // Release closes the pages that are kept open between calls of Next, and drops their buffers
