@@ -62,6 +62,9 @@ func requestMethod(method string) attribute.KeyValue {
 
 // Handler returns a Handler that makes a span of each request for a served feed. It continues
 // the trace of the client.
+//
+// otelhttp is not used, because it puts texts of the client into attributes as they are. One
+// request for /%ff then loses the whole batch of spans: OTLP takes valid UTF-8 only.
 func (t *Tracer) Handler(next http.Handler) http.Handler {
 	if t == nil {
 		return next

@@ -18,6 +18,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
+	"github.com/feedbridge/feedbridge/internal/logonce"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
@@ -30,7 +31,7 @@ type Options struct {
 	Version string
 	// Instance names this copy.
 	Instance string
-	// Log gets the errors of sending. It is required.
+	// Log gets the errors of the OpenTelemetry library. It is required.
 	Log *slog.Logger
 	// Redact hides the secrets of URLs. Nil hides the parameters with the usual names.
 	Redact *safetext.Redactor
@@ -43,46 +44,53 @@ type Options struct {
 type Tracer struct {
 	tracer     oteltrace.Tracer
 	provider   *sdktrace.TracerProvider
-	exporter   *exporter
+	exporter   sdktrace.SpanExporter
 	propagator propagation.TextMapPropagator
 	redact     *safetext.Redactor
 }
 
 // Start returns a Tracer as the OTEL_ variables configure it, or nil if they do not ask for
-// traces. It connects to nothing. Its error names each variable whose value cannot be used.
-func Start(ctx context.Context, o Options) (*Tracer, error) {
-	if !isEnabled() {
-		return nil, nil
-	}
-	if err := Check(); err != nil {
+// traces. It connects to nothing. Its error names the variable whose value cannot be used.
+func Start(ctx context.Context, o Options) (t *Tracer, err error) {
+	if err := Check(); err != nil || !isEnabled() {
 		return nil, err
 	}
+	var causes logonce.Causes
+	otel.SetLogger(logr.New(librarySink{logr.FromSlogHandler(o.Log.Handler()).GetSink()}))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		if isNew, _ := causes.Add(err.Error()); isNew {
+			o.Log.Warn("error of the OpenTelemetry library", "error", err)
+		}
+	}))
 	attributes, err := resource.New(ctx,
 		resource.WithTelemetrySDK(),
 		resource.WithAttributes(semconv.ServiceName("feedbridge"), semconv.ServiceVersion(o.Version), semconv.ServiceInstanceID(o.Instance)),
 		resource.WithFromEnv(), // overrides those above
 	)
 	if err != nil {
-		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+		otel.Handle(fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)) // the other attributes are used
 	}
 	var options []otlptracehttp.Option
 	if o.client != nil {
 		options = append(options, otlptracehttp.WithHTTPClient(o.client))
 	}
-	otel.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.Log.Warn("error of the OpenTelemetry library", "error", err) }))
-	otlp, err := otlptracehttp.New(ctx, options...)
+	exporter, err := otlptracehttp.New(ctx, options...)
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
-	t := &Tracer{exporter: &exporter{SpanExporter: otlp, log: o.Log}, redact: o.Redact, propagator: propagation.NewCompositeTextMapPropagator()}
+	t = &Tracer{exporter: exporter, redact: o.Redact, propagator: propagation.NewCompositeTextMapPropagator()}
 	if propagates() {
 		t.propagator = propagation.TraceContext{}
 	}
-	t.provider = sdktrace.NewTracerProvider(sdktrace.WithBatcher(t.exporter), sdktrace.WithResource(attributes))
+	defer func() {
+		if cause := recover(); cause != nil {
+			t, err = nil, fmt.Errorf("OTEL_BSP_MAX_QUEUE_SIZE or OTEL_BSP_MAX_EXPORT_BATCH_SIZE: invalid number: %v", cause)
+		}
+	}()
+	t.provider = sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(attributes)) // panics if a queue of that size cannot be made
 	t.tracer = t.provider.Tracer("github.com/feedbridge/feedbridge", oteltrace.WithInstrumentationVersion(o.Version))
 	_, endpoint := firstSet(endpointVariables)
-	o.Log.Info("sending traces", "endpoint", o.Redact.URL(cmp.Or(endpoint, defaultEndpoint)))
+	o.Log.Info("sending traces", "endpoint", o.Redact.URL(cmp.Or(endpoint, "https://localhost:4318")))
 	return t, nil
 }
 
@@ -97,7 +105,7 @@ func (t *Tracer) Stop(within time.Duration) {
 	if err := t.provider.Shutdown(ctx); err != nil {
 		// Ends a request that the collector does not answer.
 		_ = t.exporter.Shutdown(context.Background())
-		t.exporter.recordFailure(fmt.Errorf("the process stops: %w", err), 0)
+		otel.Handle(fmt.Errorf("spans are dropped at the stop: %w", err))
 	}
 }
 
