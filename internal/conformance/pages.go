@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"hash/maphash"
+	"maps"
 	"slices"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -61,9 +62,9 @@ func (p *Pages) IsNewest(page string) bool {
 }
 
 // Compare adds to checks how a crawl differs from the one before. entry is the URL of the feed.
-// Changes that a producer may make become notes.
+// That the feed has changed at all becomes a note.
 func (p *Pages) Compare(before *Pages, r *Report, entry string, checks Checks) {
-	grown, removed, kept := false, false, false
+	kept := false
 	for i, page := range before.order {
 		was, is := before.of[page], p.of[page]
 		gone, same := is == nil, slices.Equal(was, is)
@@ -80,43 +81,13 @@ func (p *Pages) Compare(before *Pages, r *Report, entry string, checks Checks) {
 		case i == len(before.order)-1: // the newest page
 			same = len(is) >= len(was) && slices.Equal(was, is[:len(was)])
 			checks.record(page, unless(same, "of its %d entities some have changed, or are gone", len(was)), nil, checkOpen)
-			grown = len(is) > len(was)
 		default:
 			checks.record(page, unless(same, "the page had %d entities and has %d, and they are not the same", len(was), len(is)), nil, checkClosed)
 			checks.record(page, "", nil, checkURLs)
 		}
-		removed = removed || gone && (kept || r.Sampled == "") // the sample may begin later
 		kept = kept || !gone
 	}
-	mutable := r.Format != datareplication.Kind && r.Format != httpfeed.Kind && r.Dialect != syndication.Archived
-	known := false
-	for _, page := range p.order {
-		if known = known || before.of[page] != nil; known && before.of[page] == nil {
-			grown = true
-		}
+	if r.Sampled == "" && !maps.EqualFunc(p.of, before.of, slices.Equal) { // a sample may begin or end elsewhere
+		r.AddNote("the feed has changed while it was checked")
 	}
-	if mutable && p.changed(before) {
-		r.AddNote("entries were added to the feed or changed while it was checked")
-	} else if grown && (r.Sampled == "" || r.Format != httpfeed.Kind) { // of http-feeds the sample has the oldest events
-		r.AddNote("the feed grew while it was checked")
-	}
-	if removed {
-		r.AddNote("pages or events were removed from the feed while it was checked")
-	}
-}
-
-// changed reports whether there are entities that were not there before.
-func (p *Pages) changed(before *Pages) bool {
-	was := map[uint64]bool{}
-	for _, page := range before.of {
-		for _, entity := range page {
-			was[entity] = true
-		}
-	}
-	for _, page := range p.of {
-		if slices.ContainsFunc(page, func(entity uint64) bool { return !was[entity] }) {
-			return true
-		}
-	}
-	return false
 }

@@ -44,7 +44,7 @@ type Report struct {
 	Took       string                 `json:"took"`
 	Violations []*Violations          `json:"violations"` // sorted by kind
 	// Sampled describes the part of the feed that was read, if that is not the whole feed. Notes are about
-	// the check itself, such as that the feed grew meanwhile.
+	// the check itself, such as that the feed has changed meanwhile.
 	Sampled string   `json:"sampled,omitempty"`
 	Notes   []string `json:"notes,omitempty"`
 	// Requirements are the results of a check; nil if only the feed was read.
