@@ -25,7 +25,6 @@ var badFileErrors = map[string]string{
 	"admin_token_short":           `:4: admin.token: it must have 16 characters or more, such as those of 'openssl rand -hex 32'`,
 	"admin_token_with_space":      `:4: admin.token: it must have only printable ASCII characters without spaces`,
 	"admin_hosts_with_port":       `:4: admin.hosts[1]: want a host name without a port, such as feedbridge.example.com`,
-	"metrics_per_feed":            `:1: metrics.per_feed: want full, core or none`,
 	"admin_listen":                `:4: admin.listen: want host:port, such as 127.0.0.1:9321; or off`,
 	"auth_twice":                  `:4: feeds.orders.auth: ...`,
 	"bool_not_one":                `:4: feeds.orders.to.stream.create: want true or false`,

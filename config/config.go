@@ -67,9 +67,8 @@ type Config struct {
 	// Fleet is nil unless this copy shares the feeds with others.
 	Fleet *Fleet `yaml:"fleet" doc:"Copies that share the feeds. Without it every copy runs every feed."`
 	// Serve is nil unless topics are served.
-	Serve   *Serve  `yaml:"serve" doc:"HTTP server that serves topics as feeds."`
-	Admin   Admin   `yaml:"admin" doc:"HTTP server for health checks, metrics and status."`
-	Metrics Metrics `yaml:"metrics" doc:"Metrics for Prometheus at the admin server."`
+	Serve *Serve `yaml:"serve" doc:"HTTP server that serves topics as feeds."`
+	Admin Admin  `yaml:"admin" doc:"HTTP server for health checks, metrics and status."`
 
 	// ListOf has the list of each feed that is not one of the configuration itself.
 	ListOf map[string]string `yaml:"-"`
@@ -306,18 +305,6 @@ func checkToken(what string, token credential.Secret) error {
 	}
 	return nil
 }
-
-// Metrics configures /metrics.
-type Metrics struct {
-	// PerFeed selects the metrics that have a series for each feed. Default full.
-	PerFeed PerFeed `yaml:"per_feed" default:"full"`
-}
-
-// PerFeed is a set of the metrics that have a series for each feed.
-type PerFeed string
-
-// Values returns the valid values.
-func (PerFeed) Values() []string { return []string{"full", "core", "none"} }
 
 // Options are the sources of a configuration. A setting in more than one of them is
 // taken from URL, else from Set, else from Environ, else from File.

@@ -48,7 +48,6 @@ func minimal() *Config {
 		Buses:   map[string]Bus{"embedded": {Embedded: &Embedded{Listen: "127.0.0.1:4222"}}},
 		Feeds:   map[string]Feed{"orders": defaults("orders", "https://shop.example.com/feed")},
 		Admin:   Admin{Listen: "127.0.0.1:9321"},
-		Metrics: Metrics{PerFeed: "full"},
 	}
 }
 
@@ -285,10 +284,9 @@ func full() *Config {
 			}},
 			"here": {Embedded: &Embedded{Listen: "127.0.0.1:4333"}},
 		},
-		Feeds:   map[string]Feed{"my-orders": orders, "returns": returns},
-		Admin:   Admin{Listen: "[::1]:9321"},
-		Metrics: Metrics{PerFeed: "core"},
-		Fleet:   &Fleet{Name: "shop-feeds", Bus: "main"},
+		Feeds: map[string]Feed{"my-orders": orders, "returns": returns},
+		Admin: Admin{Listen: "[::1]:9321"},
+		Fleet: &Fleet{Name: "shop-feeds", Bus: "main"},
 	}
 }
 

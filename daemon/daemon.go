@@ -175,7 +175,7 @@ func (d *daemon) openFeeds(writer string, redact *safetext.Redactor, listeners a
 		Version: d.opts.Version, Started: time.Now(), Writer: writer, Config: d.cfg.File(), Program: newProgram(d.opts, d.cfg, listeners),
 		Buses: slices.Collect(maps.Values(d.buses.Load().readinessChecks(d.cfg))), Log: d.log, Connections: connections, Redact: redact,
 		Token: tokenReader(d.cfg.Admin), Hosts: d.cfg.Admin.Hosts,
-		PerFeed: admin.PerFeed(d.cfg.Metrics.PerFeed), Fleet: d.membership.adminFleet(), Lists: d.lists.status, SlowHosts: func() []status.SlowHost { return slowHosts(hosts) },
+		Fleet: d.membership.adminFleet(), Lists: d.lists.status, SlowHosts: func() []status.SlowHost { return slowHosts(hosts) },
 	})
 	d.adm.AddChange("/reload", d.serveReload)
 	commands := &feedCommands{}

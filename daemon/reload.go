@@ -243,7 +243,6 @@ func needRestart(old, now *config.Config, levelCanChange bool) config.Errors {
 	check(old.Memory == now.Memory, "memory")
 	check(reflect.DeepEqual(old.Fleet, now.Fleet), "fleet")
 	check(reflect.DeepEqual(old.Admin, now.Admin), "admin")
-	check(old.Metrics == now.Metrics, "metrics")
 	names := maps.Clone(old.Buses)
 	maps.Copy(names, now.Buses)
 	for _, name := range slices.Sorted(maps.Keys(names)) {

@@ -333,7 +333,6 @@ func TestReloadRefusesWhatNeedsARestart(t *testing.T) {
 		"grace":               {"FEEDBRIDGE_GRACE=1s"},
 		"memory":              {"FEEDBRIDGE_MEMORY=1000000"},
 		"admin":               {"FEEDBRIDGE_ADMIN_HOSTS=feedbridge.example.com"},
-		"metrics":             {"FEEDBRIDGE_METRICS_PER_FEED=core"},
 		"buses.here.embedded": {"FEEDBRIDGE_BUSES_HERE_EMBEDDED_LISTEN=127.0.0.1:4299"},
 		"serve":               {"FEEDBRIDGE_SERVE_FEEDS_ONE_FROM_TOPIC=orders"},
 	} {

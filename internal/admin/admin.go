@@ -48,13 +48,13 @@ func New(opts Options) *Server {
 	if opts.Connections <= 0 {
 		opts.Connections = 64
 	}
-	times := newHistograms(opts.PerFeed)
-	inv := &inventory{opts: opts, redact: opts.Redact, fleet: opts.Fleet, lists: feedLists{opts.Lists, opts.Redact, opts.Fleet}, forward: newForwarder(opts.Fleet, opts.Token), times: times, config: configHistory{loadedAt: time.Now()}}
+	shared := newVectors()
+	inv := &inventory{opts: opts, redact: opts.Redact, fleet: opts.Fleet, lists: feedLists{opts.Lists, opts.Redact, opts.Fleet}, forward: newForwarder(opts.Fleet, opts.Token), shared: shared, config: configHistory{loadedAt: time.Now()}}
 	for _, bus := range opts.Buses {
 		inv.AddBus(bus)
 	}
 	rows := pageSource{inv}
-	registry := newRegistry(inv, times, opts)
+	registry := newRegistry(inv, shared, opts)
 	return &Server{
 		inventory: inv,
 		registry:  registry,

@@ -26,9 +26,6 @@ func (s *Server) LockFeed() (unlock func()) {
 	return f.mu.Unlock
 }
 
-// CoreMetrics are the metrics that keep the label feed at [Core].
-var CoreMetrics = coreMetrics
-
 // SealRequest returns the seal of a forwarded request.
 func SealRequest(s *Server, method, path, from, to, at, number string) string {
 	key, err := s.forward.sealKey()

@@ -3,6 +3,8 @@ package admin
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -18,23 +20,15 @@ type Feed struct {
 	feedInfo
 	// process is the activity of all feeds.
 	process *sharedActivity
-
-	requestSeconds, commitSeconds, commitEntities *observations
+	shared  *vectors
 
 	mu      sync.Mutex // guards record and history
 	record  feedRecord
 	history history
 }
 
-func newFeed(info feedInfo, process *sharedActivity, h histograms) *Feed {
-	return &Feed{
-		feedInfo:       info,
-		process:        process,
-		requestSeconds: h.requestSeconds.of(info.opts.Name),
-		commitSeconds:  h.commitSeconds.of(info.opts.Name),
-		commitEntities: h.commitEntities.of(info.opts.Name),
-		record:         newRecord(),
-	}
+func newFeed(info feedInfo, process *sharedActivity, shared *vectors) *Feed {
+	return &Feed{feedInfo: info, process: process, shared: shared, record: newRecord()}
 }
 
 // view returns a view of a copy of the record. The caller owns it.
@@ -154,8 +148,8 @@ func (f *Feed) Processed(b feed.Batch, took time.Duration) {
 	r.committedAt = now
 	r.published += published
 	r.publishedBytes += uint64(size)
-	f.commitSeconds.Observe(took.Seconds())
-	f.commitEntities.Observe(float64(len(b.Entities)))
+	f.shared.commitSeconds.WithLabelValues(f.opts.Bus).Observe(took.Seconds())
+	f.shared.commitEntities.WithLabelValues(f.opts.Bus).Observe(float64(len(b.Entities)))
 }
 
 // Entered records the state that the bridge has entered.
@@ -211,10 +205,15 @@ func (f *Feed) Entered(s bridge.Status) {
 // tried to: its method, the status of the response or zero if there was none,
 // why there was none, and the time to the end of the response's header.
 func (f *Feed) Exchanged(method string, status int, err error, took time.Duration) {
-	f.requestSeconds.Observe(took.Seconds())
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.record.requests.add(labelsOf(method, status, err))
+	f.shared.requestSeconds.Observe(took.Seconds())
+	if method != http.MethodGet && method != http.MethodHead {
+		method = "other"
+	}
+	code := "error"
+	if class := status / 100; err == nil && class >= 2 && class <= 5 {
+		code = fmt.Sprintf("%dxx", class)
+	}
+	f.shared.requests.WithLabelValues(method, code).Inc()
 }
 
 func classOf(err error) class {

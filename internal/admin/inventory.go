@@ -24,7 +24,7 @@ type inventory struct {
 	lists  feedLists
 	// forward is nil without a fleet.
 	forward *forwarder
-	times   histograms
+	shared  *vectors
 	config  configHistory
 	// activity sums the activity of all feeds.
 	activity sharedActivity
@@ -67,8 +67,7 @@ func (n *inventory) AddFeed(opts FeedOptions) *Feed {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	i, found := n.held.feeds.find(opts.Name)
-	n.times.forgetFeed(opts.Name)
-	f := newFeed(feedInfo{opts, n.opts.Writer, n.redact, n.fleet}, &n.activity, n.times)
+	f := newFeed(feedInfo{opts, n.opts.Writer, n.redact, n.fleet}, &n.activity, n.shared)
 	if found {
 		// The topic is as fresh as it was, and its chart continues.
 		f.record.freshAt, f.record.title, f.history.activity = n.held.feeds[i].handOver()
@@ -84,7 +83,6 @@ func (n *inventory) AddFeed(opts FeedOptions) *Feed {
 func (n *inventory) RemoveFeed(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.times.forgetFeed(name)
 	n.held.feeds = n.held.feeds.without(name)
 }
 
@@ -92,7 +90,7 @@ func (n *inventory) RemoveFeed(name string) {
 // one of that name, if there is one.
 func (n *inventory) AddServed(opts ServedOptions) *Served {
 	n.RemoveServed(opts.Name)
-	f := &Served{opts: opts, redact: n.redact, times: n.times}
+	f := &Served{opts: opts, redact: n.redact, shared: n.shared}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.held.served = n.held.served.with(f)

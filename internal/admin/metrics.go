@@ -5,7 +5,6 @@ import (
 	"context"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,7 +17,7 @@ import (
 
 // newRegistry returns the registry of /metrics. There is no default one: two Servers in one
 // process do not meet.
-func newRegistry(inv *inventory, times histograms, opts Options) *prometheus.Registry {
+func newRegistry(inv *inventory, shared *vectors, opts Options) *prometheus.Registry {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace:   namespace,
 		Name:        "build_info",
@@ -27,8 +26,8 @@ func newRegistry(inv *inventory, times histograms, opts Options) *prometheus.Reg
 	})
 	build.Set(1)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(times.requestSeconds, times.commitSeconds, times.commitEntities, times.servedSeconds, times.served.vec, build,
-		newCollector(inv, opts.PerFeed), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	shared.register(registry)
+	registry.MustRegister(build, &collector{inv, metrics()}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }
 
@@ -46,37 +45,29 @@ func shareGather[T any](gather func() ([]T, error)) func() ([]T, error) {
 // collector makes metrics from the feeds' records when they are asked for.
 type collector struct {
 	*inventory
-	metrics  []collected
-	servedUp *prometheus.Desc // nil if it is absent
-}
-
-// collected is a metric with the labels that it has in this process.
-type collected struct {
-	metric
-	desc    *prometheus.Desc
-	perFeed bool // it has the label feed; otherwise it is a sum
-}
-
-func newCollector(inv *inventory, p PerFeed) *collector {
-	c := &collector{inventory: inv}
-	for _, m := range metrics() {
-		if desc, perFeed := m.at(p); perFeed || m.kind == prometheus.CounterValue {
-			c.metrics = append(c.metrics, collected{m, desc, perFeed})
-		}
-	}
-	if desc, perFeed := servedUp.at(p); perFeed {
-		c.servedUp = desc
-	}
-	return c
+	metrics []metric
 }
 
 // metric is made from a record by calling emit for each series, with the
 // values of the labels that it has besides the feed. An unknown value is not
 // emitted.
 type metric struct {
-	description
+	desc *prometheus.Desc
 	kind prometheus.ValueType
 	each func(v *feedView, emit func(value float64, labels ...string))
+}
+
+// namespace is the prefix of the names of all metrics.
+const namespace = "feedbridge"
+
+// newDesc describes a metric of feeds. labels are those that it has besides feed.
+func newDesc(name, help string, labels ...string) *prometheus.Desc {
+	return processMetric(name, help, append([]string{"feed"}, labels...)...)
+}
+
+// processMetric describes a metric of the process.
+func processMetric(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 }
 
 // The metrics of the process.
@@ -132,34 +123,34 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, b := range checkBuses(context.Background(), c.contents().buses, c.redact) {
 		sendGauge(out, busUp, oneIf(b.OK), b.Bus.Bus, b.Kind)
 	}
-	if c.servedUp != nil {
-		for _, f := range inspectServed(context.Background(), c.contents().served) {
-			sendGauge(out, c.servedUp, oneIf(f.OK), f.Feed)
-		}
+	for _, f := range inspectServed(context.Background(), c.contents().served) {
+		sendGauge(out, servedUp, oneIf(f.OK), f.Feed)
 	}
 	sendGauge(out, leftBehindFeeds, float64(len(showLeftBehind(c.contents().left, c.redact))))
 	sendGauge(out, slowHosts, float64(len(c.slowHosts())))
 	config := c.config.status(c.redact)
 	sendGauge(out, reloadSuccess, oneIf(config.Error == nil))
 	sendGauge(out, reloadedAt, float64(config.LoadedAt.UnixMilli())/1000)
-	feeds := c.contents().feeds
 	c.collectFleet(out)
 	c.collectLists(out)
-	now, sums := time.Now(), &totals{map[series]float64{}, map[bridge.State]int{}, 0}
-	for _, f := range feeds {
+	now, stale, states := time.Now(), 0, map[bridge.State]int{}
+	for _, f := range c.contents().feeds {
 		v := f.view(now)
-		sums.countFeed(v)
+		state, _ := v.currentState()
+		states[state]++
+		if v.staleReason() != "" {
+			stale++
+		}
 		for _, m := range c.metrics {
 			m.each(v, func(value float64, labels ...string) {
-				if !m.perFeed {
-					sums.counters[series{m.desc, strings.Join(labels, "\x00")}] += value
-					return
-				}
 				out <- prometheus.MustNewConstMetric(m.desc, m.kind, value, append([]string{f.opts.Name}, labels...)...)
 			})
 		}
 	}
-	sums.emit(out, c.fleet.membership().states())
+	for _, state := range c.fleet.membership().states() {
+		sendGauge(out, feedsInState, float64(states[state]), string(state))
+	}
+	sendGauge(out, staleFeeds, float64(stale))
 }
 
 // collectFleet sends the metrics of the fleet, if there is one.
@@ -241,15 +232,6 @@ func labeledCounters() []metric {
 		},
 		keyedCounter("dead_letters_total", "Entities that this process has published to the dead-letter topic, by reason: too_large, no_key, header.", "reason",
 			func(r *feedRecord) counterMap[feed.DeadKind] { return r.dead }),
-		{
-			newDesc("http_requests_total", "HTTP requests to the feed's upstream, by the class of the response's status; error if there was no response.", "method", "code"),
-			prometheus.CounterValue,
-			func(v *feedView, emit func(float64, ...string)) {
-				for request, n := range v.r.requests.all() {
-					emit(float64(n), request.method, request.code)
-				}
-			},
-		},
 		keyedCounter("commit_errors_total", "Failed commits, and failed reads of the checkpoint before them: another copy was first (conflict), a retry will probably work (transient), or a person must act (permanent).", "class",
 			func(r *feedRecord) counterMap[class] { return r.commitErrors }),
 	}

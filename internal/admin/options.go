@@ -48,6 +48,4 @@ type Options struct {
 	SlowHosts func() []status.SlowHost
 	// Lists returns the lists of feeds, in order. Nil means none.
 	Lists func() []status.List
-	// PerFeed selects the metrics that have a series for each feed. Default [Full].
-	PerFeed PerFeed
 }

@@ -74,8 +74,6 @@ type feedRecord struct {
 	readTo        feed.Cursor
 	lastHaltCause haltCause // what ends every poll at present
 
-	requests counterMap[requestLabels]
-
 	commits, published, publishedBytes uint64 // by this process
 	committedAt                        time.Time
 	commitErrors                       counterMap[class]
@@ -121,37 +119,12 @@ const (
 // haltCause identifies a violation.
 type haltCause struct{ kind, page string }
 
-// requestLabels is the key by which HTTP requests are counted. Both fields have few values.
-type requestLabels struct{ method, code string }
-
-// labelsOf returns the labels of a request.
-func labelsOf(method string, status int, err error) requestLabels {
-	if method != "GET" && method != "HEAD" {
-		method = "other"
-	}
-	class := status / 100
-	if err != nil || class < 2 || class > 5 {
-		return requestLabels{method, "error"}
-	}
-	return requestLabels{method, fmt.Sprintf("%dxx", class)}
-}
-
 // The keys by which events are counted.
 var (
 	outcomes  = []outcome{moved, unchanged, transientError, permanentError}
 	classes   = []class{conflict, transient, permanent}
 	deadKinds = feed.DeadKinds()
-	requests  = allRequests()
 )
-
-func allRequests() (all []requestLabels) {
-	for _, method := range []string{"GET", "HEAD", "other"} {
-		for _, code := range []string{"2xx", "3xx", "4xx", "5xx", "error"} {
-			all = append(all, requestLabels{method, code})
-		}
-	}
-	return all
-}
 
 // newRecord returns the record of a feed that starts.
 func newRecord() feedRecord {
@@ -160,7 +133,6 @@ func newRecord() feedRecord {
 		status:       bridge.Status{State: bridge.Starting, Since: now},
 		began:        now,
 		polls:        newCounterMap(outcomes),
-		requests:     newCounterMap(requests),
 		commitErrors: newCounterMap(classes),
 		dead:         newCounterMap(deadKinds),
 		violations:   map[string]status.Violation{},
@@ -192,7 +164,6 @@ func (r *feedRecord) noteRemarks(b feed.Batch) {
 func (r *feedRecord) deepCopy() feedRecord {
 	c := *r
 	c.polls = r.polls.clone()
-	c.requests = r.requests.clone()
 	c.commitErrors = r.commitErrors.clone()
 	c.violations = maps.Clone(r.violations)
 	c.remarked = slices.Clone(r.remarked)

@@ -60,7 +60,7 @@ type ServedTopic struct {
 type Served struct {
 	opts   ServedOptions
 	redact *safetext.Redactor
-	times  histograms
+	shared *vectors
 
 	mu   sync.Mutex    // guards the fields below
 	last *status.Error // nil before the first
@@ -78,8 +78,8 @@ func (s *Served) Answered(status int, took time.Duration) {
 	if s.removed {
 		return // the series are gone
 	}
-	s.times.served.of(s.opts.Name, strconv.Itoa(status)).Inc()
-	s.times.servedSeconds.of(s.opts.Name).Observe(took.Seconds())
+	s.shared.served.WithLabelValues(s.opts.Name, strconv.Itoa(status)).Inc()
+	s.shared.servedSeconds.WithLabelValues(s.opts.Name).Observe(took.Seconds())
 }
 
 // remove deletes the metrics, and keeps them from coming back.
@@ -87,7 +87,7 @@ func (s *Served) remove() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removed = true
-	s.times.forgetServed(s.opts.Name)
+	s.shared.forgetServed(s.opts.Name)
 }
 
 // inspectServed returns the status of all served topics, which it asks concurrently.
