@@ -69,38 +69,30 @@ func (v *feedView) attentionElsewhere() (status.Attention, string) {
 	return "", ""
 }
 
-// trouble returns the feed as a digest names it.
-func (v *feedView) trouble() status.Trouble {
-	state, since := v.currentState()
-	_, cause := v.attention()
-	return status.Trouble{Feed: v.opts.Name, Title: v.title(), State: string(state), Since: formatTime(since), Cause: v.redact.Excerpt(cause, longestCause)}
-}
-
-// illFeed is a feed that needs a person, with its state.
-type illFeed struct {
-	feed  *Feed
-	state string
-}
-
-// digest returns the digest of the feeds that this copy runs, and the state of each. Encoded as JSON, both together have
-// at most so many bytes, if those suffice for a digest that names no feeds.
-func (n *inventory) digest(now time.Time, most int) (status.Digest, feedStates) {
+// digests returns the digest of the feeds that this copy runs, with the state of each, and that of the feeds that no member
+// of the fleet runs.
+func (n *inventory) digests(now time.Time) (own, unowned status.Digest, states feedStates) {
 	var codes []byte
 	names := fnv.New64a()
-	d := status.Digest{At: formatTime(now), Started: formatTime(n.opts.Started), States: map[string]int{}, Troubles: []status.Trouble{}}
-	n.activity.use(func(a *activity) { d.EntitiesLastHour, d.ByHour = a.total(60, now), a.hourly(now) })
-	var ill []illFeed
+	unowned = status.Digest{States: map[string]int{}}
+	own = status.Digest{At: formatTime(now), Started: formatTime(n.opts.Started), States: map[string]int{}, Troubles: []status.Trouble{}}
+	n.activity.use(func(a *activity) { own.EntitiesLastHour, own.ByHour = a.total(60, now), a.hourly(now) })
 	for _, f := range n.contents().feeds {
 		f.use(now, func(v *feedView) {
-			state, _ := v.currentState()
-			if state == stateElsewhere {
+			if v.owner != "" {
 				return
+			}
+			d := &own
+			state, since := v.currentState()
+			needs, cause := v.attention()
+			if v.elsewhere {
+				d = &unowned
+			} else {
+				addName(names, v.opts.Name)
+				codes = append(codes, stateCode(state, needs))
 			}
 			d.Feeds++
 			d.States[string(state)]++
-			needs, _ := v.attention()
-			addName(names, v.opts.Name)
-			codes = append(codes, stateCode(state, needs))
 			switch needs {
 			case status.Failing:
 				d.Failing++
@@ -108,43 +100,46 @@ func (n *inventory) digest(now time.Time, most int) (status.Digest, feedStates) 
 				d.Behind++
 			case status.NeedsYou:
 				d.NeedYou++
-				ill = append(ill, illFeed{f, string(state)})
+				d.Troubles = append(d.Troubles, status.Trouble{Feed: v.opts.Name, Title: v.title(), State: string(state), Since: formatTime(since), Cause: cause})
 			}
 		})
 	}
-	slices.SortStableFunc(ill, func(a, b illFeed) int {
-		return cmp.Compare(statuspage.Severity(a.state), statuspage.Severity(b.state))
-	})
-	for _, each := range ill[:min(len(ill), status.MostTroubles)] {
-		d.Troubles = append(d.Troubles, each.feed.view(now).trouble())
-	}
-	states := feedStates{Names: namesSum(names)}
-	if len(codes) <= most/4*3 {
-		states.Codes = string(codes)
-		most -= len(codes)
-	}
-	d.MoreTroubles = d.NeedYou - len(d.Troubles)
-	for len(d.Troubles) > 0 {
-		if text, err := json.Marshal(d); err == nil && len(text) <= most {
-			break
-		}
-		half := len(d.Troubles) / 2
-		d.MoreTroubles += len(d.Troubles) - half
-		d.Troubles = d.Troubles[:half]
-	}
-	return d, states
+	limitTroubles(&own, status.MostTroubles)
+	limitTroubles(&unowned, status.MostTroubles)
+	return own, unowned, feedStates{namesSum(names), string(codes)}
 }
 
-// Note returns what this copy publishes in a fleet of so many members.
+// limitTroubles sorts the feeds that a digest names, and leaves at most so many.
+func limitTroubles(d *status.Digest, most int) {
+	slices.SortStableFunc(d.Troubles, func(a, b status.Trouble) int {
+		return cmp.Or(cmp.Compare(statuspage.Severity(a.State), statuspage.Severity(b.State)), status.CompareNames(a.Feed, b.Feed))
+	})
+	if more := len(d.Troubles) - most; more > 0 {
+		d.Troubles, d.MoreTroubles = d.Troubles[:most], d.MoreTroubles+more
+	}
+}
+
+// Note returns what this copy publishes in a fleet of so many members. It is small: it names fewer feeds, and leaves the
+// states out, rather than be longer than its share.
 func (n *inventory) Note(members int) fleet.Note {
-	d, states := n.digest(time.Now(), min(longestNote, longestNotes/members))
-	note := memberNote{Admin: n.fleet.notes.address, Digest: &d, States: &states}
+	most := min(longestNote, longestNotes/members)
+	d, _, states := n.digests(time.Now())
+	if len(states.Codes) > most/4*3 {
+		states.Codes = ""
+	}
+	for i := range d.Troubles {
+		d.Troubles[i].Cause = n.redact.Excerpt(d.Troubles[i].Cause, longestCause)
+	}
+	note := memberNote{Admin: n.fleet.address, Digest: &d, States: states}
 	if note.Admin != "" {
 		if key, err := n.forward.sealKey(); err == nil && key != nil {
-			note.Seal = addressSeal(key, n.fleet.notes.self, note.Admin)
+			note.Seal = addressSeal(key, n.fleet.self, note.Admin)
 		}
 	}
 	text, err := json.Marshal(note)
+	for ; err == nil && len(text) > most && len(d.Troubles) > 0; text, err = json.Marshal(note) {
+		limitTroubles(&d, len(d.Troubles)/2)
+	}
 	if err != nil {
 		panic(err) // it has only texts and numbers
 	}

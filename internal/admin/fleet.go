@@ -27,7 +27,10 @@ type Fleet struct {
 	mu    sync.Mutex // guards known
 	known membership
 
-	notes fleetNotes
+	// The fields below are zero before Follow.
+	self    string                       // the name of this copy
+	seen    func() map[string]fleet.Seen // what the members have published
+	address string                       // of the admin server of this copy
 	// remote is what other members have published about the feeds that they run, by feed.
 	remote atomic.Pointer[map[string]remoteFeed]
 }
@@ -138,11 +141,8 @@ func (m membership) states() []bridge.State {
 // [fleet.Member]; address is where the others reach the admin server of this copy, empty if they cannot. It is
 // called before the first request.
 func (f *Fleet) Follow(self string, seen func() map[string]fleet.Seen, address string) {
-	f.notes.self, f.notes.seen, f.notes.address = self, seen, address
+	f.self, f.seen, f.address = self, seen, address
 }
-
-// noteOf returns the note of a member; nil if there is none.
-func (f *Fleet) noteOf(member string) *memberNote { return f.notes.read()[member] }
 
 // remoteOf returns what a member has published about a feed.
 func (f *Fleet) remoteOf(owner, feed string) remoteFeed {

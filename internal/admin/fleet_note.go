@@ -2,7 +2,6 @@ package admin
 
 import (
 	"encoding/json"
-	"sync"
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/admin/status"
@@ -24,41 +23,22 @@ type memberNote struct {
 	Admin  string         `json:"admin,omitempty"`
 	Seal   string         `json:"seal,omitempty"`
 	Digest *status.Digest `json:"digest"`
-	// States has the state of each feed that the member runs; nil from a version that does not publish it.
-	States *feedStates `json:"states,omitempty"`
+	// States has the state of each feed that the member runs.
+	States feedStates `json:"states"`
 
 	at, goneSince time.Time
-	troubles      map[string]*status.Trouble // of Digest, by feed
 }
 
-// fleetNotes are the notes of the members.
-type fleetNotes struct {
-	self    string                       // the name of this copy; empty before Follow
-	seen    func() map[string]fleet.Seen // nil before Follow
-	address string                       // of this copy
-
-	mu      sync.Mutex // guards decoded
-	decoded map[string]*memberNote
-}
-
-// read returns the notes of all members, and of those that are gone. One that cannot be read is missing.
-// Nobody changes them. The texts are not trusted: others may write to the bus.
-func (n *fleetNotes) read() map[string]*memberNote {
-	if n.seen == nil {
+// readNotes returns the notes of all members, and of those that are gone. The texts are not trusted: others may write
+// to the bus.
+func (f *Fleet) readNotes() map[string]*memberNote {
+	if f.seen == nil {
 		return nil
 	}
-	seen := n.seen()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	all := make(map[string]*memberNote, len(seen))
-	for name, s := range seen {
-		note := n.decoded[name]
-		if note == nil || !note.at.Equal(s.At) || !note.goneSince.Equal(s.GoneSince) {
-			note = decodeNote(s)
-		}
-		all[name] = note
+	all := map[string]*memberNote{}
+	for name, s := range f.seen() {
+		all[name] = decodeNote(s)
 	}
-	n.decoded = all
 	return all
 }
 
@@ -69,18 +49,12 @@ func decodeNote(s fleet.Seen) *memberNote {
 		note = &memberNote{}
 	}
 	note.at, note.goneSince = s.At, s.GoneSince
-	d := note.Digest
-	if d == nil {
-		return note
-	}
-	if len(d.States) > mostStates || d.Feeds < 0 || d.NeedYou < 0 || d.Failing < 0 || d.Behind < 0 || d.MoreTroubles < 0 {
-		note.Digest = nil
-		return note
-	}
-	d.Troubles = d.Troubles[:min(len(d.Troubles), status.MostTroubles)]
-	note.troubles = map[string]*status.Trouble{}
-	for i := range d.Troubles {
-		note.troubles[d.Troubles[i].Feed] = &d.Troubles[i]
+	if d := note.Digest; d != nil {
+		if len(d.States) > mostStates || d.Feeds < 0 || d.NeedYou < 0 || d.Failing < 0 || d.Behind < 0 || d.MoreTroubles < 0 {
+			note.Digest = nil
+		} else {
+			d.Troubles = d.Troubles[:min(len(d.Troubles), status.MostTroubles)]
+		}
 	}
 	return note
 }

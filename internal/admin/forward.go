@@ -174,7 +174,7 @@ func (f *forwarder) send(ctx context.Context, owner, method, path string, answer
 	if err != nil {
 		return fmt.Errorf("the admin server of %s has no usable address: %w", owner, err)
 	}
-	self, at, number := f.fleet.notes.self, strconv.FormatInt(time.Now().Unix(), 10), rand.Text()
+	self, at, number := f.fleet.self, strconv.FormatInt(time.Now().Unix(), 10), rand.Text()
 	mine := seal(key, "request", method, req.URL.EscapedPath(), self, owner, at, number)
 	req.Host = "feedbridge.internal" // a name that every admin server accepts
 	req.Header.Set("Authorization", strings.Join([]string{forwardScheme, self, owner, at, number, mine}, " "))
@@ -217,7 +217,7 @@ func (f *forwarder) findMember(owner string) (address string, key []byte, err er
 	if f == nil {
 		return "", nil, errors.New("there is no fleet")
 	}
-	note := f.fleet.noteOf(owner)
+	note := f.fleet.readNotes()[owner]
 	if note == nil || note.Admin == "" {
 		return "", nil, fmt.Errorf("requests cannot be forwarded to %s: it publishes no address of its admin server; set admin.listen there, or fleet.advertise if others reach it elsewhere", owner)
 	}
@@ -240,7 +240,7 @@ var ErrNoAnswer = errors.New("does not answer")
 
 // whenGone returns what becomes of the feeds of a member that does not answer.
 func (f *forwarder) whenGone(owner string) string {
-	if note := f.fleet.noteOf(owner); note != nil && !note.goneSince.IsZero() {
+	if note := f.fleet.readNotes()[owner]; note != nil && !note.goneSince.IsZero() {
 		return fmt.Sprintf("; it is gone since %s, and others take over its feeds: try again then", status.FormatDuration(time.Since(note.goneSince)))
 	}
 	return "; if it is gone or frozen, others take over its feeds within 20 seconds: try again then"
@@ -302,8 +302,8 @@ func (f *forwarder) authorize(r *http.Request, parts []string) (from, mine strin
 	sent, err := strconv.ParseInt(at, 10, 64)
 	now := time.Now()
 	switch {
-	case err != nil || to != f.fleet.notes.self:
-		return "", "", nil, fmt.Errorf("this copy is %s; set fleet.advertise of each member to where the others reach it", f.fleet.notes.self)
+	case err != nil || to != f.fleet.self:
+		return "", "", nil, fmt.Errorf("this copy is %s; set fleet.advertise of each member to where the others reach it", f.fleet.self)
 	case now.Sub(time.Unix(sent, 0)).Abs() > forwardSkew:
 		return "", "", nil, errors.New("the clocks of the members differ by more than a minute")
 	}

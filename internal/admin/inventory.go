@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 )
@@ -200,39 +199,37 @@ func (n *inventory) readRemote() (outdated map[string]bool) {
 	if n.fleet == nil {
 		return outdated
 	}
-	member, notes := n.fleet.membership(), n.fleet.notes.read()
-	run, remote := map[string][]string{}, map[string]remoteFeed{}
+	member, run, remote := n.fleet.membership(), map[string][]string{}, map[string]remoteFeed{}
 	for _, f := range n.contents().feeds {
 		if owner, _ := member.ownerElsewhere(f.opts.Topic); owner != "" {
 			run[owner] = append(run[owner], f.opts.Name)
 		}
 	}
-	for owner, note := range notes {
-		if owner == n.fleet.notes.self || note.Digest == nil || !note.goneSince.IsZero() {
+	for owner, note := range n.fleet.readNotes() {
+		if owner == n.fleet.self || note.Digest == nil || !note.goneSince.IsZero() {
 			continue
 		}
-		codes, names := "", fnv.New64a()
+		names := fnv.New64a()
 		for _, name := range run[owner] {
 			addName(names, name)
 		}
-		switch s := note.States; {
-		case s == nil:
-			outdated[owner] = note.Digest.Feeds != len(run[owner])
-		case s.Names != namesSum(names):
-			outdated[owner] = true
-		case len(s.Codes) == len(run[owner]):
-			codes = s.Codes
-		}
+		outdated[owner] = note.States.Names != namesSum(names)
+		known := !outdated[owner] && len(note.States.Codes) == len(run[owner])
 		for i, name := range run[owner] {
-			r := remoteFeed{owner: owner, trouble: note.troubles[name], at: note.at}
-			if codes != "" {
-				if code := strings.IndexByte(stateCodes, codes[i]); code >= 0 {
+			r := remoteFeed{owner: owner, at: note.at}
+			if known {
+				if code := strings.IndexByte(stateCodes, note.States.Codes[i]); code >= 0 {
 					r.state, r.attention = states[code/4], attentions[code%4]
 				}
-			} else if r.trouble != nil && slices.Contains(states, bridge.State(r.trouble.State)) {
-				r.state = bridge.State(r.trouble.State)
 			}
 			remote[name] = r
+		}
+		for i := range note.Digest.Troubles {
+			t := &note.Digest.Troubles[i]
+			if r := remote[t.Feed]; r.owner == owner {
+				r.trouble = t
+				remote[t.Feed] = r
+			}
 		}
 	}
 	n.fleet.remote.Store(&remote)

@@ -1,22 +1,19 @@
 package admin
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/admin/status"
-	"github.com/feedbridge/feedbridge/internal/admin/statuspage"
 )
 
 // overview returns the fleet, nil without one, and the summary of the feeds of all its members.
 func (n *inventory) overview(now time.Time) (*status.Fleet, status.Summary) {
 	outdated := n.readRemote()
-	own, _ := n.digest(now, math.MaxInt)
+	own, unowned, _ := n.digests(now)
 	s := n.fleetStatus(&own)
 	all := status.Summary{Digest: status.Digest{At: own.At, States: map[string]int{}, ByHour: status.NewHourly(), Troubles: []status.Trouble{}}}
 	if s == nil {
@@ -25,7 +22,7 @@ func (n *inventory) overview(now time.Time) (*status.Fleet, status.Summary) {
 		return nil, all
 	}
 	silent, changing, others := 0, false, false
-	for i, m := range s.Members {
+	for _, m := range s.Members {
 		if m.Digest == nil {
 			silent++
 			continue
@@ -33,20 +30,13 @@ func (n *inventory) overview(now time.Time) (*status.Fleet, status.Summary) {
 		others = others || m.OtherFeeds || len(m.OtherLists) > 0
 		changing = changing || outdated[m.Member]
 		all.Add(*m.Digest, m.Member, now)
-		shown := *m.Digest
-		shown.ByHour = status.Hourly{} // long, and in the sum
-		s.Members[i].Digest = &shown
+		m.Digest.ByHour = status.Hourly{} // long, and in the sum
 	}
 	if !slices.ContainsFunc(s.Members, func(m status.Member) bool { return m.Self }) {
-		all.Add(own, n.fleet.notes.self, now)
+		all.Add(own, n.fleet.self, now)
 	}
-	n.addUnowned(&all.Digest, now)
-	slices.SortStableFunc(all.Troubles, func(a, b status.Trouble) int {
-		return cmp.Or(cmp.Compare(statuspage.Severity(a.State), statuspage.Severity(b.State)), status.CompareNames(a.Feed, b.Feed))
-	})
-	if more := len(all.Troubles) - status.MostTroubles; more > 0 {
-		all.Troubles, all.MoreTroubles = all.Troubles[:status.MostTroubles], all.MoreTroubles+more
-	}
+	all.Add(unowned, "", now)
+	limitTroubles(&all.Digest, status.MostTroubles)
 	if changing = changing && !others; changing {
 		// Feeds that have moved may be counted twice, or not at all.
 		missing := len(n.contents().feeds) - all.Feeds
@@ -80,29 +70,6 @@ func (n *inventory) describe(d *status.Digest) string {
 	return text
 }
 
-// addUnowned adds the feeds that no member runs to a digest.
-func (n *inventory) addUnowned(d *status.Digest, now time.Time) {
-	member := n.fleet.membership()
-	for _, f := range n.contents().feeds {
-		owner, elsewhere := member.ownerElsewhere(f.opts.Topic)
-		if !elsewhere || owner != "" {
-			continue
-		}
-		d.Feeds++
-		d.States[string(stateElsewhere)]++
-		switch t := f.view(now).trouble(); {
-		case t.Cause == "":
-			d.Behind++
-		case len(d.Troubles) < status.MostTroubles:
-			d.NeedYou++
-			d.Troubles = append(d.Troubles, t)
-		default:
-			d.NeedYou++
-			d.MoreTroubles++
-		}
-	}
-}
-
 // fleetStatus returns the fleet as far as this copy knows it, with the number of feeds that each
 // member runs; nil without a fleet. own is the digest of this copy.
 func (n *inventory) fleetStatus(own *status.Digest) *status.Fleet {
@@ -110,7 +77,7 @@ func (n *inventory) fleetStatus(own *status.Digest) *status.Fleet {
 		return nil
 	}
 	redact := func(text string) string { return n.redact.Clip(text, longestError) }
-	notes, known := n.fleet.notes.read(), n.fleet.membership()
+	notes, known := n.fleet.readNotes(), n.fleet.membership()
 	s := &status.Fleet{Fleet: known.fleet, Bus: n.fleet.bus, Members: []status.Member{}, Gone: []status.Member{}}
 	if known.err != nil {
 		s.Error = redact(known.err.Error())

@@ -48,7 +48,7 @@ func TestStatusIsSafe(t *testing.T) {
 				t.Errorf("%s has %q:\n%s", path, bad, body)
 			}
 		}
-		if path == "/status" && strings.Count(body, "raise the limit") != 2 {
+		if path == "/status" && strings.Count(body, "raise the limit") != 3 {
 			t.Errorf("the end of the error is missing:\n%s", body)
 		}
 	}

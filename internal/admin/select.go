@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/admin/statuspage"
 )
@@ -48,32 +47,7 @@ func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) statuspage.Fe
 		row.Cursor = p.decodeCursor(row.Cursor)
 		answer.Rows = append(answer.Rows, &row)
 	}
-	for i := range summary.Troubles {
-		p.complete(&summary.Troubles[i], now)
-	}
 	return answer
-}
-
-// complete replaces the cause of a feed in trouble that this copy runs, which is shortened for the other members
-// of a fleet, by all that is known.
-func (p pageSource) complete(t *status.Trouble, now time.Time) {
-	all := p.contents().feeds
-	i, ok := all.find(t.Feed)
-	if !ok {
-		return
-	}
-	v := all[i].view(now)
-	state, _ := v.currentState()
-	if state == stateElsewhere {
-		return
-	}
-	t.State, t.Cause = string(state), v.explainState()
-	if stale := v.staleReason(); stale != "" && state != bridge.Halted {
-		if v.r.lastError != nil { // which the explanation of the state has
-			stale = strings.TrimSuffix(stale, ": "+v.r.lastError.Text)
-		}
-		t.Cause = stale + "; " + t.Cause
-	}
 }
 
 // Feed is that of [statuspage.Options].

@@ -69,7 +69,7 @@ type Trouble struct {
 	Member string     `json:"member,omitempty"`
 	State  string     `json:"state"`
 	Since  *time.Time `json:"since"` // of the state
-	// Cause is the error, or why the feed is not fresh, shortened.
+	// Cause is the error, or why the feed is not fresh. That of another member is shortened.
 	Cause string `json:"cause"`
 }
 
