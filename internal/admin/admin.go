@@ -119,13 +119,8 @@ func (s *Server) newHandler(socket bool) http.Handler {
 // An error of that member is a [*ChangeError]. After any other error it is not known whether the member got
 // the request; the error has the cure.
 func (s *Server) Forward(ctx context.Context, owner, method, at string, limit time.Duration, answer any) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	// A member that is frozen accepts connections. So something that takes no time is asked first.
-	short := min(limit, detailsTimeout)
-	asked, stop := context.WithTimeout(ctx, short)
-	defer stop()
-	err := s.forward.sendWithin(asked, short, owner, http.MethodGet, "/status/"+path.Base(path.Dir(at)), &status.Feed{})
+	err := s.forward.sendWithin(ctx, min(limit, detailsTimeout), owner, http.MethodGet, "/status/"+path.Base(path.Dir(at)), &status.Feed{})
 	if _, answered := errors.AsType[*ChangeError](err); err != nil && !answered {
 		return err
 	}

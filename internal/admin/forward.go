@@ -56,8 +56,6 @@ const (
 	largestAnswer = 1 << 20
 	// detailsTimeout limits the time for the details of a feed.
 	detailsTimeout = 3 * time.Second
-	// mostForwarded limits the requests for details that are under way. Anybody may read them.
-	mostForwarded = 8
 	// keyIterations take some 20 ms.
 	keyIterations = 100_000
 )
@@ -67,7 +65,6 @@ type forwarder struct {
 	fleet  *Fleet
 	token  func() (credential.Secret, error) // nil without one
 	client http.Client
-	reads  chan struct{} // has an element for each request for details
 
 	mu sync.Mutex // guards the fields below
 	// key is that of the token last.
@@ -82,7 +79,7 @@ func newForwarder(f *Fleet, token func() (credential.Secret, error)) *forwarder 
 		return nil
 	}
 	return &forwarder{
-		fleet: f, token: token, reads: make(chan struct{}, mostForwarded), used: map[string]time.Time{},
+		fleet: f, token: token, used: map[string]time.Time{},
 		client: http.Client{
 			Transport: &http.Transport{
 				DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
@@ -143,21 +140,10 @@ type UnsentError struct{ Err error }
 func (e UnsentError) Error() string { return e.Err.Error() }
 func (e UnsentError) Unwrap() error { return e.Err }
 
-// read is Forward for details.
-func (f *forwarder) read(ctx context.Context, owner, path string, answer any) error {
-	ctx, cancel := context.WithTimeout(ctx, detailsTimeout)
-	defer cancel()
-	select {
-	case f.reads <- struct{}{}:
-		defer func() { <-f.reads }()
-	case <-ctx.Done():
-		return fmt.Errorf("too many requests are being forwarded to other members; try again")
-	}
-	return f.sendWithin(ctx, detailsTimeout, owner, http.MethodGet, path, answer)
-}
-
-// sendWithin is send with an error that says how long it has waited.
+// sendWithin is send with a limit, and with an error that says how long it has waited.
 func (f *forwarder) sendWithin(ctx context.Context, limit time.Duration, owner, method, path string, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	err := f.send(ctx, owner, method, path, answer)
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%s, another member of the fleet, %w within %v%s", owner, ErrNoAnswer, limit, f.whenGone(owner))
@@ -225,12 +211,8 @@ func (f *forwarder) findMember(owner string) (address string, key []byte, err er
 	switch {
 	case err != nil:
 		return "", nil, err
-	case key == nil:
-		return "", nil, fmt.Errorf("requests cannot be forwarded to %s: this copy has no admin.token; set the same one on all members", owner)
-	case note.Seal == "":
-		return "", nil, fmt.Errorf("requests cannot be forwarded to %s: it has no admin.token; set the same one on all members", owner)
-	case !sameSeal(note.Seal, addressSeal(key, owner, note.Admin)):
-		return "", nil, fmt.Errorf("requests cannot be forwarded to %s: its address was published with another admin.token; set the same one on all members", owner)
+	case key == nil || !sameSeal(note.Seal, addressSeal(key, owner, note.Admin)):
+		return "", nil, fmt.Errorf("requests cannot be forwarded to %s: it and this copy have no admin.token in common; set the same one on all members", owner)
 	}
 	return note.Admin, key, nil
 }
@@ -250,12 +232,7 @@ func (f *forwarder) unreachable(owner, address string, err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) || os.IsTimeout(err) {
 		return fmt.Errorf("%s, another member of the fleet, %w at %s: %w%s; otherwise set fleet.advertise there to where the members reach it", owner, ErrNoAnswer, address, err, f.whenGone(owner))
 	}
-	err = fmt.Errorf("%s, another member of the fleet, cannot be reached at %s: %w", owner, address, err)
-	host, _, _ := net.SplitHostPort(address)
-	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() {
-		return fmt.Errorf("%w; only its own machine reaches that address: set admin.listen there to one that the members reach, or fleet.advertise", err)
-	}
-	return fmt.Errorf("%w; if members reach it elsewhere, set fleet.advertise there", err)
+	return fmt.Errorf("%s, another member of the fleet, cannot be reached at %s: %w; set fleet.advertise there to where the members reach it", owner, address, err)
 }
 
 func answerSeal(key []byte, request string, status int, body []byte) string {

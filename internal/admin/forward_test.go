@@ -137,9 +137,9 @@ func TestForwardBelievesNoAddress(t *testing.T) {
 	for name, test := range map[string]struct{ token, note, want string }{
 		"no note":        {rightToken, `{}`, "set admin.listen there"},
 		"garbage":        {rightToken, `[1,2]`, "set admin.listen there"},
-		"no seal":        {rightToken, fmt.Sprintf(`{"admin":%q}`, address), "it has no admin.token"},
-		"made-up seal":   {rightToken, fmt.Sprintf(`{"admin":%q,"seal":"AAAA"}`, address), "published with another admin.token"},
-		"no own token":   {"", fmt.Sprintf(`{"admin":%q,"seal":"AAAA"}`, address), "this copy has no admin.token"},
+		"no seal":        {rightToken, fmt.Sprintf(`{"admin":%q}`, address), "no admin.token in common"},
+		"made-up seal":   {rightToken, fmt.Sprintf(`{"admin":%q,"seal":"AAAA"}`, address), "no admin.token in common"},
+		"no own token":   {"", fmt.Sprintf(`{"admin":%q,"seal":"AAAA"}`, address), "no admin.token in common"},
 		"hostile digest": {rightToken, `{"digest":{"feeds":-7,"states":{"x":1},"troubles":[]}}`, "set admin.listen there"},
 	} {
 		seen := map[string]fleet.Seen{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -136,7 +137,7 @@ func (n *inventory) details(ctx context.Context, f *Feed) status.Feed {
 		return f.details(time.Now())
 	}
 	var row status.Feed
-	err := n.forward.read(ctx, owner, "/status/"+url.PathEscape(f.opts.Name), &row)
+	err := n.forward.sendWithin(ctx, detailsTimeout, owner, http.MethodGet, "/status/"+url.PathEscape(f.opts.Name), &row)
 	switch {
 	case err == nil && row.Feed != f.opts.Name:
 		err = fmt.Errorf("%s answers with another feed", owner)
