@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 )
@@ -36,12 +38,12 @@ var errNoAnswer = fmt.Errorf("no answer within %v", checkTimeout)
 // busCheck checks a bus, and caches the result.
 type busCheck struct {
 	Bus
+	checks singleflight.Group
 
-	mu      sync.Mutex // protects at, err, ever and running
-	at      time.Time  // of the last answer
-	err     error      // the last answer
-	ever    bool       // it has answered
-	running chan struct{}
+	mu   sync.Mutex // protects the fields below
+	at   time.Time  // of the last answer
+	err  error      // the last answer
+	ever bool       // it has answered
 }
 
 func (c *busCheck) name() string { return c.Name }
@@ -53,17 +55,16 @@ func (c *busCheck) isDown() bool {
 	return c.err != nil
 }
 
-type busStatus struct {
-	status.Bus
-	unready bool
+// counts reports whether the bus counts for readiness.
+func (c *busCheck) counts() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.ServedOnly || !c.ever
 }
 
 // checkBuses asks all buses concurrently.
-func checkBuses(ctx context.Context, buses []*busCheck, redact *safetext.Redactor) []busStatus {
-	return askAll(buses, func(c *busCheck) busStatus {
-		at, ever, err := c.latestResult(ctx)
-		return busStatus{Bus: c.describe(at, err, redact), unready: err != nil && (!c.ServedOnly || !ever)}
-	})
+func checkBuses(ctx context.Context, buses []*busCheck, redact *safetext.Redactor) []status.Bus {
+	return askAll(buses, func(c *busCheck) status.Bus { return c.status(ctx, true, redact) })
 }
 
 // askAll calls ask for all concurrently, and returns the answers in the same order.
@@ -77,8 +78,26 @@ func askAll[T, A any](all []T, ask func(T) A) []A {
 	return answers
 }
 
-// describe returns the status of the bus after a check.
-func (c *busCheck) describe(at time.Time, err error, redact *safetext.Redactor) status.Bus {
+// status returns an answer that is at most checkAge old if it is to be fresh, and the last one if not. It waits no
+// longer than checkTimeout, even for a check that overruns its context: a second one is not started beside it.
+func (c *busCheck) status(ctx context.Context, fresh bool, redact *safetext.Redactor) status.Bus {
+	// The answer is for everyone, so it does not end with the request that happened to ask first.
+	checked := c.checks.DoChan("", func() (any, error) { c.check(context.WithoutCancel(ctx)); return nil, nil })
+	c.mu.Lock()
+	at, err := c.at, c.err
+	c.mu.Unlock()
+	if fresh || at.IsZero() {
+		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+		defer cancel()
+		select {
+		case <-checked:
+			c.mu.Lock()
+			at, err = c.at, c.err
+			c.mu.Unlock()
+		case <-ctx.Done():
+			at, err = time.Now(), errNoAnswer
+		}
+	}
 	b := status.Bus{Bus: c.Name, Kind: c.Kind, OK: err == nil, CheckedAt: formatTime(at)}
 	if err != nil {
 		b.Error = redact.Clip(err.Error(), longestError)
@@ -86,55 +105,14 @@ func (c *busCheck) describe(at time.Time, err error, redact *safetext.Redactor) 
 	return b
 }
 
-// lastStatus returns the answer of the last check. It waits for an answer only if there has
-// been none; if the last one is older than checkAge, it starts another check.
-func (c *busCheck) lastStatus(ctx context.Context, redact *safetext.Redactor) status.Bus {
+// check asks the bus, unless the last answer is recent.
+func (c *busCheck) check(ctx context.Context) {
 	c.mu.Lock()
-	at, err := c.at, c.err
-	if !at.IsZero() {
-		c.startCheck(ctx)
-	}
+	recent := time.Since(c.at) < checkAge
 	c.mu.Unlock()
-	if at.IsZero() {
-		at, _, err = c.latestResult(ctx)
+	if recent {
+		return
 	}
-	return c.describe(at, err, redact)
-}
-
-// startCheck starts a check unless one is running or the last answer is recent. c.mu is held.
-func (c *busCheck) startCheck(ctx context.Context) {
-	if c.running == nil && time.Since(c.at) >= checkAge {
-		c.running = make(chan struct{})
-		// The answer is for everyone, so it does not end with the request
-		// that happened to ask first.
-		go c.checkBus(context.WithoutCancel(ctx), c.running)
-	}
-}
-
-// latestResult returns an answer that is at most checkAge old, and whether there has ever been
-// a good one. It waits no longer than
-// checkTimeout, even for a check that overruns its context: a second one is not
-// started beside it.
-func (c *busCheck) latestResult(ctx context.Context) (at time.Time, ever bool, err error) {
-	c.mu.Lock()
-	c.startCheck(ctx)
-	running, ever := c.running, c.ever
-	c.mu.Unlock()
-	if running != nil {
-		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-		defer cancel()
-		select {
-		case <-running:
-		case <-ctx.Done():
-			return time.Now(), ever, errNoAnswer
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at, c.ever, c.err
-}
-
-func (c *busCheck) checkBus(ctx context.Context, done chan<- struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	err := c.Check(ctx)
@@ -143,7 +121,5 @@ func (c *busCheck) checkBus(ctx context.Context, done chan<- struct{}) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.at, c.err, c.running = time.Now(), err, nil
-	c.ever = c.ever || err == nil
-	close(done)
+	c.at, c.err, c.ever = time.Now(), err, c.ever || err == nil
 }

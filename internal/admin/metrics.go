@@ -121,7 +121,7 @@ func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, b := range checkBuses(context.Background(), c.contents().buses, c.redact) {
-		sendGauge(out, busUp, oneIf(b.OK), b.Bus.Bus, b.Kind)
+		sendGauge(out, busUp, oneIf(b.OK), b.Bus, b.Kind)
 	}
 	for _, f := range inspectServed(context.Background(), c.contents().served) {
 		sendGauge(out, servedUp, oneIf(f.OK), f.Feed)

@@ -24,7 +24,7 @@ func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) statuspage.Fe
 	all := p.contents().feeds
 	var buses []status.Bus
 	for _, bus := range p.contents().buses {
-		buses = append(buses, bus.lastStatus(ctx, p.redact))
+		buses = append(buses, bus.status(ctx, false, p.redact))
 	}
 	fleet, summary := p.overview(now)
 	answer := statuspage.Feeds{Summary: summary, Config: p.config.status(p.redact), Fleet: fleet, Buses: buses, Lists: p.lists.status(), LeftBehind: showLeftBehind(p.contents().left, p.redact), SlowHosts: p.slowHosts(), All: len(all), States: map[string]int{}}

@@ -10,10 +10,7 @@ import (
 )
 
 func (h *handler) serveStatus(w http.ResponseWriter, req *http.Request) {
-	buses := []status.Bus{}
-	for _, bus := range checkBuses(req.Context(), h.contents().buses, h.redact) {
-		buses = append(buses, bus.Bus)
-	}
+	buses := checkBuses(req.Context(), h.contents().buses, h.redact) // before the summary, which names those that are down
 	now := time.Now()
 	fleet, summary := h.overview(now)
 	answer := status.Process{

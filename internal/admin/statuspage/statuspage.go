@@ -68,8 +68,7 @@ type Options struct {
 	Program         Program
 	// Token reports whether changes can be made with a token.
 	Token bool
-	// Streams limits the number of live pages that are open at a time, half of them for one client
-	// address. One more gets the status 503. Default 16.
+	// Streams limits the number of live pages that are open at a time. One more gets the status 503. Default 16.
 	Streams int
 	// Every is the shortest time between two updates of a live page. Default 2s.
 	Every time.Duration
@@ -82,7 +81,7 @@ type Options struct {
 // Pages serves the status pages.
 type Pages struct {
 	opts    Options
-	streams *streams
+	streams *limit.Limit // that are open
 	renders *limit.Limit // of live pages; see stream
 	closing context.Context
 	close   context.CancelFunc
@@ -103,7 +102,7 @@ func New(opts Options) *Pages {
 	closing, cancel := context.WithCancel(context.Background())
 	return &Pages{
 		opts:    opts,
-		streams: &streams{most: opts.Streams, byClient: map[string]int{}}, renders: limit.New(limit.Renders, 0),
+		streams: limit.New(opts.Streams, 0), renders: limit.New(limit.Renders, 0),
 		closing: closing, close: cancel,
 	}
 }

@@ -20,7 +20,6 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/admin/statuspage"
-	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
 // feeds is a source of n feeds.
@@ -174,19 +173,14 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
 // live serves pages in virtual time.
 type live struct {
-	t       *testing.T
-	pipes   *pipes
-	client  *http.Client
-	clients int
+	t      *testing.T
+	pipes  *pipes
+	client *http.Client
 }
 
 func serve(t *testing.T, h http.Handler) *live {
 	l := &live{t: t, pipes: &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}}
-	each := func(w http.ResponseWriter, r *http.Request) {
-		r.RemoteAddr = r.Header.Get("From")
-		h.ServeHTTP(w, r)
-	}
-	server := &http.Server{Handler: http.HandlerFunc(each), ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
+	server := &http.Server{Handler: h, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = server.Serve(l.pipes) }()
 	l.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
@@ -211,23 +205,14 @@ type answer struct {
 	body   io.ReadCloser
 }
 
-// open opens a stream of a client of its own, see openFrom.
+// open opens a stream. Its body is not read until the caller does. It is closed with the test.
 func (l *live) open() answer {
-	l.t.Helper()
-	l.clients++
-	return l.openFrom(fmt.Sprintf("10.0.0.%d:1", l.clients))
-}
-
-// openFrom opens a stream of the client at an address. Its body is not read until the caller does. It is
-// closed with the test.
-func (l *live) openFrom(address string) answer {
 	l.t.Helper()
 	req, err := http.NewRequestWithContext(l.t.Context(), http.MethodGet, "http://feedbridge/", nil)
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	req.Header.Set("Accept", "text/event-stream")
-	req.Header.Set("From", address)
 	resp, err := l.client.Do(req)
 	if err != nil {
 		l.t.Fatal(err)
@@ -340,33 +325,6 @@ func TestStreamsAreBounded(t *testing.T) {
 			t.Errorf("the other client got %q", event)
 		}
 	})
-}
-
-// One client, which may have many addresses of IPv6, cannot take all streams.
-func TestStreamsOfOneClientAreBounded(t *testing.T) {
-	t.Parallel()
-	for name, addresses := range map[string][]string{
-		"IPv4":   {"192.0.2.1:1", "192.0.2.1:2", "[::ffff:192.0.2.1]:3", "192.0.2.1:4"},
-		"IPv6":   {"[2001:db8:1:2::1]:1", "[2001:db8:1:2::2]:1", "[2001:db8:1:2:3:4:5:6]:1", "[2001:db8:1:2::1]:1"},
-		"socket": {"@", "@", "@", "@"},
-	} {
-		parallel.RunVirtual(t, name, func(t *testing.T) {
-			p, h := newPages(newFeeds(1), statuspage.Options{Streams: 6})
-			l := serve(t, h)
-			for i, address := range append(addresses, "192.0.2.9:1", "[2001:db8:1:3::1]:1", "192.0.2.9:2", "192.0.2.10:1") {
-				want := http.StatusOK
-				if i == 3 || i == 7 { // the fourth of one client, and the seventh that would be open
-					want = http.StatusServiceUnavailable
-				}
-				if got := l.openFrom(address); got.code != want {
-					t.Errorf("stream %d of %s: got %d, want %d", i, address, got.code, want)
-				} else if want == http.StatusOK {
-					go io.Copy(io.Discard, got.body) //nolint:errcheck // it ends with the test
-				}
-			}
-			p.Close()
-		})
-	}
 }
 
 // A page of another site cannot use up the streams.

@@ -5,8 +5,6 @@ import (
 	"context"
 	"html/template"
 	"net/http"
-	"net/netip"
-	"sync"
 	"time"
 )
 
@@ -34,13 +32,13 @@ func (p *Pages) stream(w http.ResponseWriter, r *http.Request, t *template.Templ
 		http.Error(w, "the process is shutting down", http.StatusServiceUnavailable)
 		return
 	}
-	client := clientOf(r.RemoteAddr)
-	if !p.streams.add(client) {
+	open := p.streams.TryAcquire()
+	if open == nil {
 		w.Header().Set("Retry-After", "15")
 		http.Error(w, "too many live pages are open; reload this one for its present content", http.StatusServiceUnavailable)
 		return
 	}
-	defer p.streams.remove(client)
+	defer open.Release()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	stop := context.AfterFunc(p.closing, cancel)
@@ -95,52 +93,6 @@ func (p *Pages) stream(w http.ResponseWriter, r *http.Request, t *template.Templ
 		}
 		timer.Reset(max(p.opts.Every, min(share*took, slowest)))
 	}
-}
-
-// streams counts the streams that are open.
-type streams struct {
-	most int
-
-	mu       sync.Mutex // protects open and byClient
-	open     int
-	byClient map[string]int
-}
-
-// add counts a stream of a client. It reports false if too many are open, or the client has half of
-// all that may be.
-func (s *streams) add(client string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open == s.most || s.byClient[client] >= (s.most+1)/2 {
-		return false
-	}
-	s.open++
-	s.byClient[client]++
-	return true
-}
-
-func (s *streams) remove(client string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open--
-	if s.byClient[client]--; s.byClient[client] == 0 {
-		delete(s.byClient, client)
-	}
-}
-
-// clientOf returns the client at an address: the host, and in IPv6 its network, of which one host may
-// have all addresses.
-func clientOf(address string) string {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return "" // of the Unix socket
-	}
-	host := at.Addr().Unmap()
-	if host.Is4() {
-		return host.String()
-	}
-	network, _ := host.Prefix(64)
-	return network.String()
 }
 
 // event returns an event whose data is body. A client that loses the connection comes back
