@@ -45,6 +45,12 @@ func newTopics(hashes []uint64) *Topics {
 // Fingerprint is the same for the same topics, and most probably another one for others.
 func (t *Topics) Fingerprint() string { return t.fingerprint }
 
+// has reports whether the topics have one with that hash.
+func (t *Topics) has(hash uint64) bool {
+	_, has := slices.BinarySearch(t.hashes, hash)
+	return has
+}
+
 // encode returns the differences between the hashes: 5 bytes for each of 10,000 topics.
 func (t *Topics) encode() (text []byte) {
 	last := uint64(0)
