@@ -52,19 +52,6 @@ func (a *activity) failed(now time.Time) {
 
 func add(count *uint32, n int) { *count = uint32(min(uint64(*count)+uint64(n), math.MaxUint32)) }
 
-// minutes returns the entities of each of the last n minutes, the present one last.
-func (a *activity) minutes(n int, now time.Time) []uint32 {
-	counts := make([]uint32, n)
-	if a == nil {
-		return counts
-	}
-	a.advance(now)
-	for i := range counts {
-		counts[i] = a.perMinute[(a.minute-int64(n-1-i))%60]
-	}
-	return counts
-}
-
 // total returns the entities of the last n minutes.
 func (a *activity) total(n int, now time.Time) (total uint64) {
 	if a == nil {

@@ -312,9 +312,6 @@ func TestBrowserShowsEachState(t *testing.T) {
 			t.Errorf("%s: the next poll is %q", name, next)
 		}
 	}
-	if got := b.eval(`document.querySelectorAll("#feed-articles .chart rect").length`); got == "0" {
-		t.Error("the chart of articles has no bar")
-	}
 	b.checkReadability("light")
 	b.setScheme("dark")
 	b.checkReadability("dark")
@@ -502,7 +499,7 @@ func TestBrowserIsLive(t *testing.T) {
 	b.await(`document.querySelector("#feed-orders .state").innerText.includes("halted")`)
 	b.await(`document.querySelector("#feed-orders .sentence").innerText.includes("the topic is gone; restore it")`)
 	stock.Processed(batch("b", 5, false), 0)
-	b.await(`document.querySelectorAll("#feed-stock .chart rect").length === 1`)
+	b.await(`document.querySelector("#feed-stock [data-label='Last 15 minutes']").innerText === "5"`)
 	s.AddFeed(admin.FeedOptions{Name: "prices", Every: time.Second})
 	b.await(`document.querySelectorAll("tbody tr").length === 3`)
 	if got := b.eval(`[window.loaded, document.activeElement.innerText, document.getElementById("q").value]`); got != `["once","orders","half a wo"]` {
@@ -564,7 +561,7 @@ func TestBrowserWithHostileText(t *testing.T) {
 	b := openBrowser(t, s)
 	check := func(where string) {
 		t.Helper()
-		if got := b.eval(`[window.pwned === undefined, document.scripts.length, document.querySelectorAll("img, svg:not(.chart, .hour), [onload], [onerror], [onmouseover]").length,
+		if got := b.eval(`[window.pwned === undefined, document.scripts.length, document.querySelectorAll("img, svg:not(.hour), [onload], [onerror], [onmouseover]").length,
 			[...document.querySelectorAll("a")].every((a) => a.origin === location.origin), document.querySelectorAll("main").length]`); got != `[true,1,0,true,1]` {
 			t.Errorf("%s: not hurt, scripts, foreign elements, own links and mains are %s", where, got)
 		}

@@ -114,9 +114,8 @@ func (h *history) addDead(letters []*feed.Entity, now time.Time, redact *safetex
 	h.dead = h.dead[:min(len(h.dead), status.MostDeadLetters)]
 }
 
-// addTo adds the minutes, hours, errors, entities and dead letters to the status of a feed.
+// addTo adds the hours, errors, entities and dead letters to the status of a feed.
 func (h *history) addTo(row *status.Feed, now time.Time) {
-	row.PublishedByMinute = h.activity.minutes(status.Minutes, now)
 	row.ByHour = h.activity.hourly(now)
 	row.RecentErrors, row.RecentEntities = append([]status.RepeatedError{}, h.errors...), []status.Entity{}
 	row.RecentDeadLetters = append([]status.DeadLetter{}, h.dead...)

@@ -43,7 +43,7 @@ func (p pageSource) Feeds(ctx context.Context, q statuspage.Query) statuspage.Fe
 	answer.Found = len(found)
 	from, to := q.Slice(len(found))
 	for _, key := range found[from:to] {
-		row := key.feed.details(now)
+		row := key.feed.status(now)
 		row.Cursor = p.decodeCursor(row.Cursor)
 		answer.Rows = append(answer.Rows, &row)
 	}

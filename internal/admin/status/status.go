@@ -250,9 +250,7 @@ type Feed struct {
 	// The fields below are only in the answer for a single feed. They are lost when the
 	// process ends.
 
-	// PublishedByMinute has the entities of each of the last Minutes, the present one last.
-	PublishedByMinute []uint32 `json:"published_by_minute,omitzero"`
-	ByHour            Hourly   `json:"by_hour,omitzero"`
+	ByHour Hourly `json:"by_hour,omitzero"`
 	// RecentErrors are the last [MostErrors] different errors, the newest first.
 	RecentErrors []RepeatedError `json:"recent_errors,omitzero"`
 	// RecentEntities are the last [MostEntities] that were published, the newest first.

@@ -36,8 +36,7 @@ type Feeds struct {
 	LeftBehind []status.LeftBehind
 	// SlowHosts are the hosts that are asked less often.
 	SlowHosts []status.SlowHost
-	// Rows have PublishedByMinute.
-	Rows []*status.Feed
+	Rows      []*status.Feed
 	// All is the number of feeds, and Found how many of them the query selects.
 	All, Found int
 	// States counts the feeds that the query would select without its State, by their state.

@@ -25,7 +25,7 @@ var (
 func parse(name string) *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"ago": ago, "nextPoll": nextPoll, "instant": instant, "count": count, "lag": describeLag,
-		"place": summarize, "fields": fields, "bars": bars, "series": series, "symbol": symbol,
+		"place": summarize, "fields": fields, "symbol": symbol,
 		"hours": newHours, "short": short,
 		"changeURL": func(name, verb string) string { return "/feeds/" + url.PathEscape(name) + "/" + verb },
 		"feedURL":   func(name string) string { return "/feed/" + url.PathEscape(name) },
@@ -301,34 +301,6 @@ func text(v any) string {
 		return err.Error()
 	}
 	return string(b)
-}
-
-// bar is a bar of a chart that is 100 high and 10 wide for each bar.
-type bar struct{ X, Y, Height int }
-
-// bars returns a bar for each minute with an entity. The highest has the height 100.
-func bars(perMinute []uint32) []bar {
-	var all []bar
-	highest := uint64(1)
-	for _, n := range perMinute {
-		highest = max(highest, uint64(n))
-	}
-	for i, n := range perMinute {
-		if n > 0 {
-			height := int(max(4, uint64(n)*100/highest))
-			all = append(all, bar{i * 10, 100 - height, height})
-		}
-	}
-	return all
-}
-
-// series describes a chart in words.
-func series(perMinute []uint32) string {
-	var parts []string
-	for _, n := range perMinute {
-		parts = append(parts, strconv.FormatUint(uint64(n), 10))
-	}
-	return "Entities published in each of the last " + strconv.Itoa(len(perMinute)) + " minutes, the oldest first: " + strings.Join(parts, ", ")
 }
 
 // hours is a chart of a value in each hour of the clock.
