@@ -118,7 +118,7 @@ func (v *feedView) publishedSoFar() string {
 		clause += fmt.Sprintf(" (%d left out as too large)", v.r.oversized)
 	}
 	dead := uint64(0)
-	for _, n := range v.r.dead.all() {
+	for _, n := range v.r.dead {
 		dead += n
 	}
 	if dead > 0 {

@@ -73,7 +73,7 @@ func (f *Feed) Polled(b feed.Batch, err error, took time.Duration) {
 	case err != nil:
 		result = transientError
 	}
-	r.polls.add(result)
+	r.polls[result]++
 	r.lastPoll = &status.Poll{At: formatTime(now), Outcome: string(result), Took: took.Round(time.Microsecond).String()}
 	r.pollErr = err
 	if err != nil {
@@ -125,7 +125,7 @@ func (f *Feed) Processed(b feed.Batch, took time.Duration) {
 	var dead []*feed.Entity
 	for i := range b.Entities {
 		if e := &b.Entities[i]; e.Dead != nil {
-			r.dead.add(e.Dead.Kind)
+			r.dead[e.Dead.Kind]++
 			published--
 			size -= e.Size()
 			dead = append(dead, e)
@@ -175,7 +175,7 @@ func (f *Feed) Entered(s bridge.Status) {
 		// process copies the feed.
 		r.freshAt = s.Since
 		if r.status.State != bridge.Standby {
-			r.commitErrors.add(classOf(s.Err))
+			r.commitErrors[classOf(s.Err)]++
 		}
 	case bridge.Retrying, bridge.Halted:
 		r.attempts++
@@ -187,7 +187,7 @@ func (f *Feed) Entered(s bridge.Status) {
 		}
 		// An error of the source has been counted as a poll.
 		if r.pollErr == nil || !errors.Is(s.Err, r.pollErr) {
-			r.commitErrors.add(classOf(s.Err))
+			r.commitErrors[classOf(s.Err)]++
 		}
 	}
 	if r.status.State == bridge.Paused {

@@ -79,9 +79,9 @@ func (f *Feed) status(now time.Time) status.Feed {
 }
 
 // deadLetters returns the counts with the reasons as text.
-func deadLetters(counts counterMap[feed.DeadKind]) map[string]uint64 {
-	named := make(map[string]uint64, len(counts.keys))
-	for kind, n := range counts.all() {
+func deadLetters(counts map[feed.DeadKind]uint64) map[string]uint64 {
+	named := make(map[string]uint64, len(counts))
+	for kind, n := range counts {
 		named[string(kind)] = n
 	}
 	return named

@@ -220,7 +220,7 @@ func plainCounters() []metric {
 func labeledCounters() []metric {
 	return []metric{
 		keyedCounter("polls_total", "Calls of the source, by outcome: it advanced, found the feed unchanged, or failed. A permanent_error needs a person.", "outcome",
-			func(r *feedRecord) counterMap[outcome] { return r.polls }),
+			func(r *feedRecord) map[outcome]uint64 { return r.polls }),
 		{
 			newDesc("violations_total", "Breaches of the feed's specification, by kind. One that halts the feed counts once, however often the feed is tried again.", "kind"),
 			prometheus.CounterValue,
@@ -231,9 +231,9 @@ func labeledCounters() []metric {
 			},
 		},
 		keyedCounter("dead_letters_total", "Entities that this process has published to the dead-letter topic, by reason: too_large, no_key, header.", "reason",
-			func(r *feedRecord) counterMap[feed.DeadKind] { return r.dead }),
+			func(r *feedRecord) map[feed.DeadKind]uint64 { return r.dead }),
 		keyedCounter("commit_errors_total", "Failed commits, and failed reads of the checkpoint before them: another copy was first (conflict), a retry will probably work (transient), or a person must act (permanent).", "class",
-			func(r *feedRecord) counterMap[class] { return r.commitErrors }),
+			func(r *feedRecord) map[class]uint64 { return r.commitErrors }),
 	}
 }
 
@@ -305,13 +305,12 @@ func stateGauges() []metric {
 	}
 }
 
-// keyedCounter has a label for the keys of a counterMap.
-func keyedCounter[K ~string](name, help, label string, counts func(*feedRecord) counterMap[K]) metric {
+// keyedCounter has a label for the keys of counts.
+func keyedCounter[K ~string](name, help, label string, counts func(*feedRecord) map[K]uint64) metric {
 	return metric{
 		newDesc(name, help, label), prometheus.CounterValue,
 		func(v *feedView, emit func(float64, ...string)) {
-			of := counts(v.r)
-			for key, n := range of.all() {
+			for key, n := range counts(v.r) {
 				emit(float64(n), string(key))
 			}
 		},

@@ -67,7 +67,7 @@ type feedRecord struct {
 	due       time.Time
 	lastError *status.Error // nil before the first
 
-	polls         counterMap[outcome]
+	polls         map[outcome]uint64
 	lastPoll      *status.Poll // nil before the first
 	goodPoll      time.Time    // when one last worked
 	pollErr       error        // of the last one
@@ -76,9 +76,9 @@ type feedRecord struct {
 
 	commits, published, publishedBytes uint64 // by this process
 	committedAt                        time.Time
-	commitErrors                       counterMap[class]
+	commitErrors                       map[class]uint64
 	duplicates, oversized              uint64
-	dead                               counterMap[feed.DeadKind] // dead letters
+	dead                               map[feed.DeadKind]uint64 // dead letters
 	panics                             uint64
 
 	violations map[string]status.Violation // by kind
@@ -121,10 +121,18 @@ type haltCause struct{ kind, page string }
 
 // The keys by which events are counted.
 var (
-	outcomes  = []outcome{moved, unchanged, transientError, permanentError}
-	classes   = []class{conflict, transient, permanent}
-	deadKinds = feed.DeadKinds()
+	outcomes = []outcome{moved, unchanged, transientError, permanentError}
+	classes  = []class{conflict, transient, permanent}
 )
+
+// zeros returns a count of 0 for each key, so that rates are right from the first event on.
+func zeros[K comparable](keys []K) map[K]uint64 {
+	counts := make(map[K]uint64, len(keys))
+	for _, key := range keys {
+		counts[key] = 0
+	}
+	return counts
+}
 
 // newRecord returns the record of a feed that starts.
 func newRecord() feedRecord {
@@ -132,9 +140,9 @@ func newRecord() feedRecord {
 	return feedRecord{
 		status:       bridge.Status{State: bridge.Starting, Since: now},
 		began:        now,
-		polls:        newCounterMap(outcomes),
-		commitErrors: newCounterMap(classes),
-		dead:         newCounterMap(deadKinds),
+		polls:        zeros(outcomes),
+		commitErrors: zeros(classes),
+		dead:         zeros(feed.DeadKinds()),
 		violations:   map[string]status.Violation{},
 	}
 }
@@ -163,11 +171,11 @@ func (r *feedRecord) noteRemarks(b feed.Batch) {
 
 func (r *feedRecord) deepCopy() feedRecord {
 	c := *r
-	c.polls = r.polls.clone()
-	c.commitErrors = r.commitErrors.clone()
+	c.polls = maps.Clone(r.polls)
+	c.commitErrors = maps.Clone(r.commitErrors)
 	c.violations = maps.Clone(r.violations)
 	c.remarked = slices.Clone(r.remarked)
-	c.dead = r.dead.clone()
+	c.dead = maps.Clone(r.dead)
 	return c
 }
 

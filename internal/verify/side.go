@@ -215,29 +215,14 @@ func (it *item) compare(other *item) (parts []string) {
 	if !it.modified.Equal(other.modified) {
 		parts = append(parts, "time")
 	}
-	a, b := it.headers, other.headers
-	for len(a) > 0 || len(b) > 0 {
-		order := 0
-		switch {
-		case len(a) == 0:
-			order = 1
-		case len(b) == 0:
-			order = -1
-		default:
-			order = cmp.Compare(a[0].name.Value(), b[0].name.Value())
-		}
-		switch {
-		case order < 0:
-			parts, a = append(parts, "header "+a[0].name.Value()), a[1:]
-		case order > 0:
-			parts, b = append(parts, "header "+b[0].name.Value()), b[1:]
-		default:
-			if a[0].values != b[0].values {
-				parts = append(parts, "header "+a[0].name.Value())
-			}
-			a, b = a[1:], b[1:]
+	var names []string
+	for _, h := range slices.Concat(it.headers, other.headers) {
+		if !slices.Contains(it.headers, h) || !slices.Contains(other.headers, h) {
+			names = append(names, "header "+h.name.Value())
 		}
 	}
+	slices.Sort(names)
+	parts = append(parts, slices.Compact(names)...)
 	if it.body != other.body {
 		parts = append(parts, "body")
 	}
