@@ -149,10 +149,3 @@ func TestBalanceMovesFewTopicsWhenAMemberJoins(t *testing.T) {
 		t.Errorf("a fourth member moves %d of 300 topics, and %.1f on average", most, float64(sum)/runs)
 	}
 }
-
-func BenchmarkBalance(b *testing.B) {
-	members := alike(names("copy", 100), names("orders", 10_000))
-	for b.Loop() {
-		fleet.Balance(members)
-	}
-}

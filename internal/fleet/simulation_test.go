@@ -1,16 +1,11 @@
 package fleet_test
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"runtime"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/feedbridge/feedbridge/internal/fleet"
 )
@@ -21,56 +16,6 @@ func scale() (members, feeds int) {
 		return 100, 20_000
 	}
 	return 1_000, 1_000_000
-}
-
-// TestSimulatedNATSFleet counts the messages of a large fleet whose members renew a key each and
-// watch all of them.
-func TestSimulatedNATSFleet(t *testing.T) {
-	const beat, ttl = 4 * time.Second, 12 * time.Second // as in sink/nats
-	members, _ := scale()
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var published, delivered int
-		watchers := members
-		expired := make(chan time.Time, 1)
-		ctx, stop := context.WithCancel(t.Context())
-		var group sync.WaitGroup
-		for n := range members {
-			mine, kill := context.WithCancel(ctx)
-			if n == 0 {
-				time.AfterFunc(60*time.Second+time.Second, kill)
-			}
-			group.Go(func() {
-				defer kill()
-				time.Sleep(rand.N(beat))
-				var key *time.Timer
-				for ; mine.Err() == nil; time.Sleep(beat) {
-					if key != nil {
-						key.Stop()
-					}
-					key = time.AfterFunc(ttl, func() { expired <- time.Now() })
-					mu.Lock()
-					published, delivered = published+1, delivered+watchers
-					mu.Unlock()
-				}
-				if ctx.Err() != nil {
-					key.Stop()
-				}
-			})
-		}
-		time.Sleep(60*time.Second + time.Second)
-		mu.Lock()
-		t.Logf("%d members: %.0f messages per second to the bus, and %.0f from it", members, float64(published)/61, float64(delivered)/61)
-		mu.Unlock()
-		killed := time.Now()
-		late := (<-expired).Sub(killed)
-		t.Logf("a member that is killed is missed after %.1f s", late.Seconds())
-		if late > ttl {
-			t.Errorf("a killed member is missed after %v, want %v at most", late, ttl)
-		}
-		stop()
-		group.Wait()
-	})
 }
 
 // TestSimulatedAssignment computes who runs the feeds of a large fleet, as every member does

@@ -23,15 +23,6 @@ const share = 20
 // stream sends the content of a page as server-sent events: at once, and again when it has
 // changed. It ends when the client is gone or reads nothing for Patience, and on Close.
 func (p *Pages) stream(w http.ResponseWriter, r *http.Request, t *template.Template, get content) {
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
-		// The browser would not hand it out, but it would take up a stream.
-		http.Error(w, "live pages are not for other sites", http.StatusForbidden)
-		return
-	}
-	if p.closing.Err() != nil {
-		http.Error(w, "the process is shutting down", http.StatusServiceUnavailable)
-		return
-	}
 	open := p.streams.TryAcquire()
 	if open == nil {
 		w.Header().Set("Retry-After", "15")
