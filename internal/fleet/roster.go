@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -110,6 +111,13 @@ func (r *roster) publishes(list string) bool {
 // report takes a report, and returns the names of entries that are no member's.
 func (r *roster) report(members map[string][]byte, left []string, now time.Time) (strangers []string) {
 	r.present = map[string]value{}
+	sets := map[string]*Topics{}
+	r.keepSets(sets, r.own)
+	if r.acting != nil {
+		for _, v := range r.acting.members {
+			r.keepSets(sets, v)
+		}
+	}
 	for name, text := range members {
 		v, ok := decodeValue(name, text)
 		if !ok {
@@ -117,15 +125,15 @@ func (r *roster) report(members map[string][]byte, left []string, now time.Time)
 			continue
 		}
 		delete(r.left, name)
-		r.addSet(v.Topics, v.Hashes, hashBits)
+		r.keepSets(sets, v)
 		v.Hashes = nil
 		for list, version := range v.Lists {
-			r.addSet(version.Topics, version.Hashes, hashBits+urlBits)
 			version.Hashes = nil
 			v.Lists[list] = version
 		}
 		r.present[name] = v
 	}
+	r.sets = sets
 	for _, name := range left {
 		r.left[name] = true
 	}
@@ -133,41 +141,23 @@ func (r *roster) report(members map[string][]byte, left []string, now time.Time)
 		// This copy was away, so others may have been away with it.
 		r.settled, r.interrupted = now.Add(returnTime), false
 	}
-	used := r.usedSets()
-	maps.DeleteFunc(r.sets, func(fingerprint string, _ *Topics) bool { return !used[fingerprint] })
 	r.check(now)
 	return strangers
 }
 
-// addSet keeps topics that a member publishes.
-func (r *roster) addSet(fingerprint string, hashes []byte, bits int) {
-	if r.sets[fingerprint] != nil || hashes == nil {
-		return
-	}
-	if topics, err := decodeTopics(hashes, bits); err == nil && topics.fingerprint == fingerprint {
-		r.sets[fingerprint] = topics
-	}
-}
-
-// usedSets returns the fingerprints of the topics of all members.
-func (r *roster) usedSets() map[string]bool {
-	used := map[string]bool{}
-	add := func(v value) {
-		used[v.Topics] = true
-		for _, list := range v.Lists {
-			used[list.Topics] = true
+// keepSets adds the topics of a member to sets, as far as they are known or published.
+func (r *roster) keepSets(sets map[string]*Topics, v value) {
+	keep := func(fingerprint string, hashes []byte, bits int) {
+		if known := cmp.Or(r.sets[fingerprint], sets[fingerprint]); known != nil {
+			sets[fingerprint] = known
+		} else if topics, err := decodeTopics(hashes, bits); err == nil && topics.fingerprint == fingerprint {
+			sets[fingerprint] = topics
 		}
 	}
-	add(r.own)
-	for _, v := range r.present {
-		add(v)
+	keep(v.Topics, v.Hashes, hashBits)
+	for _, list := range v.Lists {
+		keep(list.Topics, list.Hashes, hashBits+urlBits)
 	}
-	if r.acting != nil {
-		for _, v := range r.acting.members {
-			add(v)
-		}
-	}
-	return used
 }
 
 // others returns the members with other feeds than this copy, in order; none if this copy is not a member.
