@@ -106,10 +106,10 @@ func (s *spec) appliesTo(f Format) bool {
 func (s *spec) isNameMapping() bool { return s.elem != nil && s.typ.Kind() == reflect.Map }
 
 // documentedPath returns the path under which docs/configuration.md describes the key: that of a
-// feed for a key of defaults.
-func (s *spec) documentedPath() string { return inDefaults.ReplaceAllString(s.path, "feeds.*.") }
+// feed for a key of defaults, or of the credentials of a list.
+func (s *spec) documentedPath() string { return likeFeeds.ReplaceAllString(s.path, "feeds.*.$1") }
 
-var inDefaults = regexp.MustCompile(`^(feed_defaults|feeds_from\.\*\.defaults)\.`)
+var likeFeeds = regexp.MustCompile(`^(?:feed_defaults|feeds_from\.\*\.defaults)\.|^feeds_from\.\*\.(auth\.)`)
 
 // isList reports whether s is a list of scalars.
 func (s *spec) isList() bool { return s.typ.Kind() == reflect.Slice }

@@ -35,6 +35,7 @@ func TestOptionsAreDocumented(t *testing.T) {
 		}
 		switch {
 		case n.Properties != nil, n.Ref != "":
+		case strings.HasPrefix(path, "feeds_from.NAME.auth."): // described as feeds.NAME.auth
 		case n.AdditionalProperties != nil:
 			walk(path+".NAME", n.AdditionalProperties)
 		default:
