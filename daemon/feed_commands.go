@@ -260,15 +260,7 @@ func (c *feedCommands) pollElsewhere(ctx context.Context, r *http.Request, name,
 		if _, ok := errors.AsType[*admin.ChangeError](err); ok || err == nil {
 			return err
 		}
-		_, unsent := errors.AsType[admin.UnsentError](err)
-		switch {
-		case errors.Is(err, admin.ErrNoAnswer):
-			err = fmt.Errorf("the member that runs it cannot be asked: %w", err)
-		case unsent:
-			err = fmt.Errorf("it is run by %s, another member of the fleet; send the request to that copy with --admin: %w", owner, err)
-		default:
-			err = fmt.Errorf("it is run by %s, another member of the fleet: %w; if it has ended or hangs, another member runs the feed soon: try again in half a minute", owner, err)
-		}
+		err = fmt.Errorf("it is run by %s, which cannot be asked: %w", owner, err)
 	}
 	return &admin.ChangeError{Status: http.StatusConflict, Errs: []error{fmt.Errorf("feed %s: %w", name, err)}}
 }

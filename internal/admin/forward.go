@@ -134,19 +134,13 @@ type forwardedKey struct{}
 // not be forwarded again.
 func IsForwarded(ctx context.Context) bool { return ctx.Value(forwardedKey{}) != nil }
 
-// UnsentError is the error of a request that could not be forwarded, though its member may work.
-type UnsentError struct{ Err error }
-
-func (e UnsentError) Error() string { return e.Err.Error() }
-func (e UnsentError) Unwrap() error { return e.Err }
-
 // sendWithin is send with a limit, and with an error that says how long it has waited.
 func (f *forwarder) sendWithin(ctx context.Context, limit time.Duration, owner, method, path string, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := f.send(ctx, owner, method, path, answer)
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%s, another member of the fleet, %w within %v%s", owner, ErrNoAnswer, limit, f.whenGone(owner))
+		return fmt.Errorf("%s, another member of the fleet, does not answer within %v%s", owner, limit, f.whenGone(owner))
 	}
 	return err
 }
@@ -154,7 +148,7 @@ func (f *forwarder) sendWithin(ctx context.Context, limit time.Duration, owner, 
 func (f *forwarder) send(ctx context.Context, owner, method, path string, answer any) error {
 	address, key, err := f.findMember(owner)
 	if err != nil {
-		return UnsentError{err}
+		return err
 	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, http.NoBody)
 	if err != nil {
@@ -217,9 +211,6 @@ func (f *forwarder) findMember(owner string) (address string, key []byte, err er
 	return note.Admin, key, nil
 }
 
-// ErrNoAnswer is matched by errors of a member that has ended or is frozen, as far as is known.
-var ErrNoAnswer = errors.New("does not answer")
-
 // whenGone returns what becomes of the feeds of a member that does not answer.
 func (f *forwarder) whenGone(owner string) string {
 	if note := f.fleet.readNotes()[owner]; note != nil && !note.goneSince.IsZero() {
@@ -230,7 +221,7 @@ func (f *forwarder) whenGone(owner string) string {
 
 func (f *forwarder) unreachable(owner, address string, err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) || os.IsTimeout(err) {
-		return fmt.Errorf("%s, another member of the fleet, %w at %s: %w%s; otherwise set fleet.advertise there to where the members reach it", owner, ErrNoAnswer, address, err, f.whenGone(owner))
+		return fmt.Errorf("%s, another member of the fleet, does not answer at %s: %w%s; otherwise set fleet.advertise there to where the members reach it", owner, address, err, f.whenGone(owner))
 	}
 	return fmt.Errorf("%s, another member of the fleet, cannot be reached at %s: %w; set fleet.advertise there to where the members reach it", owner, address, err)
 }
