@@ -13,8 +13,9 @@ import (
 // feedGroup is a feed, or several that have the same error.
 type feedGroup struct {
 	feeds []*status.Feed
-	rank  int    // of trouble: 0 for the most
 	cause string // of the first feed: what a person reads of it in a line; empty without trouble
+	text  string // of the first feed: what is printed below the feeds; empty for nothing
+	more  int    // how many other feeds have the same error, and are not in feeds
 }
 
 // feedRank orders feeds by their trouble.
@@ -57,7 +58,7 @@ func groupFeeds(s *status.Process) []feedGroup {
 	})
 	groups, found := make([]feedGroup, 0, len(sorted)), map[string]int{}
 	for _, f := range sorted {
-		g := feedGroup{feeds: []*status.Feed{f}, rank: feedRank(f)}
+		g := feedGroup{feeds: []*status.Feed{f}}
 		if isTroubled(f) {
 			g.cause = feedCause(f, troubles[f.Feed])
 			key := f.State + string(f.Attention) + errorKey(f, g.cause)
@@ -66,6 +67,7 @@ func groupFeeds(s *status.Process) []feedGroup {
 				continue
 			}
 			found[key] = len(groups)
+			g.text = f.Explanation
 		}
 		groups = append(groups, g)
 	}

@@ -11,6 +11,9 @@ import (
 	"golang.org/x/term"
 )
 
+// columnsOf measures text that may have the codes of look.paint.
+var columnsOf = displaywidth.Options{ControlSequences: true}
+
 // look is what a terminal can show. The zero value is for a pipe or a file: no colors, and lines of any length.
 type look struct {
 	width  int // columns; 0 for no limit
@@ -108,24 +111,24 @@ func (a asciiWriter) Write(p []byte) (int, error) {
 // fit cuts a text to a number of columns.
 func fit(text string, columns int) string {
 	switch {
-	case displaywidth.String(text) <= columns:
+	case columnsOf.String(text) <= columns:
 		return text
 	case columns <= 0:
 		return ""
 	}
-	return displaywidth.TruncateString(text, columns, "…")
+	return columnsOf.TruncateString(text, columns, "…")
 }
 
 // fitName cuts a name in its middle: names often differ at the end only.
 func fitName(name string, columns int) string {
-	if displaywidth.String(name) <= columns || columns < 4 {
+	if columnsOf.String(name) <= columns || columns < 4 {
 		return fit(name, columns)
 	}
 	end := []rune(name)
-	for displaywidth.String(string(end)) > columns/2 {
+	for columnsOf.String(string(end)) > columns/2 {
 		end = end[1:]
 	}
-	return fit(name, columns-displaywidth.String(string(end))) + string(end)
+	return fit(name, columns-columnsOf.String(string(end))) + string(end)
 }
 
 // fitNames cuts the names of a table in their middle. Of names that are the same then, the part is shown in which they
@@ -153,13 +156,13 @@ func fitNames(names []string, columns int) []string {
 // pad cuts or extends a text to a number of columns.
 func pad(text string, columns int) string {
 	text = fit(text, columns)
-	return text + strings.Repeat(" ", max(0, columns-displaywidth.String(text)))
+	return text + strings.Repeat(" ", max(0, columns-columnsOf.String(text)))
 }
 
 // wrap breaks a text at spaces into lines of at most so many columns; 0 for no limit. The lines after the first begin
 // with indent.
 func wrap(text string, columns int, indent string) []string {
-	if columns <= 0 || displaywidth.String(text) <= columns {
+	if columns <= 0 || columnsOf.String(text) <= columns {
 		return []string{text}
 	}
 	words := strings.TrimLeft(text, " ")
@@ -172,14 +175,14 @@ func wrap(text string, columns int, indent string) []string {
 		switch {
 		case i == 0:
 			line += word
-		case displaywidth.String(line+" "+word) <= columns:
+		case columnsOf.String(line+" "+word) <= columns:
 			line += " " + word
 		default:
 			lines = append(lines, line)
 			line = indent + word
 		}
-		for displaywidth.String(line) > columns {
-			head := displaywidth.TruncateString(line, columns, "")
+		for columnsOf.String(line) > columns {
+			head := columnsOf.TruncateString(line, columns, "")
 			if len(head) <= len(indent) { // a wide character in a narrow terminal
 				break
 			}

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clipperhouse/displaywidth"
 	"github.com/spf13/cobra"
 
 	"github.com/feedbridge/feedbridge/bridge"
@@ -32,6 +31,10 @@ type statusReport struct {
 	asJSON bool
 	quiet  bool
 	all    bool // print every feed in the table
+	// groups returns the feeds in the order of the table; nil for groupFeeds.
+	groups func(*status.Process) []feedGroup
+	// onRow is called before the row of a feed is printed. It may be nil.
+	onRow func(feed string)
 }
 
 func statusCommand(a *app) *cobra.Command {
@@ -87,7 +90,7 @@ func (r statusReport) watchStatus(ctx context.Context, a *app, client *adminClie
 		clearScreen = "\x1b[H\x1b[2J"
 		if !r.asJSON && isTerminal(a.in) {
 			if screen, err := openScreen(); err == nil {
-				return watchOnScreen(ctx, screen, client, &watch{redact: a.redact, look: l, found: client.found, feed: r.feed, details: r.feed != ""})
+				return watchOnScreen(ctx, screen, client, &watch{redact: a.redact, look: l, found: client.found, feed: r.feed})
 			}
 		}
 	}
@@ -115,8 +118,8 @@ func (r statusReport) print(ctx context.Context, w io.Writer, a *app, client *ad
 		w = io.Discard
 	}
 	l := lookOf(a, a.out)
-	if l.ascii && !r.asJSON {
-		w = asciiWriter{w}
+	if !r.asJSON {
+		w = l.writer(w)
 	}
 	p := &printer{w: w, redact: a.redact}
 	if r.feed != "" {
@@ -136,7 +139,7 @@ func (r statusReport) print(ctx context.Context, w io.Writer, a *app, client *ad
 		if r.asJSON {
 			p.err = printReport(p.w, p.redact, answer)
 		} else if p.err = json.Unmarshal(answer, &s); p.err == nil {
-			r.printProcess(p, &s, ready, l)
+			r.printProcess(p, &s, ready, time.Now(), l)
 		}
 		if p.err != nil {
 			return p.err
@@ -199,8 +202,7 @@ func withoutErrors(reasons []string, s *status.Process) []string {
 const shownReasons = 10
 
 // printProcess prints the buses, a line for each feed, and below those in trouble the explanation.
-func (r statusReport) printProcess(p *printer, s *status.Process, ready daemonReadiness, l look) {
-	now := time.Now()
+func (r statusReport) printProcess(p *printer, s *status.Process, ready daemonReadiness, now time.Time, l look) {
 	p.printLine("%s", s.Summary.Sentence)
 	p.printLine("feedbridge %s, writer %s, started %s", s.Version, s.Writer, formatAge(s.Started, now))
 	reasons := withoutErrors(ready.Reasons, s)
@@ -238,18 +240,25 @@ func (r statusReport) printProcess(p *printer, s *status.Process, ready daemonRe
 		p.printLine("list %s (%s): %s", l.List, withNoun(l.Feeds, "feed", "feeds"), cmp.Or(l.Explanation(), "ok"))
 	}
 	if s.Fleet != nil {
-		printFleet(p, s.Fleet)
+		printFleet(p, s.Fleet, now)
 	}
-	if len(s.Feeds) > 0 {
+	switch {
+	case len(s.Feeds) > 0:
 		p.printLine("")
 		shown := len(s.Feeds)
 		if !r.all {
 			shown = min(shown, shownFeeds)
 		}
-		printGroups(p, groupFeeds(s), shown, now, l)
+		groups := groupFeeds
+		if r.groups != nil {
+			groups = r.groups
+		}
+		r.printGroups(p, groups(s), shown, now, l)
 		if more := len(s.Feeds) - shown; more > 0 {
 			p.printLine("and %s; --all prints all", withNoun(more, "more feed", "more feeds"))
 		}
+	case len(s.Served) == 0:
+		p.printLine("there are no feeds; 'feedbridge add URL' adds one")
 	}
 	if len(s.Served) > 0 {
 		p.printLine("")
@@ -264,7 +273,7 @@ func (r statusReport) printProcess(p *printer, s *status.Process, ready daemonRe
 }
 
 // printFleet prints a line for each member of the fleet.
-func printFleet(p *printer, f *status.Fleet) {
+func printFleet(p *printer, f *status.Fleet, now time.Time) {
 	p.printLine("")
 	p.printLine("fleet %s on bus %s: %s", f.Fleet, f.Bus, withNoun(len(f.Members), "member", "members"))
 	for _, m := range f.Members {
@@ -284,7 +293,7 @@ func printFleet(p *printer, f *status.Fleet) {
 		p.printLine("  %s: %s", m.Member, feeds)
 	}
 	for _, m := range f.Gone {
-		p.printLine("  %s: gone, since %s; the others run its feeds", m.Member, formatAge(m.GoneSince, time.Now()))
+		p.printLine("  %s: gone, since %s; the others run its feeds", m.Member, formatAge(m.GoneSince, now))
 	}
 	if f.Error != "" {
 		p.printLine("  this copy cannot take part: %s", f.Error)
@@ -299,7 +308,7 @@ const shownFeeds = 100
 
 // printGroups prints a table of at most limit feeds, with the explanation of each group in trouble below its feeds. The
 // cells are cleaned before the columns are aligned. On a terminal, columns that do not fit are left out.
-func printGroups(p *printer, groups []feedGroup, limit int, now time.Time, l look) {
+func (r statusReport) printGroups(p *printer, groups []feedGroup, limit int, now time.Time, l look) {
 	rows := [][]string{{"FEED", "STATE", "LAG", "ENTITIES", "LAST COMMIT", "NEXT ATTEMPT", "TOPIC", ""}}
 	for _, g := range groups {
 		for _, f := range g.feeds[:min(len(g.feeds), limit+1-len(rows))] {
@@ -339,13 +348,16 @@ func printGroups(p *printer, groups []feedGroup, limit int, now time.Time, l loo
 	rows = rows[1:]
 	for _, g := range groups {
 		shown := min(len(g.feeds), len(rows))
-		for _, cells := range rows[:shown] {
+		for i, cells := range rows[:shown] {
+			if r.onRow != nil {
+				r.onRow(g.feeds[i].Feed)
+			}
 			printRow(cells)
 		}
-		if rows = rows[shown:]; g.rank < 2 && shown > 0 {
-			text := g.feeds[0].Explanation
-			if len(g.feeds) > 1 {
-				text = fmt.Sprintf("%s, such as %s: %s", withNoun(len(g.feeds), "feed", "feeds"), g.feeds[0].Feed, text)
+		if rows = rows[shown:]; g.text != "" && shown > 0 {
+			text := g.text
+			if n := len(g.feeds) + g.more; n > 1 {
+				text = fmt.Sprintf("%s, such as %s: %s", withNoun(n, "feed", "feeds"), g.feeds[0].Feed, text)
 			}
 			for _, line := range wrap("  "+p.redact.Clip(text, longestPrinted), l.width, "  ") {
 				p.printLine("%s", ownText(line))
@@ -355,13 +367,13 @@ func printGroups(p *printer, groups []feedGroup, limit int, now time.Time, l loo
 }
 
 // fitColumns returns the columns of a table that fit in width, and the width of each. The first two, the names and the
-// states of feeds, are always among them.
+// states of feeds, are always among them. Long names are cut to a third of the width before columns are left out.
 func fitColumns(rows [][]string, width int) (columns, widths []int) {
 	widths = make([]int, len(rows[0]))
 	total := -2
 	for column := range widths {
 		for _, cells := range rows {
-			widths[column] = max(widths[column], displaywidth.String(cells[column]))
+			widths[column] = max(widths[column], columnsOf.String(cells[column]))
 		}
 		if widths[column] > 0 {
 			columns = append(columns, column)
@@ -371,6 +383,8 @@ func fitColumns(rows [][]string, width int) (columns, widths []int) {
 	if width <= 0 {
 		return columns, widths
 	}
+	cut := max(0, min(total-width, widths[0]-max(width/3, 10)))
+	widths[0], total = widths[0]-cut, total-cut
 	for _, dropped := range []int{7, 6, 5, 3, 4, 2} {
 		if total > width && widths[dropped] > 0 {
 			columns = slices.DeleteFunc(columns, func(column int) bool { return column == dropped })

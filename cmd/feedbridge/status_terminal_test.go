@@ -47,9 +47,9 @@ func TestWatchOnATerminal(t *testing.T) {
 		environ     []string
 		sees, lacks []string
 	}{
-		"colors":   {[]string{"TERM=xterm-256color", "LANG=C.UTF-8"}, []string{"✗", "\x1b[31m"}, nil},
-		"no color": {[]string{"TERM=xterm-256color", "LANG=C.UTF-8", "NO_COLOR=1"}, []string{"✗"}, []string{"\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[38;"}},
-		"no UTF-8": {[]string{"TERM=xterm"}, []string{"x"}, []string{"✗", "…"}},
+		"colors":   {[]string{"TERM=xterm-256color", "LANG=C.UTF-8"}, []string{"漢", "\x1b[31m"}, nil},
+		"no color": {[]string{"TERM=xterm-256color", "LANG=C.UTF-8", "NO_COLOR=1"}, []string{"漢"}, []string{"\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[38;"}},
+		"no UTF-8": {[]string{"TERM=xterm"}, []string{"??"}, []string{"漢", "…"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(program, "status", "--watch", "--admin", daemon.URL)
@@ -109,7 +109,7 @@ func TestStatusOnATerminal(t *testing.T) {
 		var out strings.Builder
 		s := watchedProcess(now)
 		p := &printer{w: &out, redact: safetext.NewRedactor("ticket")}
-		printGroups(p, groupFeeds(s), 8, now, l)
+		statusReport{}.printGroups(p, groupFeeds(s), 8, now, l)
 		golden(t, fmt.Sprintf("testdata/status-%d.golden", l.width), out.String())
 	}
 }

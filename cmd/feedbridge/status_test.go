@@ -61,7 +61,7 @@ func TestTroublesOfTheProcessArePrinted(t *testing.T) {
 			{Host: "shop.example.com:443", RequestsPerMinute: 120, Share: 1, Status: 403, Since: &at},
 		},
 	}
-	statusReport{}.printProcess(&printer{w: &out}, &process, daemonReadiness{Ready: true}, look{})
+	statusReport{}.printProcess(&printer{w: &out}, &process, daemonReadiness{Ready: true}, time.Now(), look{})
 	const want = "ready\nthe configuration was not reloaded (1m0s ago); the one before stays in use: feedbridge.yaml:3: feeds.orders.evry: unknown key\n" +
 		"the feed orders was stopped (1m0s ago) and does not end: reading the feed for 1m5s\n" +
 		"feeds.example.com:443 has answered 429: requests of all its feeds are limited to 1 a minute, this copy 25% of them; set their limits.rate if the provider allows more (first 1m0s ago)\n" +
@@ -80,7 +80,7 @@ func TestFewReasonsArePrinted(t *testing.T) {
 		for i := range n {
 			ready.Reasons = append(ready.Reasons, fmt.Sprintf("reason %d", i))
 		}
-		statusReport{}.printProcess(&printer{w: &out}, &status.Process{}, ready, look{})
+		statusReport{}.printProcess(&printer{w: &out}, &status.Process{}, ready, time.Now(), look{})
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%d reasons are printed as\n%s", n, out.String())
 		}
@@ -92,7 +92,7 @@ func TestReasonOfABusIsPrintedOnce(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	ready, process := daemonReadiness{Reasons: []string{"bus main: no servers"}}, &status.Process{Buses: []status.Bus{{Bus: "main", Kind: "nats", Error: "no servers"}, {Bus: "b", Kind: "nats", Error: "late"}}}
-	statusReport{}.printProcess(&printer{w: &out}, process, ready, look{})
+	statusReport{}.printProcess(&printer{w: &out}, process, ready, time.Now(), look{})
 	if want := "not ready:\n  bus main: no servers\n\nbus main (nats): not available\nbus b (nats): late\n"; !strings.Contains(out.String(), want) {
 		t.Errorf("printed\n%swant in it\n%s", out.String(), want)
 	}
@@ -104,7 +104,7 @@ func TestFleetIsPrinted(t *testing.T) {
 	t.Parallel()
 	fleet := &status.Fleet{Fleet: "shop", Bus: "main", Error: "no right to the bucket", Members: []status.Member{{Member: "host-1", Self: true, Feeds: 1}, {Member: "host-2", Feeds: 2, OtherFeeds: true}}}
 	var b strings.Builder
-	printFleet(&printer{w: &b}, fleet)
+	printFleet(&printer{w: &b}, fleet, time.Now())
 	want := "\nfleet shop on bus main: 2 members\n  host-1: 1 feed (this copy)\n  host-2: 2 feeds, has other feeds than this copy\n  this copy cannot take part: no right to the bucket\n"
 	if got := b.String(); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
@@ -128,7 +128,7 @@ func TestListsArePrinted(t *testing.T) {
 	} {
 		list.List = "blogs"
 		var b strings.Builder
-		statusReport{}.printProcess(&printer{w: &b}, &status.Process{Lists: []status.List{list}}, daemonReadiness{}, look{})
+		statusReport{}.printProcess(&printer{w: &b}, &status.Process{Lists: []status.List{list}}, daemonReadiness{}, time.Now(), look{})
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%+v is printed as\n%s", list, b.String())
 		}
@@ -160,7 +160,7 @@ func TestFewFeedsArePrinted(t *testing.T) {
 			process.Feeds = append(process.Feeds, f)
 		}
 		var out strings.Builder
-		statusReport{all: test.all}.printProcess(&printer{w: &out}, &process, daemonReadiness{Ready: true}, look{})
+		statusReport{all: test.all}.printProcess(&printer{w: &out}, &process, daemonReadiness{Ready: true}, time.Now(), look{})
 		text := out.String()
 		idle, halted := strings.Count(text, "\nidle"), strings.Count(text, "\nhalted")
 		if idle != test.wantIdle || halted != test.wantHalted || !strings.Contains(text, test.wantSentence) ||

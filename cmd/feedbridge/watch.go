@@ -1,9 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -12,37 +12,50 @@ import (
 	"github.com/feedbridge/feedbridge/internal/safetext"
 )
 
-// watch is what 'status --watch' shows on a terminal: a function of the daemon's answers, of the keys that were pressed,
-// and of the size of the terminal. It does no input or output.
+// watch is what 'status --watch' shows on a terminal: what status prints, of the feeds that match a filter and in an order
+// that keys choose. It is a function of the daemon's answers, of the keys that were pressed, and of the size of the
+// terminal. It does no input or output.
 type watch struct {
 	redact *safetext.Redactor
 	look   look
 	found  string // as in adminClient
-	now    time.Time
 
-	// Of the daemon. err is why it does not answer; the rest is of its last answer, at a time.
-	process *status.Process
+	last watchAnswer     // the last one without an error
+	err  error           // why the daemon does not answer since
+	now  time.Time       // of the last answer, or of err
+	pace map[string]pace // by feed
+
+	order  int // in watchOrders
+	filter string
+	typing bool   // the filter
+	feed   string // whose details are shown; empty for all feeds
+	help   bool
+	quit   bool
+
+	width    int      // of text
+	text     []string // what status prints; nil if it has to be made
+	rows     []watchRow
+	selected int  // in rows
+	down     bool // the last key has moved down
+	top      int  // the first line that is shown
+	page     int  // lines of text that fit on the terminal
+}
+
+// watchRow is a feed in the text.
+type watchRow struct {
+	feed string
+	line int
+}
+
+// watchAnswer is what the daemon answers to a watch.
+type watchAnswer struct {
 	at      time.Time
+	ready   daemonReadiness
+	process *status.Process
 	err     error
-	one     *status.Feed // with details
+	feed    string // the one with details; empty for none
+	one     *status.Feed
 	oneErr  error
-	groups  []feedGroup
-	pace    map[string]pace // by feed
-
-	// Of the keys.
-	order    int // in watchOrders
-	filter   string
-	typing   bool   // the filter
-	group    string // the first of the feeds whose error is the same, if only those are shown
-	feed     string // the one that is shown if details is set
-	details  bool
-	help     bool
-	selected int
-	top      int // the first row that is shown
-	page     int // rows of the terminal
-	quit     bool
-
-	rows []feedGroup // as they are shown
 }
 
 // pace is the first answer of a catching-up feed, from which its speed is computed.
@@ -79,71 +92,55 @@ func commitTime(f *status.Feed) time.Time {
 }
 
 // update takes an answer of the daemon.
-func (m *watch) update(s *status.Process, err error) {
-	m.now, m.err = time.Now(), err
-	if err != nil {
+func (m *watch) update(a watchAnswer) {
+	m.now, m.err, m.text = a.at, a.err, nil
+	if a.err != nil {
 		return
 	}
-	m.process, m.at, m.groups = s, m.now, groupFeeds(s)
+	m.last = a
 	before := m.pace
 	m.pace = map[string]pace{}
-	for i := range s.Feeds {
-		if f := &s.Feeds[i]; f.Attention == status.Behind {
+	for i := range a.process.Feeds {
+		if f := &a.process.Feeds[i]; f.Attention == status.Behind {
 			first, ok := before[f.Feed]
 			if !ok || lagSeconds(f) > first.lag {
-				first = pace{m.now, lagSeconds(f), f.Entities}
+				first = pace{a.at, lagSeconds(f), f.Entities}
 			}
 			m.pace[f.Feed] = first
 		}
 	}
-	m.arrange()
 }
 
-// arrange makes the rows, and keeps the selection at its feed.
-func (m *watch) arrange() {
-	kept := ""
-	if m.selected < len(m.rows) {
-		kept = m.rows[m.selected].feeds[0].Feed
-	}
-	m.rows = m.rows[:0:0]
-	for _, g := range m.groups {
-		if m.group != "" {
-			if g.feeds[0].Feed == m.group || slices.ContainsFunc(g.feeds, func(f *status.Feed) bool { return f.Feed == m.group }) {
-				m.rows = append(m.rows, splitGroup(g)...)
+// shownOfGroup is how many feeds with the same error are listed, unless there is a filter.
+const shownOfGroup = 5
+
+// groups returns the feeds that match the filter, in the order that is chosen.
+func (m *watch) groups(s *status.Process) (groups []feedGroup) {
+	compare := watchOrders[m.order].compare
+	for _, g := range groupFeeds(s) {
+		g.feeds = slices.DeleteFunc(g.feeds, func(f *status.Feed) bool { return !m.matches(f, g.cause) })
+		switch {
+		case len(g.feeds) == 0:
+		case compare != nil:
+			for _, f := range g.feeds {
+				groups = append(groups, feedGroup{feeds: []*status.Feed{f}})
 			}
-			continue
-		}
-		if g.feeds = slices.DeleteFunc(slices.Clone(g.feeds), func(f *status.Feed) bool { return !m.matches(f, g.cause) }); len(g.feeds) == 0 {
-			continue
-		}
-		if watchOrders[m.order].compare != nil {
-			m.rows = append(m.rows, splitGroup(g)...)
-		} else {
-			m.rows = append(m.rows, g)
+		default:
+			if g.more = len(g.feeds) - shownOfGroup; g.more > 0 && m.filter == "" {
+				g.feeds = g.feeds[:shownOfGroup]
+			} else {
+				g.more = 0
+			}
+			g.text = cmp.Or(g.text, m.progressOf(g.feeds[0]))
+			groups = append(groups, g)
 		}
 	}
-	if compare := watchOrders[m.order].compare; compare != nil {
-		slices.SortStableFunc(m.rows, func(a, b feedGroup) int {
+	if compare != nil {
+		slices.SortStableFunc(groups, func(a, b feedGroup) int {
 			return cmp.Or(compare(a.feeds[0], b.feeds[0]), status.CompareNames(a.feeds[0].Feed, b.feeds[0].Feed))
 		})
 	}
-	if at := slices.IndexFunc(m.rows, func(g feedGroup) bool { return g.feeds[0].Feed == kept }); at >= 0 && m.selected > 0 {
-		m.selected = at
-	}
-	m.selected = max(0, min(m.selected, len(m.rows)-1))
-}
-
-// splitGroup returns a row for each feed of a group, of which the first has the error.
-func splitGroup(g feedGroup) []feedGroup {
-	var rows []feedGroup
-	for i, f := range g.feeds {
-		row := feedGroup{feeds: []*status.Feed{f}, rank: g.rank, cause: g.cause}
-		if i > 0 && g.cause != "" {
-			row.cause = "the same as " + g.feeds[0].Feed
-		}
-		rows = append(rows, row)
-	}
-	return rows
+	return groups
 }
 
 func (m *watch) matches(f *status.Feed, cause string) bool {
@@ -159,55 +156,44 @@ func (m *watch) matches(f *status.Feed, cause string) bool {
 // press takes a key: its name, or what it types.
 func (m *watch) press(key string) {
 	switch {
-	case key == "ctrl-c":
+	case key == "Ctrl-C", key == "q" && !m.typing:
 		m.quit = true
 	case m.typing:
 		m.typeFilter(key)
 	case m.help:
 		m.help = false
-	case key == "q":
-		m.quit = true
 	case key == "?":
 		m.help = true
-	case key == "esc", key == "enter" && m.details:
-		switch {
-		case m.details:
-			m.details, m.one, m.oneErr, m.top = false, nil, nil, 0
-		case m.group != "":
-			m.group = ""
-		default:
+	case key == "Esc", key == "Enter" && m.feed != "":
+		if m.feed == "" {
 			m.filter = ""
 		}
-		m.arrange()
-	case key == "enter" && len(m.rows) > 0:
-		if g := m.rows[m.selected]; len(g.feeds) > 1 {
-			m.group, m.selected = g.feeds[0].Feed, 0
-			m.arrange()
-		} else {
-			m.details, m.feed, m.one, m.oneErr, m.top = true, g.feeds[0].Feed, nil, nil, 0
-		}
-	case key == "/" && !m.details:
-		m.typing, m.group = true, ""
-	case key == "s" && !m.details:
+		m.feed, m.top = "", 0
+	case key == "Enter" && len(m.rows) > 0:
+		m.feed, m.top = m.rows[m.selected].feed, 0
+	case key == "/" && m.feed == "":
+		m.typing = true
+	case key == "s" && m.feed == "":
 		m.order, m.selected, m.top = (m.order+1)%len(watchOrders), 0, 0
-		m.arrange()
 	default:
-		by := map[string]int{"up": -1, "down": 1, "k": -1, "j": 1, "pgup": -m.page, "pgdn": m.page, "home": -1 << 30, "end": 1 << 30}[key]
-		if m.details {
-			m.top = max(0, m.top+by) // the end is known when it is drawn
-		} else {
+		by := map[string]int{"Up": -1, "Down": 1, "k": -1, "j": 1, "PgUp": -m.page, "PgDn": m.page, "Home": -1 << 30, "End": 1 << 30}[key]
+		if m.down = by > 0; len(m.rows) > 0 {
 			m.selected = max(0, min(m.selected+by, len(m.rows)-1))
+		} else {
+			m.top = max(0, m.top+by) // the end is known when it is drawn
 		}
+		return
 	}
+	m.text = nil
 }
 
 func (m *watch) typeFilter(key string) {
 	switch {
-	case key == "enter":
+	case key == "Enter":
 		m.typing = false
-	case key == "esc":
+	case key == "Esc":
 		m.typing, m.filter = false, ""
-	case key == "backspace":
+	case key == "Backspace":
 		if runes := []rune(m.filter); len(runes) > 0 {
 			m.filter = string(runes[:len(runes)-1])
 		}
@@ -215,220 +201,169 @@ func (m *watch) typeFilter(key string) {
 		m.filter += key
 	}
 	m.selected = 0
-	m.arrange()
-}
-
-// span is a part of a line.
-type span struct {
-	text string
-	tone tone
 }
 
 const watchHelp = `s       sort: by trouble, name, lag, entities, last commit
 /       filter by name, state, topic, member or error; Esc ends it
-Enter   details of the feed, or the feeds with that error; Esc goes back
+Enter   details of the feed; Esc goes back
 arrows, PgUp, PgDn, Home, End   move
 q       quit`
 
-// lines returns what the terminal shows.
-func (m *watch) lines(width, height int) [][]span {
-	width, height = max(width, 1), max(height, 1)
-	head := m.head(width, height)
-	m.page = max(1, height-len(head)-1)
-	var body [][]span
-	foot := ""
+// render makes the text.
+func (m *watch) render(width int) {
+	kept := ""
+	if m.selected > 0 && m.selected < len(m.rows) {
+		kept = m.rows[m.selected].feed
+	}
+	l, out := m.look, &lineWriter{width: width, indent: "  "}
+	l.width = width
+	p := &printer{w: l.writer(out), redact: m.redact}
+	var rows []watchRow
 	switch {
 	case m.help:
-		for line := range strings.SplitSeq(watchHelp, "\n") {
-			body = appendWrapped(body, line, width, "  ", plain)
-		}
-		foot = "any key goes back"
-	case m.process == nil:
-	case m.details:
-		body = m.detailLines(width)
-		m.top = max(0, min(m.top, len(body)-m.page))
-		body = body[m.top:]
-		foot = "Enter back  ? help  q quit"
-	default:
-		body, foot = m.table(width)
-	}
-	lines := append(head, body[:min(len(body), m.page)]...)
-	for len(lines) < height-1 {
-		lines = append(lines, nil)
-	}
-	if m.typing {
-		foot = "/" + m.filter + "_"
-	}
-	lines = append(lines[:height-1], []span{{fit(foot, width), dim}})
-	if m.err != nil { // what is shown is old
-		for i := range lines {
-			for j := range lines[i] {
-				if lines[i][j].tone != banner {
-					lines[i][j].tone = dim
-				}
-			}
-		}
-	}
-	return lines
-}
-
-// head returns the sentence, and the troubles of the process: at most half of the terminal.
-func (m *watch) head(width, height int) (head [][]span) {
-	clip := func(text string) string { return m.redact.Clip(text, longestPrinted) }
-	if m.err != nil {
-		text := clip(m.err.Error())
-		if m.process != nil {
-			text = fmt.Sprintf("no answer; this is from %s: %s", formatAge(&m.at, m.now), text)
-		}
-		head = appendWrapped(head, text, width, "", banner)
-		head = head[:min(len(head), max(1, height/4))]
-	}
-	if m.found != "" {
-		head = append(head, []span{{fit(clip(m.found), width), dim}})
-	}
-	s := m.process
-	if s == nil {
+		p.printLine("%s\n\nany key goes back", ownText(watchHelp))
+	case m.last.process == nil:
 		if m.err == nil {
-			head = append(head, []span{{fit("waiting for the daemon", width), dim}})
+			p.printLine("waiting for the daemon")
 		}
-		return head
-	}
-	head = appendWrapped(head, clip(s.Summary.Sentence), width, "", plain)
-	trouble := func(format string, args ...any) {
-		head = append(head, []span{{fit(clip(fmt.Sprintf(format, args...)), width), bad}})
-	}
-	for _, b := range s.Buses {
-		if !b.OK {
-			trouble("bus %s: %s", b.Bus, b.Error)
+	case m.feed != "":
+		m.printOne(p, out, l)
+	default:
+		if m.found != "" {
+			p.printLine("%s", m.found)
 		}
-	}
-	if s.Config.Error != nil {
-		trouble("the configuration was not reloaded: %s", s.Config.Error.Text)
-	}
-	for _, l := range s.Lists {
-		if l.Explanation() != "" {
-			trouble("list %s: %s", l.List, l.Explanation())
+		r := statusReport{all: true, groups: m.groups, onRow: func(feed string) { rows = append(rows, watchRow{feed, len(out.lines)}) }}
+		r.printProcess(p, m.last.process, m.last.ready, m.now, l)
+		if len(rows) == 0 && len(m.last.process.Feeds) > 0 {
+			p.printLine("no feed matches the filter")
 		}
 	}
-	if s.Fleet != nil && s.Fleet.Error != "" {
-		trouble("this copy cannot take part in its fleet: %s", s.Fleet.Error)
+	m.width, m.text = width, append(out.lines, "")
+	if m.feed == "" && !m.help { // else the selection is needed again
+		m.selected = max(slices.IndexFunc(rows, func(r watchRow) bool { return r.feed == kept }), min(m.selected, len(rows)-1), 0)
 	}
-	if s.Fleet != nil {
-		for _, gone := range s.Fleet.Gone {
-			trouble("member %s is gone, since %s", gone.Member, formatAge(gone.GoneSince, m.now))
-		}
-	}
-	for _, f := range s.Served {
-		if !f.OK {
-			trouble("served feed %s: %s", f.Feed, f.Explanation)
-		}
-	}
-	return head[:min(len(head), max(1, height/2))]
+	m.rows = rows
 }
 
-// appendWrapped appends a text, which may need several lines.
-func appendWrapped(lines [][]span, text string, width int, indent string, t tone) [][]span {
-	for _, line := range wrap(text, width, indent) {
-		lines = append(lines, []span{{fit(line, width), t}})
+// printOne prints everything about the feed with details.
+func (m *watch) printOne(p *printer, out *lineWriter, l look) {
+	if m.last.oneErr != nil && m.last.feed == m.feed {
+		p.printLine("%s", m.last.oneErr)
 	}
-	return lines
+	var one *status.Feed
+	for i := range m.last.process.Feeds {
+		if f := &m.last.process.Feeds[i]; f.Feed == m.feed {
+			one = f
+		}
+	}
+	if m.last.feed == m.feed && m.last.oneErr == nil {
+		one = m.last.one
+	}
+	if one == nil {
+		return
+	}
+	if l.width >= 45 { // there is room for a column of the names
+		out.indent = strings.Repeat(" ", 15)
+	}
+	printDetails(p, one, m.now, l)
+	if progress := m.progressOf(one); progress != "" {
+		p.printLine("progress       %s", progress)
+	}
 }
 
-// The widths of the columns of the table behind the name, with a space before each.
-const (
-	stateWidth    = 9
-	lagWidth      = 9
-	entitiesWidth = 11
-	commitWidth   = 13
-)
+// lineWriter keeps lines, which are broken to fit in a width.
+type lineWriter struct {
+	width  int
+	indent string
+	lines  []string
+}
 
-// table returns the lines of the rows that fit on the terminal, below a header, and the last line.
-func (m *watch) table(width int) (body [][]span, foot string) {
-	shown := max(1, m.page-1)
-	m.top = max(0, min(m.top, m.selected, len(m.rows)-shown), m.selected-shown+1)
-	rows := m.rows[min(m.top, len(m.rows)):min(m.top+shown, len(m.rows))]
-	name := 8
-	for _, g := range m.rows {
-		name = max(name, len(g.feeds[0].Feed))
+// Write takes whole lines.
+func (w *lineWriter) Write(b []byte) (int, error) {
+	for line := range strings.SplitSeq(strings.TrimSuffix(string(b), "\n"), "\n") {
+		w.lines = append(w.lines, wrap(line, w.width, w.indent)...)
 	}
-	// At most so many columns that the state remains, and of a wide terminal a third.
-	name = max(1, min(name, max(width-3-1-stateWidth, 1), max(width/3, 10)))
-	var labels []string
-	for _, g := range rows {
-		label := m.redact.Clip(g.feeds[0].Feed, longestPrinted)
-		if len(g.feeds) > 1 {
-			label = withNoun(len(g.feeds), "feed", "feeds")
-		}
-		labels = append(labels, label)
+	return len(b), nil
+}
+
+// shownLine is a line on the terminal, which may have the codes of look.paint. Its tone is plain, dim or banner.
+type shownLine struct {
+	text string
+	tone tone
+}
+
+// lines returns what the terminal shows.
+func (m *watch) lines(width, height int) (lines []shownLine) {
+	width, height = max(width, 1), max(height, 1)
+	if m.text == nil || m.width != width {
+		m.render(width)
 	}
-	labels = fitNames(labels, name)
-	rest := width - 3 - name - 1 - stateWidth
-	row := func(lag, entities, commit, next string) string {
-		text := ""
-		left := rest
-		for _, cell := range []struct {
-			text  string
-			width int
-		}{{lag, lagWidth}, {entities, entitiesWidth}, {commit, commitWidth}, {next, commitWidth}} {
-			if left -= cell.width; left < 0 {
-				break
-			}
-			text += " " + pad(cell.text, cell.width-1)
+	base := plain
+	if m.err != nil { // what is shown is old
+		base = dim
+		text := m.redact.Clip(m.err.Error(), longestPrinted)
+		if m.last.process != nil {
+			text = fmt.Sprintf("no answer; this is from %s: %s", formatAge(&m.last.at, m.now), text)
 		}
-		return text
+		all := wrap(text, width, "")
+		for _, line := range all[:min(len(all), max(1, height/4))] {
+			lines = append(lines, shownLine{line, banner})
+		}
 	}
-	body = append(body, []span{{fit("   "+pad("FEED", name)+" "+pad("STATE", stateWidth)+row("LAG", "ENTITIES", "LAST COMMIT", "NEXT"), width), dim}})
-	for i, g := range rows {
-		f := g.feeds[0]
-		t := toneOf(f.State)
-		mark := " "
-		switch g.rank {
-		case 0:
-			mark, t = "✗", bad
-		case 1, 2:
-			mark, t = "!", warning
+	m.page = max(1, height-len(lines)-1)
+	row := m.scroll()
+	for i := m.top; i < m.top+m.page; i++ {
+		line := shownLine{"", base}
+		if i < len(m.text) {
+			line.text = m.text[i]
 		}
-		text := ""
-		switch {
-		case g.cause != "":
-			text = " " + m.redact.Clip(g.cause, longestPrinted)
-		case g.rank == 2 && m.progressOf(f) != "":
-			text = " " + m.progressOf(f)
-		default:
-			text = row(formatLag(f), formatEntities(f), formatCommit(f, m.now), formatNext(f.NextAttempt, m.now)) + " " + m.redact.Clip(f.Title, longestPrinted)
+		if i == row && m.err == nil {
+			line.tone = banner
 		}
-		cursor := " "
-		if m.top+i == m.selected {
-			cursor = ">"
-		}
-		body = append(body, []span{
-			{fit(cursor, width), plain},
-			{fit(mark+" ", width-1), t},
-			{fit(pad(labels[i], name), width-3), plain},
-			{fit(" "+pad(m.redact.Clip(f.State, longestPrinted), stateWidth), width-3-name), t},
-			{fit(text, rest), plain},
-		})
+		lines = append(lines, line)
 	}
+	foot := "? help  q quit"
 	switch {
-	case len(m.process.Feeds) == 0:
-		body = appendWrapped(body[:0], "there are no feeds; 'feedbridge add URL' adds one", width, "", plain)
-	case len(m.rows) == 0:
-		body = appendWrapped(body[:0], "no feed matches the filter", width, "", plain)
+	case m.typing:
+		foot = "/" + m.filter + "_"
+	case m.feed != "":
+		foot = "Enter back  " + foot
+	case len(m.rows) > 0:
+		foot = fmt.Sprintf("%d of %d  %s  s sort: %s", m.selected+1, len(m.rows), foot, watchOrders[m.order].name)
 	}
-	foot = fmt.Sprintf("%d-%d of %d", min(m.top+1, len(m.rows)), m.top+len(rows), len(m.rows))
-	if m.filter != "" {
+	if m.filter != "" && !m.typing {
 		foot += "  filter: " + m.filter
 	}
-	if m.group != "" {
-		foot += "  Esc back"
+	lines = append(lines[:min(len(lines), height-1)], shownLine{foot, dim})
+	for i := range lines {
+		lines[i].text = m.look.replace(fit(lines[i].text, width))
 	}
-	return body, foot + "  ? help  q quit  s sort: " + watchOrders[m.order].name
+	return lines
+}
+
+// scroll sets the first line, so that the selected feed is visible, and returns the line of that; -1 if there is none.
+// At the first feed it is the beginning of the text, and at the last one the end.
+func (m *watch) scroll() (row int) {
+	end := max(0, len(m.text)-m.page)
+	m.top = min(m.top, end)
+	if len(m.rows) == 0 {
+		return -1
+	}
+	row = m.rows[m.selected].line
+	switch {
+	case m.down && m.selected == len(m.rows)-1:
+		m.top = end
+	case m.selected == 0:
+		m.top = 0
+	}
+	m.top = max(min(m.top, row), row-m.page+1)
+	return row
 }
 
 // progressOf returns how fast a feed catches up, once two answers show it.
 func (m *watch) progressOf(f *status.Feed) string {
 	first, ok := m.pace[f.Feed]
-	seconds := m.at.Sub(first.at).Seconds()
+	seconds := m.last.at.Sub(first.at).Seconds()
 	if !ok || seconds <= 0 || lagSeconds(f) < 0 {
 		return ""
 	}
@@ -439,31 +374,10 @@ func (m *watch) progressOf(f *status.Feed) string {
 	return text
 }
 
-// detailLines returns everything about a feed.
-func (m *watch) detailLines(width int) (lines [][]span) {
-	if m.oneErr != nil {
-		lines = appendWrapped(lines, m.redact.Clip(m.oneErr.Error(), longestPrinted), width, "", bad)
+// writer returns a writer to a terminal with the look.
+func (l look) writer(w io.Writer) io.Writer {
+	if l.ascii {
+		return asciiWriter{w}
 	}
-	one := m.one
-	for i := range m.process.Feeds {
-		if f := &m.process.Feeds[i]; one == nil && f.Feed == m.feed {
-			one = f
-		}
-	}
-	if one == nil {
-		return lines
-	}
-	var text bytes.Buffer
-	printDetails(&printer{w: &text, redact: m.redact}, one, m.now, look{})
-	for line := range strings.Lines(text.String()) {
-		line, indent := strings.TrimRight(line, "\n"), "               "
-		if width < 3*len(indent) { // there is no room for a column of the names
-			line, indent = strings.Join(strings.Fields(line), " "), "  "
-		}
-		lines = appendWrapped(lines, line, width, indent, plain)
-	}
-	if progress := m.progressOf(one); progress != "" {
-		lines = appendWrapped(lines, "progress       "+progress, width, "", plain)
-	}
-	return lines
+	return w
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/clipperhouse/displaywidth"
@@ -22,41 +24,29 @@ func openScreen() (tcell.Screen, error) {
 	return screen, screen.Init()
 }
 
-// watchAnswer is what the daemon answers to a watch.
-type watchAnswer struct {
-	process *status.Process
-	err     error
-	feed    string // the one with details; empty for none
-	one     *status.Feed
-	oneErr  error
-}
-
-// watchOnScreen shows m until a key or the end of ctx ends it.
+// watchOnScreen shows m until a key or the end of ctx ends it. The daemon is asked every two seconds, less often if its
+// answers take long, and at once when another feed is to be shown with details.
 func watchOnScreen(ctx context.Context, screen tcell.Screen, client *adminClient, m *watch) error {
 	defer screen.Fini()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	answers, wanted := make(chan watchAnswer), make(chan string, 1)
-	asked := m.feed
-	wanted <- asked
-	go askDaemon(ctx, client, wanted, answers)
-	seconds := time.NewTicker(time.Second) // ages grow
-	defer seconds.Stop()
-	for !m.quit {
-		m.now = time.Now()
+	answers := make(chan watchAnswer, 1) // one is asked for at a time
+	next := time.After(0)                // nil while an answer is awaited
+	var began time.Time
+	for asked := m.feed; !m.quit; {
 		m.draw(screen)
+		if next != nil && m.feed != asked {
+			next = time.After(0)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-seconds.C:
+		case <-next:
+			next, began, asked = nil, time.Now(), m.feed
+			go func(feed string) { answers <- askDaemon(ctx, client, feed) }(m.feed)
 		case a := <-answers:
-			m.update(a.process, a.err)
-			if m.details && a.feed == m.feed && a.err == nil {
-				m.oneErr = a.oneErr
-				if a.oneErr == nil {
-					m.one = a.one
-				}
-			}
+			m.update(a)
+			next = time.After(max(watchInterval, 4*time.Since(began)))
 		case event, ok := <-screen.EventQ():
 			if !ok {
 				return nil
@@ -68,18 +58,6 @@ func watchOnScreen(ctx context.Context, screen tcell.Screen, client *adminClient
 				screen.Sync()
 			}
 		}
-		want := ""
-		if m.details {
-			want = m.feed
-		}
-		if want != asked {
-			select {
-			case <-wanted: // nobody waits for it any more
-			default:
-			}
-			wanted <- want
-			asked = want
-		}
 	}
 	return nil
 }
@@ -87,86 +65,46 @@ func watchOnScreen(ctx context.Context, screen tcell.Screen, client *adminClient
 // watchPatience is how long a watch waits for an answer until it shows that there is none.
 const watchPatience = 10 * time.Second
 
-// askDaemon sends answers until ctx ends: one every two seconds, and one at once for the feed that is wanted. Answers
-// that take long are asked for less often.
-func askDaemon(ctx context.Context, client *adminClient, wanted <-chan string, answers chan<- watchAnswer) {
-	feed := ""
-	for {
-		select {
-		case feed = <-wanted:
-		default:
-		}
-		began := time.Now()
-		a := watchAnswer{process: &status.Process{}, feed: feed}
-		limited, cancel := context.WithTimeout(ctx, watchPatience)
-		if a.err = client.get(limited, "/status", a.process); a.err == nil && feed != "" {
-			a.one = &status.Feed{}
-			a.oneErr = client.get(limited, "/status/"+url.PathEscape(feed), a.one)
-		}
-		cancel()
-		wait := time.NewTimer(max(watchInterval, 4*time.Since(began)))
-		select {
-		case answers <- a:
-		case <-ctx.Done():
-			return
-		}
-		select {
-		case feed = <-wanted:
-		case <-wait.C:
-		case <-ctx.Done():
-		}
-		wait.Stop()
-		if ctx.Err() != nil {
-			return
-		}
+// askDaemon returns an answer, with details about a feed unless its name is empty.
+func askDaemon(ctx context.Context, client *adminClient, feed string) watchAnswer {
+	ctx, cancel := context.WithTimeout(ctx, watchPatience)
+	defer cancel()
+	a := watchAnswer{process: &status.Process{}, feed: feed, one: &status.Feed{}}
+	if a.err = client.do(ctx, http.MethodGet, "/readyz", &a.ready, http.StatusServiceUnavailable); a.err == nil {
+		a.err = client.get(ctx, "/status", a.process)
 	}
+	if a.err == nil && feed != "" {
+		a.oneErr = client.get(ctx, "/status/"+url.PathEscape(feed), a.one)
+	}
+	a.at = time.Now()
+	return a
 }
 
 // keyName returns a key as watch.press takes it.
 func keyName(event *tcell.EventKey) string {
-	switch event.Key() {
-	case tcell.KeyRune:
+	if event.Key() == tcell.KeyRune {
 		return event.Str()
-	case tcell.KeyUp:
-		return "up"
-	case tcell.KeyDown:
-		return "down"
-	case tcell.KeyPgUp:
-		return "pgup"
-	case tcell.KeyPgDn:
-		return "pgdn"
-	case tcell.KeyHome:
-		return "home"
-	case tcell.KeyEnd:
-		return "end"
-	case tcell.KeyEnter:
-		return "enter"
-	case tcell.KeyEscape:
-		return "esc"
-	case tcell.KeyBackspace:
-		return "backspace"
-	case tcell.KeyCtrlC:
-		return "ctrl-c"
 	}
-	return ""
+	return tcell.KeyNames[event.Key()]
 }
 
 // draw puts the lines on the screen, which sends the terminal only what has changed.
 func (m *watch) draw(screen tcell.Screen) {
+	colors := map[string]color.Color{"31": color.Maroon, "32": color.Green, "33": color.Olive} // of look.paint
 	styles := map[tone]tcell.Style{dim: tcell.StyleDefault.Dim(true), banner: tcell.StyleDefault.Reverse(true)}
-	if m.look.colors {
-		styles[good] = tcell.StyleDefault.Foreground(color.Green)
-		styles[warning] = tcell.StyleDefault.Foreground(color.Olive)
-		styles[bad] = tcell.StyleDefault.Foreground(color.Maroon)
-		styles[banner] = tcell.StyleDefault.Foreground(color.Maroon).Reverse(true)
-	}
 	screen.Clear()
 	for y, line := range m.lines(screen.Size()) {
-		x := 0
-		for _, s := range line {
-			text := m.look.replace(s.text)
-			screen.PutStrStyled(x, y, text, styles[s.tone])
-			x += displaywidth.String(text)
+		x, style := 0, styles[line.tone]
+		for i, part := range strings.Split(line.text, "\x1b[") {
+			if i > 0 {
+				code, text, _ := strings.Cut(part, "m")
+				part, style = text, styles[line.tone]
+				if c, ok := colors[code]; ok && line.tone != dim {
+					style = style.Foreground(c)
+				}
+			}
+			screen.PutStrStyled(x, y, part, style)
+			x += displaywidth.String(part)
 		}
 	}
 	screen.Show()

@@ -46,28 +46,31 @@ func watchedProcess(now time.Time) *status.Process {
 	return s
 }
 
-func (m *watch) text(t *testing.T, width, height int) string {
+func (m *watch) shown(t *testing.T, width, height int) string {
 	t.Helper()
 	m.redact = safetext.NewRedactor("ticket")
 	var text strings.Builder
 	lines := m.lines(width, height)
 	for _, line := range lines {
-		columns := 0
-		var shown strings.Builder
-		for _, s := range line {
-			columns += displaywidth.String(s.text)
-			shown.WriteString(s.text)
+		if columns := displaywidth.String(line.text); columns > width {
+			t.Errorf("%d columns of %d: %q", columns, width, line.text)
 		}
-		if columns > width {
-			t.Errorf("%d columns of %d: %q", columns, width, shown.String())
+		mark := ""
+		if line.tone == banner {
+			mark = "*"
 		}
-		text.WriteString(strings.TrimRight(shown.String(), " ") + "\n")
+		text.WriteString(strings.TrimRight(mark+line.text, " ") + "\n")
 	}
 	if len(lines) != height {
 		t.Errorf("%d lines of %d", len(lines), height)
 	}
 	wantSafe(t, text.String(), 100_000)
 	return text.String()
+}
+
+// answerOf is the answer of a daemon with a status at a time.
+func answerOf(s *status.Process) watchAnswer {
+	return watchAnswer{at: time.Now(), ready: daemonReadiness{Ready: true}, process: s}
 }
 
 // What is shown depends on the answers, the size and the keys only. Each is drawn at three widths.
@@ -79,35 +82,36 @@ func TestWatch(t *testing.T) {
 				m := &watch{}
 				m.now = time.Now()
 				m.lines(width, height) // before the first answer
-				m.update(watchedProcess(time.Now()), nil)
+				m.update(answerOf(watchedProcess(time.Now())))
 				if prepare != nil {
 					prepare(m)
 				}
+				m.shown(t, width, height)
 				for key := range strings.FieldsSeq(keys) {
 					m.press(key)
 					m.lines(width, height)
 				}
-				fmt.Fprintf(&got, "== %s\n%s", situation, m.text(t, width, height))
+				fmt.Fprintf(&got, "== %s\n%s", situation, m.shown(t, width, height))
 			}
-			show("all", 20, "", nil)
-			show("a small terminal, at the end", 7, "end", nil)
+			show("all", 30, "", nil)
+			show("a small terminal, at the end", 7, "End", nil)
 			show("sorted by name", 18, "s", nil)
-			show("the feeds with the same error", 12, "enter down", nil)
-			show("a filter", 8, "/ o r d e x backspace r", nil)
-			show("a filter that matches nothing", 6, "/ # # enter", nil)
-			show("details", 24, "enter enter", nil)
+			show("a filter", 12, "/ o r d e x Backspace r", nil)
+			show("a filter that matches nothing", 12, "/ # # Enter", nil)
+			show("details", 24, "Down Enter", nil)
+			show("back from details", 12, "Down Enter Esc", nil)
 			show("help", 14, "?", nil)
 			show("the daemon is gone", 14, "", func(m *watch) {
 				time.Sleep(34 * time.Second)
-				m.update(nil, errors.New("no daemon answers at http://127.0.0.1:9321: connection refused"))
+				m.update(watchAnswer{at: time.Now(), err: errors.New("no daemon answers at http://127.0.0.1:9321: connection refused")})
 			})
-			show("catching up", 18, "", func(m *watch) {
+			show("catching up", 30, "", func(m *watch) {
 				time.Sleep(10 * time.Second)
 				next := watchedProcess(time.Now())
 				*next.Feeds[6].Lag.Seconds, next.Feeds[6].Entities = 3600, 2000
-				m.update(next, nil)
+				m.update(answerOf(next))
 			})
-			show("no feeds", 5, "down enter pgdn", func(m *watch) { m.update(&status.Process{Summary: status.Summary{Sentence: "no feeds"}}, nil) })
+			show("no feeds", 7, "Down Enter PgDn", func(m *watch) { m.update(answerOf(&status.Process{Summary: status.Summary{Sentence: "no feeds"}})) })
 		})
 		golden(t, fmt.Sprintf("testdata/watch-%d.golden", width), got.String())
 	}
@@ -126,31 +130,17 @@ func golden(t *testing.T, file, got string) {
 // Any size and any keys give lines that fit.
 func TestWatchFitsAnyTerminal(t *testing.T) {
 	t.Parallel()
-	keys := []string{"down", "enter", "pgdn", "s", "end", "/", "f", "enter", "up", "esc", "enter", "?", "x", "home", "esc"}
+	keys := []string{"Down", "Enter", "PgDn", "Esc", "s", "End", "/", "f", "Enter", "Up", "Esc", "Enter", "?", "x", "Home", "Esc"}
 	for width := 1; width < 60; width++ {
 		for height := 1; height < 12; height++ {
 			m := &watch{now: time.Now()}
-			m.update(watchedProcess(m.now), nil)
+			m.update(answerOf(watchedProcess(m.now)))
 			for _, key := range keys {
-				m.text(t, width, height)
+				m.shown(t, width, height)
 				m.press(key)
 			}
-			m.update(nil, errors.New("no answer"))
-			m.text(t, width, height)
+			m.update(watchAnswer{err: errors.New("no answer")})
+			m.shown(t, width, height)
 		}
-	}
-}
-
-// Only the rows that are visible are drawn.
-func BenchmarkWatch10000Feeds(b *testing.B) {
-	s := &status.Process{}
-	for i := range 10_000 {
-		s.Feeds = append(s.Feeds, status.Feed{Feed: fmt.Sprintf("feed-%d", i), State: "idle"})
-	}
-	m := &watch{now: time.Now()}
-	m.update(s, nil)
-	for b.Loop() {
-		m.press("down")
-		m.lines(80, 40)
 	}
 }
