@@ -23,25 +23,21 @@ type spanCache struct {
 	mu   sync.Mutex // protects the fields below
 	span feed.Span
 	at   time.Time // when span was asked for
+	// changed is closed when the end changes; nil if nobody waits for that.
+	changed chan struct{}
+	waiting int
+	unwatch func() // ends the goroutine that asks the bus while clients wait
 }
 
 // Span returns the cached span of the topic, or after spanLifetime a new one.
 func (c *spanCache) Span(ctx context.Context) (feed.Span, error) {
-	if span, ok := c.freshSpan(); ok {
+	c.mu.Lock()
+	span, at := c.span, c.at
+	c.mu.Unlock()
+	if !at.IsZero() && time.Since(at) < spanLifetime {
 		return span, nil
 	}
-	return shareCall(ctx, &c.flights, "span", func(ctx context.Context) (feed.Span, error) {
-		if span, ok := c.freshSpan(); ok { // of a call that has ended since
-			return span, nil
-		}
-		return c.spanNow(ctx)
-	})
-}
-
-func (c *spanCache) freshSpan() (span feed.Span, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.span, !c.at.IsZero() && time.Since(c.at) < spanLifetime
+	return shareCall(ctx, &c.flights, "span", c.spanNow)
 }
 
 // spanNow reads the span from the bus and caches it.
@@ -53,22 +49,55 @@ func (c *spanCache) spanNow(ctx context.Context) (feed.Span, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.changed != nil && !sameEnd(c.span, span) {
+		close(c.changed)
+		c.changed = nil
+	}
 	c.span, c.at = span, at
 	return span, err
 }
 
-// waitChange waits until the topic has another end than known, the bus does not answer, or ctx ends. All clients that
-// wait share the requests to the bus.
+func sameEnd(a, b feed.Span) bool { return a.Epoch == b.Epoch && a.End == b.End }
+
+// watchInterval is the interval of requests to the bus while clients wait for messages.
+const watchInterval = 50 * time.Millisecond
+
+// waitChange waits until the topic has another end than known, the bus does not answer, or ctx ends. All waiting
+// clients share one goroutine that asks the bus.
 func (c *spanCache) waitChange(ctx context.Context, known feed.Span) {
-	ticker := time.NewTicker(spanLifetime)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !sameEnd(c.span, known) {
+		return
+	}
+	if c.changed == nil {
+		c.changed = make(chan struct{})
+	}
+	changed := c.changed
+	if c.waiting++; c.waiting == 1 {
+		watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		c.unwatch = cancel
+		go c.watch(watching)
+	}
+	c.mu.Unlock()
+	select {
+	case <-changed:
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	if c.waiting--; c.waiting == 0 {
+		c.unwatch()
+	}
+}
+
+// watch reads spans until ctx ends.
+func (c *spanCache) watch(ctx context.Context) {
+	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	for {
-		span, err := c.Span(ctx)
-		if err != nil || span.Epoch != known.Epoch || span.End != known.End {
-			return
-		}
 		select {
 		case <-ticker.C:
+			_, _ = shareCall(ctx, &c.flights, "span", c.spanNow) // an error is a change
 		case <-ctx.Done():
 			return
 		}
