@@ -18,6 +18,11 @@ import (
 
 const (
 	mostPage = 1 << 30 // bytes of a page
+	// bombFloor and bombRatio bound the size of a decompressed body: after the first 16
+	// MiB, no text of a real feed was seen that compresses to a 500th, while a body made to
+	// exhaust its reader compresses to a 1000th.
+	bombFloor = 16 << 20
+	bombRatio = 500
 	// drainBytes and drainTime bound the effort to read a body to its end, so
 	// that the connection can be used again.
 	drainBytes = 64 << 10
@@ -157,6 +162,7 @@ type unpacker struct {
 	open decoding
 	in   *bufio.Reader // of wire; nil before the first Read
 	out  io.Reader
+	n    int64
 }
 
 func (u *unpacker) Read(p []byte) (int, error) {
@@ -174,6 +180,10 @@ func (u *unpacker) Read(p []byte) (int, error) {
 		}
 	}
 	n, err := u.out.Read(p)
+	u.n += int64(n)
+	if u.n > bombFloor && u.n > bombRatio*u.wire.n {
+		return 0, tooLarge("the page unpacks to more than %d times its size; if that is right, add the header \"Accept-Encoding: identity\"", bombRatio)
+	}
 	if err == io.EOF {
 		// The end of the wire has to be seen for the connection to be used again.
 		if _, end := u.in.Peek(1); end != io.EOF {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/andybalholm/brotli"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -194,6 +196,26 @@ func TestPageLimit(t *testing.T) {
 			}
 			if len(body) < test.read-10 || len(body) > max(test.read, 50) {
 				t.Errorf("read %d bytes before the error, want about %d", len(body), test.read)
+			}
+		})
+	}
+}
+
+func TestCompressionBomb(t *testing.T) {
+	t.Parallel()
+	for _, encoding := range encodings {
+		parallel.Run(t, encoding, func(t *testing.T) {
+			bomb := pack(encoding, strings.Repeat("\x00", 64<<20))
+			url := serve(t, func(w http.ResponseWriter, _ *http.Request) { sendPacked(w, encoding, bomb) })
+			res, err := newClient(t, url).Do(t.Context(), source.Request{Method: "GET", URL: url})
+			must.Succeed(t, err)
+			n, err := io.Copy(io.Discard, res.Body)
+			wantError(t, err, true, "unpacks to more than 500 times its size")
+			if n > 32<<20 {
+				t.Errorf("%d bytes came out", n)
+			}
+			if err := res.Body.Close(); err != nil {
+				t.Error(err)
 			}
 		})
 	}
