@@ -64,7 +64,8 @@ func TestComplete(t *testing.T) {
 			{strings.ReplaceAll(doc("e1@1:a e2@1:a"), "syndication/history", "sport"), "e2:a e1:a", ""},
 			{strings.ReplaceAll(doc("e1@1:a"), "syndication/history", "sport"), "", ""},
 		},
-		"case 124c: an undeclared prefix is no flag": {first, {atom("<x:complete/>", "e1@1:a"), "", "undeclared_prefix dialect_changed"}},
+		"case 124c: an entry with an undeclared prefix": {first, {atom(complete+"<x:entry/>", "e1@1:a e3@1:a"), "", "undeclared_prefix deletes_withheld"}},
+		"case 124c: an undeclared prefix is no flag":    {first, {atom("<x:complete/>", "e1@1:a"), "", "undeclared_prefix dialect_changed"}},
 	}
 	for name, steps := range tests {
 		parallel.Run(t, name, func(t *testing.T) {

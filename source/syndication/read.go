@@ -130,7 +130,7 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (
 	d.hashContent()
 	s.classify(cur, d)
 	d.seen.addAll(r.Violations())
-	d.broken = r.Faults().Count > 0 || d.meta.Undefined != ""
+	d.broken = r.Faults().Count > 0 || d.meta.Undefined != "" || d.meta.HidesEntry
 	d.truncated = r.Faults().Truncated
 	d.unsure = d.truncated || r.Faults().HeadLeftOut
 	if d.deletes && d.broken && len(s.missingIDs(d)) > 0 {

@@ -49,8 +49,10 @@ type Meta struct {
 	// that of most of their dates of publication.
 	Order, PublishedOrder Order
 	// Undefined is the first entity that the document refers to and that XML
-	// does not define. Such a document was not read strictly.
+	// does not define.
 	Undefined string
+	// HidesEntry reports an element that is no entry only because its prefix is not declared.
+	HidesEntry bool
 }
 
 // Flag is the value of an element that is true, false or missing.
@@ -105,7 +107,9 @@ func (r *metaReader) readElement(b []byte, el *element, depth int, s *scope, in 
 	case depth == 1 && m.Format != Atom:
 		// Elements beside a channel do not describe it.
 	case !declared:
-		if isFlag(name) || name == "link" || name == "prev" {
+		hidden := name == "entry" || name == "item"
+		m.HidesEntry = m.HidesEntry || hidden
+		if hidden || isFlag(name) || name == "link" || name == "prev" {
 			r.violationf(UndeclaredPrefix, "the prefix of %s is not declared; the element is ignored", Excerpt(b[1:el.tag.nameEnd]))
 		}
 	case in == history:
