@@ -95,22 +95,10 @@ func (c *client) ping(ctx context.Context, broker int32) error {
 	return c.explainError(ctx, err)
 }
 
-// needs lists the requests that this package needs, with the lowest version of each. All of
-// them are in Kafka minRelease and newer.
-var needs = []struct {
-	key     kmsg.Key
-	version int16
-}{
-	// Fetch 4 and ListOffsets 2 know transactions; Produce 3 has headers.
-	{kmsg.Produce, 3},
-	{kmsg.Fetch, 4},
-	{kmsg.ListOffsets, 2},
-	{kmsg.AddPartitionsToTxn, 0},
-	{kmsg.EndTxn, 0},
-	// From 3 on a producer that renews its id is refused if another has taken
-	// it meanwhile (KIP-360). Before, it would fence its successor.
-	{kmsg.InitProducerID, 3},
-}
+// needed is the lowest version of InitProducerID: from it on a producer that renews its id is refused if another
+// has taken it meanwhile (KIP-360). Before, it would fence its successor. Kafka minRelease has it, and all other
+// requests that this package needs.
+const needed = 3
 
 // checkVersions returns an error if a broker is too old, and records which features it
 // supports.
@@ -123,10 +111,8 @@ func (c *client) checkVersions(ctx context.Context) error {
 	for _, k := range resp.ApiKeys {
 		most[k.ApiKey] = k.MaxVersion
 	}
-	for _, need := range needs {
-		if v, ok := most[need.key.Int16()]; !ok || v < need.version {
-			return errTooOld(c.brokers)
-		}
+	if most[kmsg.InitProducerID.Int16()] < needed {
+		return errTooOld(c.brokers)
 	}
 	_, reports := most[kmsg.DescribeTransactions.Int16()]
 	c.reportsState.Store(reports)

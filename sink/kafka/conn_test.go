@@ -280,11 +280,8 @@ func TestConnectIsCancelled(t *testing.T) {
 // The address belongs to another kind of server.
 func TestServerIsNoBroker(t *testing.T) {
 	t.Parallel()
-	for greeting, want := range map[string]string{
-		"INFO {\"server_id\":\"NX\"}\r\n":  `is not a Kafka broker: its answer begins with "INFO"; check brokers`,
-		"HTTP/1.1 400 Bad Request\r\n\r\n": `is not a Kafka broker: its answer begins with "HTTP"; check brokers`,
-		"\x15\x03\x01\x00\x02\x02\x16":     "expects TLS on this port; set tls.enabled",
-	} {
+	const want = "is not a Kafka broker, or expects TLS on this port"
+	for _, greeting := range []string{"INFO {\"server_id\":\"NX\"}\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n", "\x15\x03\x01\x00\x02\x02\x16"} {
 		t.Run(fmt.Sprintf("%.4q", greeting), func(t *testing.T) {
 			t.Parallel()
 			l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -3,13 +3,11 @@ package kafka
 import (
 	"context"
 	"crypto/tls"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -45,21 +43,6 @@ var cures = map[*kerr.Error]string{
 // out. These are indistinguishable, so both are handled alike.
 func isFenced(err error) bool {
 	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) || errors.Is(err, kerr.InvalidTxnState)
-}
-
-// notKafka returns the first bytes of a server that does not speak Kafka's protocol. kgo reads
-// them as the size of a response, and has no error to match.
-func notKafka(err error) (text string, ok bool) {
-	_, rest, ok := strings.Cut(err.Error(), "invalid large response size ")
-	if !ok {
-		return "", false
-	}
-	number, _, _ := strings.Cut(rest, " ")
-	size, bad := strconv.ParseUint(number, 10, 32)
-	if bad != nil {
-		return "", false
-	}
-	return string(binary.BigEndian.AppendUint32(nil, uint32(size))), true
 }
 
 // diagnosis explains the errors of a cluster. As a hook of every kgo client it remembers why
@@ -186,16 +169,13 @@ func (d *diagnosis) explainConnection(err error) error {
 		op        *net.OpError
 		late      net.Error
 	)
-	first, foreign := notKafka(err)
 	switch {
 	case errors.Is(err, feed.ErrPermanent), errors.Is(err, context.Canceled):
 		return err
 	case errors.As(err, &token):
 		return fmt.Errorf("fetching a token (sasl.oauth2) from %s: %w; check token_url, client_id, the client's secret, and scopes", d.cfg.SASL.OAuth2.TokenURL, token)
-	case foreign && first[0] == 21: // a TLS alert
-		return feed.Permanent(fmt.Errorf("Kafka at %s expects TLS on this port; set tls.enabled, or name the port without it in brokers", d.brokers))
-	case foreign:
-		return feed.Permanent(fmt.Errorf("the server at %s is not a Kafka broker: its answer begins with %q; check brokers", d.brokers, first))
+	case strings.Contains(err.Error(), "invalid large response size"): // kgo has no error to match
+		return feed.Permanent(fmt.Errorf("the server at %s is not a Kafka broker, or expects TLS on this port: %w; check brokers and tls.enabled", d.brokers, err))
 	case errors.As(err, &untrusted):
 		return feed.Permanent(fmt.Errorf("the certificate of Kafka at %s is not trusted: %w; check the brokers' names and tls.server_name, or set tls.ca_file", d.brokers, untrusted.Err))
 	case errors.As(err, &plaintext):

@@ -54,31 +54,17 @@ func (c Compression) codecs() []kgo.CompressionCodec {
 	}[c], kgo.NoCompression()}
 }
 
-// logger writes kgo's log to an [slog.Logger]. kgo also returns most of its errors, and they
-// are reported there. So its errors are logged as warnings, and its warnings as debug messages.
+// logger writes kgo's log to an [slog.Logger], as debug messages: kgo also returns its errors, or calls a hook
+// with them, and they are reported there.
 type logger struct{ log *slog.Logger }
-
-// returned are the errors in franz-go's log that always come back: from a request,
-// from [hooks], or with the records of a commit, as when another copy takes over.
-var returned = map[string]bool{
-	"group manage loop errored":                                true,
-	"unable to request api versions":                           true,
-	"unable to initialize sasl":                                true,
-	"fatal InitProducerID error, failing all buffered records": true,
-	"fatal AddPartitionsToTxn error, failing all buffered records (it is possible the client can recover after EndTransaction)": true,
-}
 
 func (l logger) Level() kgo.LogLevel {
 	if l.log.Enabled(context.Background(), slog.LevelDebug) {
 		return kgo.LogLevelInfo
 	}
-	return kgo.LogLevelError
+	return kgo.LogLevelNone
 }
 
-func (l logger) Log(level kgo.LogLevel, msg string, keyvals ...any) {
-	to := slog.LevelDebug
-	if level == kgo.LogLevelError && !returned[msg] {
-		to = slog.LevelWarn
-	}
-	l.log.Log(context.Background(), to, "kafka client: "+msg, keyvals...)
+func (l logger) Log(_ kgo.LogLevel, msg string, keyvals ...any) {
+	l.log.Log(context.Background(), slog.LevelDebug, "kafka client: "+msg, keyvals...)
 }

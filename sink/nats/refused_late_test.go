@@ -27,7 +27,7 @@ func TestServerThatComesLaterAndRefuses(t *testing.T) {
 			t.Parallel()
 			port := freePort(t)
 			c := connect(t, nats.Config{URL: fmt.Sprintf("nats://127.0.0.1:%d", port), Username: "me", Password: "hunter2"})
-			wantError(t, c.Check(t.Context()), false, nil, "connection refused; is it running?")
+			wantError(t, c.Check(t.Context()), false, nil, "is it running?")
 			test.server.Port, test.server.JetStream = port, true
 			runServer(t, &test.server)
 			var err error

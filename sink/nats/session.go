@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/nats-io/nats.go"
 
@@ -107,7 +106,6 @@ func (t *sessionTracker) onDisconnect(nc *nats.Conn, text string, err error) {
 	if err == nil {
 		err = errors.New("closed by the server")
 	}
-	err = sameIfRefused(err)
 	t.mu.Lock()
 	changed := t.down == nil || t.down.Error() != err.Error()
 	if t.active != nil {
@@ -120,18 +118,6 @@ func (t *sessionTracker) onDisconnect(nc *nats.Conn, text string, err error) {
 	if changed && !nc.IsClosed() {
 		t.log.Warn(text, "servers", t.servers, "error", err)
 	}
-}
-
-// errRefused is the error while nothing accepts connections at the servers' addresses.
-var errRefused = errors.New("connection refused")
-
-// sameIfRefused returns errRefused for each error that means it, so that a server that is away
-// is one cause in the log. nats.go returns another error at the first attempt.
-func sameIfRefused(err error) error {
-	if errors.Is(err, nats.ErrNoServers) || errors.Is(err, syscall.ECONNREFUSED) {
-		return errRefused
-	}
-	return err
 }
 
 func (t *sessionTracker) onAsyncError(nc *nats.Conn, err error) {
@@ -165,7 +151,7 @@ func (t *sessionTracker) activeSession() (*session, error) {
 	// nats.go passes an error of the server during the handshake to the handlers only if
 	// there was a connection before.
 	if last := t.nc.LastError(); last != nil && t.nc.IsReconnecting() {
-		down = sameIfRefused(last)
+		down = last
 	}
 	if down == nil {
 		down = errLost
