@@ -1,7 +1,6 @@
 package nats_test
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,32 +18,6 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
-
-func TestLengthOfAStreamsName(t *testing.T) {
-	t.Parallel()
-	server := startServer(t, t.TempDir(), "127.0.0.1:0")
-	name := strings.Repeat("s", 255)
-	for _, topic := range []nats.Topic{
-		{Feed: "orders", Subject: name, Stream: nats.Stream{Create: true}},
-		{Feed: "orders", Subject: "short", Stream: nats.Stream{Create: true, Name: strings.Repeat("n", 255)}},
-		{Feed: "orders", Subject: name + "s", Stream: nats.Stream{Create: true, Name: "named"}},
-	} {
-		if errs := topic.Validate(); len(errs) > 0 {
-			t.Fatalf("%v", errs)
-		}
-		s := connect(t, nats.Config{URL: server.URL()}).Sink(topic)
-		continueTo(t, s, 0, 3)
-	}
-	for _, test := range []struct {
-		topic nats.Topic
-		want  string
-	}{
-		{nats.Topic{Subject: name + "s"}, "stream.name: is missing beside a topic of 256 bytes, which is too long for the name of a stream: want at most 255"},
-		{nats.Topic{Subject: "short", Stream: nats.Stream{Name: name + "s"}}, "stream.name: has 256 bytes: want at most 255"},
-	} {
-		wantError(t, errors.Join(test.topic.Validate()...), false, nil, test.want)
-	}
-}
 
 // A stream that begins at a later sequence is as fresh as any.
 func TestStreamBeginsAtALaterSequence(t *testing.T) {

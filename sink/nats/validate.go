@@ -162,15 +162,5 @@ func (t Topic) Validate() []error {
 	if name != "" && name != streamName(name) {
 		fail("stream.name: %q: a stream's name has no dots, wildcards, slashes or white space", name)
 	}
-	switch {
-	case len(t.StreamName()) <= maxStreamName:
-	case name == "":
-		fail("stream.name: is missing beside a topic of %d bytes, which is too long for the name of a stream: want at most %d", len(t.Subject), maxStreamName)
-	default:
-		fail("stream.name: has %d bytes: want at most %d", len(name), maxStreamName)
-	}
 	return errs
 }
-
-// maxStreamName is the greatest length of a stream's name, in bytes.
-const maxStreamName = 255
