@@ -13,7 +13,8 @@ type fieldReader struct {
 // standIn is an element that is a field if the entry has no element that means the same and more exactly.
 type standIn struct {
 	name, base string
-	s          *xmlcopy.Scanner // behind the start tag
+	tag        xmlcopy.Tag
+	el         Element
 }
 
 // readExtension reads an element that is no field.

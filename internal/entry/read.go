@@ -54,9 +54,7 @@ func Read(doc []byte, base string) (*Entry, bool) {
 		case err != nil:
 			return nil, false
 		case !found:
-			if err := a.readStandIns(); err != nil {
-				return nil, false
-			}
+			a.setStandIns()
 			a.addFromExtensions()
 			a.addPermalink()
 			if base := cmp.Or(a.contentBase, a.textBase); base != "" && (a.contentBase != "" || a.Content == nil) {

@@ -37,32 +37,28 @@ func isStandIn(name string) bool {
 	return name == "created" || strings.HasPrefix(name, "dc:") && name != "dc:creator" && name != "dc:contributor" && name != "dc:subject" || strings.HasPrefix(name, "dcterms:")
 }
 
-// postpone skips an element that is read with [fieldReader.readStandIns].
+// postpone reads an element that [fieldReader.setStandIns] uses.
 func (a *fieldReader) postpone(s *xmlcopy.Scanner, name, base string) error {
-	if s.Tag.Empty {
-		return a.readExtension(s)
-	}
-	a.standIns = append(a.standIns, standIn{name, base, s.Fork()})
-	_, _, err := s.InnerContent()
+	t := s.Tag
+	el, err := readElement(s, t.Space, a.room)
+	a.standIns = append(a.standIns, standIn{name, base, t, el})
 	return err
 }
 
-// readStandIns reads the elements that were postponed: as fields that the entry lacks, or as extensions. When an
-// entry was created is least of all the date of its publication.
-func (a *fieldReader) readStandIns() (err error) {
+// setStandIns sets the fields that the entry lacks to the texts of the elements that were postponed. The others are
+// extensions. When an entry was created is least of all the date of its publication.
+func (a *fieldReader) setStandIns() {
 	for _, created := range []bool{false, true} {
 		for _, in := range a.standIns {
 			switch {
-			case err != nil || strings.HasSuffix(in.name, "created") != created:
-			case a.has(in.name):
-				err = a.readExtension(in.s)
+			case strings.HasSuffix(in.name, "created") != created:
+			case a.has(in.name) || in.el.Children != nil || strings.TrimSpace(in.el.Text) == "":
+				a.Extensions.add(a.room, in.tag.Space, in.tag.Local, in.el)
 			default:
-				err = a.readRSS(in.s, &in.s.Tag, in.name, in.base)
+				a.setRSS(&in.tag, in.name, in.el.Text, "", in.base)
 			}
 		}
 	}
-	a.standIns = nil
-	return err
 }
 
 // addFromExtensions sets authors, summary and categories of an entry that has none to those of podcasts and videos,
@@ -130,9 +126,14 @@ func (a *fieldReader) readRSS(s *xmlcopy.Scanner, t *xmlcopy.Tag, name, base str
 		return a.readEnclosure(s, t, base)
 	}
 	text, markup, err := s.InnerContent()
-	if err != nil {
-		return err
+	if err == nil {
+		a.setRSS(t, name, text, markup, base)
 	}
+	return err
+}
+
+// setRSS sets the field of an element of RSS. markup is the content as HTML if there are elements in it.
+func (a *fieldReader) setRSS(t *xmlcopy.Tag, name, text, markup, base string) {
 	switch name {
 	case "title", "dc:title":
 		keepProse(&a.Title, text, markup, LooksLikeHTML(text))
@@ -153,7 +154,6 @@ func (a *fieldReader) readRSS(s *xmlcopy.Scanner, t *xmlcopy.Tag, name, base str
 			a.addRSSValue(t, name, value, base)
 		}
 	}
-	return nil
 }
 
 // readEnclosure reads an enclosure of RSS. What a link has no field for is an extension.

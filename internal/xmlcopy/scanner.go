@@ -106,15 +106,6 @@ func Open(doc []byte) (*Scanner, bool) {
 	return s, err == nil && kind == StartToken
 }
 
-// Fork returns a scanner that continues from here, whatever s reads. The element whose start tag was read last must
-// not be empty.
-func (s *Scanner) Fork() *Scanner {
-	f := *s
-	f.bindings, f.open = slices.Clone(s.bindings), slices.Clone(s.open)
-	f.continueAt(s.from + int(s.d.InputOffset()))
-	return &f
-}
-
 func (s *Scanner) continueAt(at int) {
 	s.from, s.d = at, xml.NewDecoder(bytes.NewReader(s.doc[at:]))
 	s.d.Entity = xml.HTMLEntity
