@@ -150,13 +150,10 @@ func (r *entryReader) tombstone(e *Entry, s *scope) {
 	ref, _ := r.attribute(s, noSpace, "ref")
 	ref = r.ownID(s, ref)
 	e.ID, e.IDFrom = r.shortID(trimSpace(ref)), FromID
-	if e.ID == "" {
-		r.violationf(kindMissingRef, "the tombstone at byte %d has no ref, so it deletes nothing", e.Offset)
-	}
 	when, ok := r.attribute(s, noSpace, "when")
 	e.Updated = r.parseDate("when", when)
-	if !ok {
-		r.violationf(kindMissingWhen, "the tombstone of %s does not say when", Excerpt(e.ID))
+	if e.ID == "" || !ok {
+		r.violationf(kindBadTombstone, "the tombstone at byte %d has no ref or no when, so it deletes nothing: %s", e.Offset, Excerpt(e.ID))
 	}
 }
 

@@ -182,18 +182,9 @@ func (r *metaReader) readHistory(s *scope, local string, content []byte) {
 	case "archive":
 		m.Archive = true
 	case "incremental", "stateful", "Stateful": // the last as in draft 00
-		var flag Flag
-		switch raw := plainText(content); {
-		case raw == "1" || strings.EqualFold(raw, "true"):
-			flag = Yes
-		case raw == "0" || strings.EqualFold(raw, "false"):
-			flag = No
-		default:
-			r.violationf(kindBadFlag, "fh:%s is neither true nor false, and is ignored: %s", local, Excerpt(raw))
-			return
-		}
-		if m.Incremental != Unset && m.Incremental != flag {
-			r.violationf(kindRepeatedFlag, "fh:%s says something else than the flag before it, which counts", local)
+		flag := map[string]Flag{"1": Yes, "true": Yes, "0": No, "false": No}[strings.ToLower(plainText(content))]
+		if flag == Unset || m.Incremental != Unset && m.Incremental != flag {
+			r.violationf(kindBadFlag, "fh:%s is neither true nor false, or contradicts the flag before it, and is ignored: %s", local, Excerpt(content))
 			return
 		}
 		m.Incremental = flag

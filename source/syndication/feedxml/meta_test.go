@@ -111,7 +111,7 @@ func TestMeta(t *testing.T) {
 		{"case 87: draft 04", atomFeed("<fh:incremental>false</fh:incremental>"), Meta{Incremental: No}, nil},
 		{"case 83: neither", atomFeed("<fh:stateful>maybe</fh:stateful>"), Meta{}, []string{kindBadFlag}},
 		{"case 83: nothing", atomFeed("<fh:stateful/>"), Meta{}, []string{kindBadFlag}},
-		{"a flag that contradicts itself", atomFeed("<fh:stateful>0</fh:stateful><fh:stateful>1</fh:stateful>"), Meta{Incremental: No}, []string{kindRepeatedFlag}},
+		{"a flag that contradicts itself", atomFeed("<fh:stateful>0</fh:stateful><fh:stateful>1</fh:stateful>"), Meta{Incremental: No}, []string{kindBadFlag}},
 		{
 			"case 85: fh:prev", strings.ReplaceAll(atomFeed("<fh:prev xml:base='b/'>\n <!-- x -->2005/1?a&amp;b\n</fh:prev><fh:prev>no</fh:prev>"), "fh:", "history:"),
 			Meta{},

@@ -14,12 +14,10 @@ const (
 	kindBadHref          = "invalid_link"
 	kindBadFlag          = "invalid_flag"
 	kindBadHint          = "invalid_polling_hint"
-	kindRepeatedFlag     = "repeated_flag"
 	kindWeakID           = "weak_identity"
 	kindLongID           = "long_id"
 	kindTooManyLinks     = "too_many_links"
-	kindMissingRef       = "missing_ref"
-	kindMissingWhen      = "missing_when"
+	kindBadTombstone     = "invalid_tombstone"
 	kindExpired          = "feed_expired"    // a JSON Feed
 	kindHubs             = "hubs_not_used"   // of a JSON Feed
 	kindRepeatedMember   = "repeated_member" // of JSON
