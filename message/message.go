@@ -66,16 +66,10 @@ const (
 // [LastModified] and [OperationType] as far as they are missing, then [Operation], [Time],
 // [FeedName], [Page], [Mark], [Made] and [Names] unless they are empty.
 func Header(feedName string, e feed.Entity) feed.Header {
-	return AppendHeader(make(feed.Header, 0, len(e.Header)+8), feedName, e)
+	return AppendEvent(make(feed.Header, 0, len(e.Header)+8), feedName, e, nil, 0)
 }
 
-// AppendHeader appends to h what [Header] returns. It saves an allocation for
-// callers that send many messages.
-func AppendHeader(h feed.Header, feedName string, e feed.Entity) feed.Header {
-	return AppendEvent(h, feedName, e, nil, 0)
-}
-
-// AppendEvent is [AppendHeader] for a message that is a CloudEvent, unless events is nil. sequence is the
+// AppendEvent appends to h what [Header] returns, for a message that is a CloudEvent unless events is nil. sequence is the
 // number of the entity in its topic, counted from 1. The size of the headers does not depend on it.
 func AppendEvent(h feed.Header, feedName string, e feed.Entity, events *Events, sequence uint64) feed.Header {
 	h, _ = appendHeader(h, feedName, &e, events, sequence)

@@ -103,7 +103,7 @@ func TestHeader(t *testing.T) {
 func TestMadeTimeIsNotSaid(t *testing.T) {
 	for op, want := range map[feed.Operation]bool{feed.Put: false, feed.Delete: true} {
 		e := feed.Entity{ID: "a", Op: op, Modified: time.Unix(1, 0), Made: message.LastModified}
-		if _, has := message.AppendHeader(nil, "f", e).Get(message.Time); has != want {
+		if _, has := message.Header("f", e).Get(message.Time); has != want {
 			t.Errorf("%s: the message has the time: %v", op, has)
 		}
 	}
@@ -231,7 +231,7 @@ func TestMessagesOfOlderVersionsAreRead(t *testing.T) {
 func TestHeaderDoesNotAllocate(t *testing.T) {
 	e := feed.Entity{ID: "1", Op: feed.Put, Page: "https://shop.example.com/1", Header: feed.Header{{Name: "Content-ID", Value: "1"}, {Name: "Operation-Type", Value: "http-equiv=PUT"}}}
 	buf := make(feed.Header, 0, 24)
-	if n := testing.AllocsPerRun(100, func() { buf = message.AppendHeader(buf[:0], "orders", e) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { buf = message.AppendEvent(buf[:0], "orders", e, nil, 0) }); n != 0 {
 		t.Errorf("AppendHeader allocates %v times, want none", n)
 	}
 }

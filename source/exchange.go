@@ -8,8 +8,7 @@ import (
 // Exchange is one request and the header of its response.
 type Exchange struct {
 	Method string
-	Host   string // as in the URL; only hosts that the configuration names
-	Status int    // 0 if there was no response
+	Status int // 0 if there was no response
 	Err    error
 	Took   time.Duration // to the end of the header
 }
@@ -23,7 +22,7 @@ type observed struct {
 func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
 	start := time.Now()
 	response, err := o.transport.RoundTrip(r)
-	e := Exchange{Method: r.Method, Host: r.URL.Host, Err: err, Took: time.Since(start)}
+	e := Exchange{Method: r.Method, Err: err, Took: time.Since(start)}
 	if response != nil {
 		e.Status = response.StatusCode
 	}

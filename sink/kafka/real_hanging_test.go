@@ -54,7 +54,7 @@ func TestRealHangingTransactionIsEndedAsItHadEnded(t *testing.T) {
 			place := kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(topic.Name)}, kafka.CheckpointPartitions)
 			h := hanging{t, b.Addr(), id}
 			entity := sinktest.Entities(3, 1)[0]
-			h.write(topic.Name, 0, nil, entity.Body, message.AppendHeader(nil, "orders", entity))
+			h.write(topic.Name, 0, nil, entity.Body, message.Header("orders", entity))
 			h.write(cfg.Checkpoints, int32(place), []byte(topic.Name+"/orders"), checkpoint.Encode(sinktest.At(4)), nil)
 			if test.taken {
 				if _, _, err := kafkaClient(t, b.Addr(), kgo.TransactionalID(id)).ProducerID(t.Context()); err != nil {
@@ -107,7 +107,7 @@ func TestRealNoCommitPublishesWhatHangs(t *testing.T) {
 	resume(t, other)
 	h := hanging{t, b.Addr(), "feedbridge." + topic.Name + "/orders"}
 	entity := sinktest.Entities(3, 1)[0]
-	h.write(topic.Name, 0, nil, entity.Body, message.AppendHeader(nil, "orders", entity))
+	h.write(topic.Name, 0, nil, entity.Body, message.Header("orders", entity))
 	if _, _, err := kafkaClient(t, b.Addr(), kgo.TransactionalID(h.id)).ProducerID(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func hangingDeadLetter(t *testing.T) (h hanging, cfg kafka.Config, topic kafka.T
 	resume(t, other)
 	h = hanging{t, b.Addr(), "feedbridge." + topic.Name + "/orders"}
 	entity := sinktest.Entities(3, 1)[0]
-	h.write(topic.Name+sink.DeadSuffix, 0, nil, entity.Body, message.AppendHeader(nil, "orders", entity))
+	h.write(topic.Name+sink.DeadSuffix, 0, nil, entity.Body, message.Header("orders", entity))
 	return h, cfg, topic, other
 }
 
@@ -180,7 +180,7 @@ func TestRealCommitThatHangsStaysWhoeverTakesItsID(t *testing.T) {
 	h := hanging{t, b.Addr(), "feedbridge." + topic.Name + "/orders"}
 	place := kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(topic.Name)}, kafka.CheckpointPartitions)
 	entity := sinktest.Entities(3, 1)[0]
-	h.write(topic.Name, 0, nil, entity.Body, message.AppendHeader(nil, "orders", entity))
+	h.write(topic.Name, 0, nil, entity.Body, message.Header("orders", entity))
 	h.write(cfg.Checkpoints, int32(place), []byte(topic.Name+"/orders"), checkpoint.Encode(sinktest.At(4)), nil)
 	h.mark(cfg.Checkpoints, int32(place))
 	if _, _, err := kafkaClient(t, b.Addr(), kgo.TransactionalID(h.id)).ProducerID(t.Context()); err != nil {
@@ -255,7 +255,7 @@ func hangingEntity(t *testing.T) (*kafkatest.Broker, kafka.Config, kafka.Topic, 
 	resumeAndCommit(t, s, 0, 3)
 	h := hanging{t, b.Addr(), "feedbridge." + topic.Name + "/orders"}
 	entity := sinktest.Entities(3, 1)[0]
-	h.write(topic.Name, 0, nil, entity.Body, message.AppendHeader(nil, "orders", entity))
+	h.write(topic.Name, 0, nil, entity.Body, message.Header("orders", entity))
 	return b, cfg, topic, s
 }
 

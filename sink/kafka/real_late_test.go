@@ -40,7 +40,7 @@ func TestRealRecordsArriveAfterTheAbort(t *testing.T) {
 	wantError(t, s.Commit(t.Context(), large, sinktest.At(4)), true, sink.ErrTooLarge)
 
 	entity := sinktest.Entities(3, 1)[0]
-	late := batch(before.ProducerID, before.ProducerEpoch, nil, entity.Body, message.AppendHeader(nil, "orders", entity))
+	late := batch(before.ProducerID, before.ProducerEpoch, nil, entity.Body, message.Header("orders", entity))
 	follow(late, 2)
 	if err := produceRaw(t, b.Addr(), id, topic.Name, 0, late); !errors.Is(err, kerr.InvalidProducerEpoch) {
 		t.Errorf("records of what was aborted: %v, want INVALID_PRODUCER_EPOCH", err)

@@ -6,15 +6,13 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/internal/readahead"
-	"github.com/feedbridge/feedbridge/source"
 )
 
 // feedReader holds the state of a Source between calls of Next. It saves requests and
 // delays reports. It has no other effect: a reader without any of it reads the same
 // entities.
 type feedReader struct {
-	cfg   readerConfig
+	cfg   Config
 	pages *pageClient
 	log   *slog.Logger
 	// limits bound the batch of the present call of Next.
@@ -40,17 +38,6 @@ type feedReader struct {
 	old finding
 	// changed is the digest of the changed page that was reported last.
 	changed digest
-}
-
-// readerConfig has the fields of a [Config] that are used while a feed is read. Each of ten thousand idle
-// feeds would otherwise keep another copy of the settings of its client.
-type readerConfig struct {
-	URL    string
-	Start  source.Start
-	Gap    Gap
-	Memory *readahead.Share
-	// SearchPages is that of [Config], with its default.
-	SearchPages int
 }
 
 func (r *feedReader) closePage() {

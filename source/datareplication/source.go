@@ -67,10 +67,8 @@ func New(cfg Config, client *source.Client, log *slog.Logger) *Source {
 		cfg.Gap = GapHalt
 	}
 	pages := &pageClient{client: client, ahead: client.PagesAhead(), log: log, url: cfg.URL, maxEntity: int(cfg.Limits.Entity)}
-	kept := readerConfig{
-		URL: cfg.URL, Start: cfg.Start, Gap: cfg.Gap, Memory: cfg.Memory, SearchPages: cmp.Or(cfg.SearchPages, headsPerCall),
-	}
-	r := &feedReader{cfg: kept, pages: pages, log: log, trust: trustETag - rand.N(trustETag/6)}
+	cfg.SearchPages = cmp.Or(cfg.SearchPages, headsPerCall)
+	r := &feedReader{cfg: cfg, pages: pages, log: log, trust: trustETag - rand.N(trustETag/6)}
 	return &Source{reader: r, gaps: gapHandler{r: r}}
 }
 
