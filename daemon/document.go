@@ -93,29 +93,6 @@ type document struct {
 	redact *safetext.Redactor
 }
 
-// binaries are the descriptions of media types that the first bytes show.
-var binaries = []struct{ prefix, what string }{
-	{"application/pdf", "a PDF document"},
-	{"image/", "an image"},
-	{"audio/", "a sound file"},
-	{"video/", "a video"},
-	{"font/", "a font"},
-	{"application/zip", "a ZIP archive"},
-	{"application/x-gzip", "a gzip file"},
-	{"application/ogg", "a sound file"},
-	{"application/", "binary data"},
-}
-
-// texts are the descriptions of texts by their beginnings.
-var texts = []struct{ prefix, what string }{
-	{"BEGIN:VCALENDAR", "a calendar (iCalendar)"},
-	{"BEGIN:VCARD", "an address (vCard)"},
-	{"#EXTM3U", "a playlist (M3U)"},
-	{"#!", "a script"},
-	{"User-agent:", "a robots.txt"},
-	{"---\n", "YAML"},
-}
-
 const (
 	checkURL  = "check the url, or ask the provider for that of the feed"
 	guessCure = "; 'feedbridge discover --guess' tries the usual paths"
@@ -144,20 +121,12 @@ func (d *document) describe(base string) {
 	case text[0] == '<':
 		d.describeXML(text, base)
 	case strings.HasPrefix(sniffed, "text/"):
-		d.what = "text"
-		for _, kind := range texts {
-			if bytes.HasPrefix(text, []byte(kind.prefix)) {
-				d.what = kind.what
-				return
-			}
-		}
 		d.what = fmt.Sprintf("text that begins with %q", d.excerpt(string(text[:min(len(text), 1000)])))
 	default:
-		i := slices.IndexFunc(binaries, func(k struct{ prefix, what string }) bool { return strings.HasPrefix(sniffed, k.prefix) })
-		d.what, d.binary = binaries[i].what, true
-		if d.media != "" {
-			d.what += fmt.Sprintf(" (%s)", d.excerpt(d.media))
+		if sniffed == "application/octet-stream" { // it is not known
+			sniffed = cmp.Or(d.media, sniffed)
 		}
+		d.what, d.binary = fmt.Sprintf("binary data (%s)", d.excerpt(sniffed)), true
 	}
 }
 
@@ -199,10 +168,6 @@ func (d *document) describeObject(text []byte) {
 		d.cure = "set start to snapshot: and this url, and url to that of the feed"
 	case strings.Contains(version, "jsonfeed.org"):
 		d.what, d.cure = "a JSON Feed of another version than 1 and 1.1, or without items", "set url to an Atom or RSS feed of the site"
-	case has("specversion") && has("type"):
-		d.what = "one CloudEvent"
-	case has("openapi") || has("swagger"):
-		d.what = "the description of an API (OpenAPI)"
 	case message != "":
 		d.what, d.cure = fmt.Sprintf("the answer of an API with the message %q", d.excerpt(message)), "check the url, and whether the API wants credentials (auth)"
 	case len(names) == 0:
@@ -270,20 +235,14 @@ func (d *document) describePage(text []byte, base string) {
 	}
 }
 
-// roots are the descriptions of XML documents, and their cures, by the local names of their root elements.
+// roots are the descriptions of XML documents that have a cure, and the cures, by the local names of their root elements.
 var roots = map[string]struct{ what, cure string }{
-	"opml":                  {"a list of feeds (OPML)", "set url to the xmlUrl of one of its outlines, or name the list in feeds_from"},
-	"urlset":                {"a sitemap", "it lists pages and not entries: set url to the site's feed"},
-	"sitemapindex":          {"an index of sitemaps", "it lists pages and not entries: set url to the site's feed"},
-	"svg":                   {"an image (SVG)", ""},
-	"Envelope":              {"the answer of a web service (SOAP)", ""},
-	"definitions":           {"the description of a web service (WSDL)", ""},
-	"service":               {"a list of collections (AtomPub)", "set url to the href of one of its collections"},
-	"OpenSearchDescription": {"the description of a search (OpenSearch)", ""},
-	"ListBucketResult":      {"the list of a bucket's objects", ""},
-	"Error":                 {"the error of an object store", "check the url, and whether the object may be read without credentials"},
-	"problem":               {"the error of an API", "check the url, and whether the API wants credentials (auth)"},
-	"Edmx":                  {"the description of an API (OData)", ""},
+	"opml":         {"a list of feeds (OPML)", "set url to the xmlUrl of one of its outlines, or name the list in feeds_from"},
+	"urlset":       {"a sitemap", "it lists pages and not entries: set url to the site's feed"},
+	"sitemapindex": {"an index of sitemaps", "it lists pages and not entries: set url to the site's feed"},
+	"service":      {"a list of collections (AtomPub)", "set url to the href of one of its collections"},
+	"Error":        {"the error of an object store", "check the url, and whether the object may be read without credentials"},
+	"problem":      {"the error of an API", "check the url, and whether the API wants credentials (auth)"},
 }
 
 // describeXML describes an XML document by its root element.
@@ -307,7 +266,7 @@ func (d *document) describeXML(text []byte, base string) {
 	case root.Name.Local == "html":
 		d.describePage(text, base)
 	case ok:
-		d.what, d.cure = known.what, cmp.Or(known.cure, d.cure)
+		d.what, d.cure = known.what, known.cure
 		d.List = root.Name.Local == "opml"
 	case root.Name.Space != "":
 		d.what = fmt.Sprintf("XML with the root element %s of %s", d.excerpt(root.Name.Local), d.excerpt(root.Name.Space))
