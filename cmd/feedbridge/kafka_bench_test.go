@@ -60,30 +60,6 @@ func (k *kafkaBench) deleteTopic(topic string) {
 	}
 }
 
-// BenchmarkKafkaCompression copies the same feed with each compression, and reports the rate
-// and the size of the topic on the broker's disk.
-//
-//	go test -tags integration -run '^$' -bench KafkaCompression -benchtime 5x ./cmd/feedbridge
-func BenchmarkKafkaCompression(b *testing.B) {
-	bench := newKafkaBench(b)
-	codecs := []string{"none", "snappy", "lz4", "zstd"}
-	for _, codec := range codecs {
-		bench.bridged(codec)
-	}
-	for _, codec := range codecs {
-		b.Run(codec, func(b *testing.B) {
-			var rates, bytes []float64
-			for b.Loop() {
-				r := bench.bridged(codec)
-				rates = append(rates, r.rate)
-				bytes = append(bytes, float64(r.bytes))
-			}
-			b.ReportMetric(median(rates), "entities/s")
-			b.ReportMetric(median(bytes)/kafkaBenchLength, "topic-bytes/entity")
-		})
-	}
-}
-
 // BenchmarkKafkaMemory copies 1 GB of feed to a real Kafka with the real program, and reports
 // its resident memory: the peak, after the first tenth, and at the end. BENCH_MEMORY is as
 // for FeedToKafka.
@@ -125,29 +101,6 @@ func newKafkaBench(b *testing.B) *kafkaBench {
 	}
 }
 
-// copied is the result of a copy.
-type copied struct {
-	rate  float64
-	bytes int64
-}
-
-// bridged copies the feed with the real program into a topic of its own.
-func (k *kafkaBench) bridged(compression string) copied {
-	k.b.Helper()
-	topic := k.newTopic()
-	cmd, status := startProgram(k.b, readingAhead(map[string]string{
-		"BUSES_LAKE_KAFKA_BROKERS":     k.broker,
-		"BUSES_LAKE_KAFKA_COMPRESSION": compression,
-		"FEEDS_BENCH_URL":              k.feedURL,
-		"FEEDS_BENCH_TO_TOPIC":         topic,
-		"FEEDS_BENCH_LIMITS_RATE":      "100000",
-	}))
-	waitUntil(k.b, func() bool { return published(k.b, status) >= kafkaBenchLength })
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	return copied{rate: k.rate(topic, kafkaBenchLength), bytes: k.size(topic)}
-}
-
 // newTopic creates a topic whose times are the broker's.
 func (k *kafkaBench) newTopic() string {
 	k.topics++
@@ -181,19 +134,6 @@ func (k *kafkaBench) rate(topic string, length int) float64 {
 	}
 	// The last two may be markers of transactions.
 	return float64(length) / at(end.Offset-3, 3).Sub(at(0, 1)).Seconds()
-}
-
-// size returns the size of the topic on the disk, in bytes.
-func (k *kafkaBench) size(topic string) int64 {
-	dirs, err := k.admin.DescribeAllLogDirs(k.b.Context(), nil)
-	must.Succeed(k.b, err)
-	var sum int64
-	dirs.Each(func(d kadm.DescribedLogDir) {
-		for _, p := range d.Topics[topic] {
-			sum += p.Size
-		}
-	})
-	return sum
 }
 
 // transactions returns the number of transactions in which a feed has filled the topic.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -88,14 +87,6 @@ func headerOf(r kafkatest.Record, name string) string {
 	return ""
 }
 
-func contentIDs(records []kafkatest.Record) []string {
-	ids := make([]string, len(records))
-	for i, r := range records {
-		ids[i] = headerOf(r, "Content-ID")
-	}
-	return ids
-}
-
 // follower is a consumer that reads a topic all the while, also before there is
 // one.
 type follower struct {
@@ -140,12 +131,6 @@ func (f *follower) len() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.records)
-}
-
-func (f *follower) contentIDs() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return contentIDs(slices.Clone(f.records))
 }
 
 // waitFor waits until it has read n records at least.

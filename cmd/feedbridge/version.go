@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"runtime"
 	"runtime/debug"
 
@@ -20,40 +19,21 @@ func programVersion() string {
 }
 
 // builtFrom returns the version of this program and its commit, which is empty if it is not known. Without the values of
-// a release they are those that Go has recorded, also with go install and no checkout.
+// a release they are those that Go has recorded. The version of go install from a branch ends with its commit.
 func builtFrom() (tag, revision string) {
-	if version != "" && commit != "" {
-		return version, commit
-	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = &debug.BuildInfo{}
 	}
-	tag, revision = recorded(info)
-	return cmp.Or(version, tag), cmp.Or(commit, revision)
-}
-
-// pseudoVersion matches a version without a tag, v0.0.0-20261127010203-0123456789ab, which ends with its commit.
-var pseudoVersion = regexp.MustCompile(`\d{14}-([0-9a-f]{12})(?:\+|$)`)
-
-// recorded returns the version and the commit in the build information.
-func recorded(info *debug.BuildInfo) (tag, revision string) {
-	tag = info.Main.Version
+	if tag = info.Main.Version; tag == "" || tag == "(devel)" {
+		tag = "devel"
+	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
 			revision = s.Value
 		}
 	}
-	if m := pseudoVersion.FindStringSubmatch(tag); m != nil {
-		revision = cmp.Or(revision, m[1])
-	}
-	if tag == "" || tag == "(devel)" {
-		tag = "devel"
-		if revision != "" {
-			tag += "-" + short(revision)
-		}
-	}
-	return tag, revision
+	return cmp.Or(version, tag), cmp.Or(commit, revision)
 }
 
 func short(revision string) string { return revision[:min(len(revision), 12)] }

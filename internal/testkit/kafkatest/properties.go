@@ -33,22 +33,6 @@ func User(name, password string) Option {
 	return func(s *settings) { s.users[name] = password }
 }
 
-// QuickCleaning makes retention and compaction take a second instead of minutes: segments end
-// after half a second or 1 MiB, and expired data is deleted at once.
-func QuickCleaning() Option {
-	return func(s *settings) {
-		maps.Copy(s.properties, map[string]string{
-			"log.initial.task.delay.ms":       "100",
-			"log.roll.ms":                     "500",
-			"log.segment.bytes":               "1048576",
-			"log.segment.delete.delay.ms":     "100",
-			"log.retention.check.interval.ms": "200",
-			"log.cleaner.backoff.ms":          "100",
-			"log.cleaner.min.cleanable.ratio": "0.001",
-		})
-	}
-}
-
 // properties returns the text of server.properties, without those that are empty.
 func properties(store string, p ports, s settings) string {
 	all := map[string]string{
