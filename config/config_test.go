@@ -251,7 +251,7 @@ func full() *Config {
 				TLS: credential.ClientFiles{CertFile: "/tls/cert.pem", KeyFile: "/tls/key.pem", CAFile: "/tls/ca.pem"},
 			},
 			AllowHosts: []string{"cdn.example.com", "cdn.example.com:8443"},
-			Timeouts:   source.Timeouts{Connect: time.Second, Read: 2 * time.Second},
+			Timeout:    2 * time.Second,
 			Limits:     source.Limits{Entity: 100_000, Rate: 0.5},
 		},
 		Format: "datareplication", Every: 500 * time.Millisecond, Start: source.Start{At: at},

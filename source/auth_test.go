@@ -221,7 +221,7 @@ func TestOAuth2Timeout(t *testing.T) {
 		c := newClientWith(t, source.Options{Hosts: hosts}, feedURL, withOAuth2("http://login.example.com/token"))
 		defer c.CloseIdle()
 		_, _, err := get(t, c, feedURL)
-		wantError(t, err, false, "POST http://login.example.com/token: no token arrived for 40s (timeouts.connect and timeouts.read)")
+		wantError(t, err, false, "POST http://login.example.com/token: no token arrived for 40s (timeout, and the time to connect)")
 		wantTimeout(t, err)
 	})
 }

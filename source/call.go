@@ -23,7 +23,7 @@ type call struct {
 	credentials *credentials
 	toOrigin    bool // the request goes to the origin of the feed, with the credentials
 	pageLimit   int64
-	idle        time.Duration // timeouts.read
+	idle        time.Duration // timeout
 
 	deadline *deadline
 	request  *http.Request
@@ -62,7 +62,7 @@ func (c *call) toResponse(r Request) (*Response, error) {
 			c.closeCall()
 			return nil, fmt.Errorf("%s: %w", c, err)
 		}
-		res.Body = c.newBody(open, &timeoutError{"no bytes of the body came", c.idle, "timeouts.read", "raise it if the server always pauses so long"})
+		res.Body = c.newBody(open, &timeoutError{"no bytes of the body came", c.idle, "timeout", "raise it if the server always pauses so long"})
 		return res, nil
 	case res.Status == http.StatusOK, res.Status == http.StatusNoContent, res.Status == http.StatusNotModified && conditional:
 		c.closeCall()

@@ -207,7 +207,7 @@ const mostRedirects = 5
 func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, error) {
 	x := &call{
 		redact: c.redact, credentials: &c.credentials, toOrigin: c.atOrigin(u),
-		pageLimit: cmp.Or(c.cfg.LargestPage, mostPage), idle: c.cfg.Timeouts.Read,
+		pageLimit: cmp.Or(c.cfg.LargestPage, mostPage), idle: c.cfg.Timeout,
 	}
 	asked := *u
 	asked.Fragment, asked.RawFragment = "", ""
@@ -243,13 +243,12 @@ func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, e
 	}
 
 	x.deadline = newDeadline(ctx)
-	timeouts := c.cfg.Timeouts
 	x.request = x.request.WithContext(httptrace.WithClientTrace(x.deadline.ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) {
-			x.deadline.startWait(&timeoutError{"no answer came", timeouts.Read, "timeouts.read", "raise it if the server is always so slow"})
+			x.deadline.startWait(&timeoutError{"no answer came", c.cfg.Timeout, "timeout", "raise it if the server is always so slow"})
 		},
 	}))
-	x.deadline.startWait(&timeoutError{"no connection was made", timeouts.Connect, "timeouts.connect", "check the host and port of the url, and the firewalls on the way"})
+	x.deadline.startWait(&timeoutError{"no connection was made", c.cfg.connectTimeout(), "10s, or timeout if that is less", "check the host and port of the url, and the firewalls on the way"})
 	sent := time.Now()
 	x.response, err = transport.RoundTrip(x.request) //nolint:bodyclose // the call owns it
 	x.deadline.stopWait()

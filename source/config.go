@@ -24,8 +24,11 @@ type Config struct {
 	// "host" for the port that belongs to the scheme, or "host:port". They never
 	// get Headers or Auth.
 	AllowHosts []string `yaml:"allow_hosts"`
-	// Timeouts bound how long the upstream may keep a request waiting.
-	Timeouts Timeouts `yaml:"timeouts" doc:"Time limits of requests to the feed."`
+	// Timeout bounds the wait from the connection to the end of the response's header, and then
+	// each wait for the next bytes of the body; a body that keeps coming may take as
+	// long as it likes. Name resolution, connecting and the TLS handshake, the proxy's part
+	// included, may take as long, and 10 seconds at most. Default 30s.
+	Timeout time.Duration `yaml:"timeout" default:"30s"`
 	// Limits bound the memory that the upstream can take.
 	Limits Limits `yaml:"limits" doc:"Limits for responses and the request rate."`
 	// PagesAhead limits the number of pages that are requested while the page before them is read,
@@ -52,16 +55,8 @@ type Basic struct {
 	Password credential.Secret `yaml:"password"`
 }
 
-// Timeouts bound how long the upstream may keep a request waiting.
-type Timeouts struct {
-	// Connect bounds name resolution, connecting and the TLS handshake, the
-	// proxy's part included. Default 10s.
-	Connect time.Duration `yaml:"connect" default:"10s"`
-	// Read bounds the wait from there to the end of the response's header, and then
-	// each wait for the next bytes of the body; a body that keeps coming may take as
-	// long as it likes. Default 30s.
-	Read time.Duration `yaml:"read" default:"30s"`
-}
+// connectTimeout is how long the upstream may take to accept a connection.
+func (c *Config) connectTimeout() time.Duration { return min(c.Timeout, 10*time.Second) }
 
 // Limits bound the memory and the work that the upstream can cause.
 type Limits struct {

@@ -279,7 +279,7 @@ func TestClientsShareConnections(t *testing.T) {
 		if n := connections.Load(); n != 1 {
 			t.Errorf("50 clients, one after the other, made %d connections", n)
 		}
-		other := newClientWith(t, source.Options{Hosts: hosts}, feedURL, func(c *source.Config) { c.Timeouts.Connect++ })
+		other := newClientWith(t, source.Options{Hosts: hosts}, feedURL, func(c *source.Config) { c.Timeout = time.Second })
 		defer other.CloseIdle()
 		if _, _, err := get(t, other, feedURL); err != nil {
 			t.Fatal(err)

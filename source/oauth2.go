@@ -15,7 +15,7 @@ import (
 // newTokens returns the tokens of auth.oauth2.
 func newTokens(cfg Config, transport http.RoundTripper) *credential.Tokens {
 	settings := cfg.Auth.OAuth2
-	late := &timeoutError{"no token arrived", cfg.Timeouts.Connect + cfg.Timeouts.Read, "timeouts.connect and timeouts.read", "check auth.oauth2.token_url, and the firewalls on the way"}
+	late := &timeoutError{"no token arrived", cfg.connectTimeout() + cfg.Timeout, "timeout, and the time to connect", "check auth.oauth2.token_url, and the firewalls on the way"}
 	secret := func() (credential.Secret, error) {
 		return readSecret(settings.ClientSecret, "auth.oauth2.client_secret")
 	}

@@ -18,7 +18,7 @@ import (
 // certificate or without it, and guarded or not: a guarded transport connects to public addresses
 // only. Transports live as long as Hosts: there are as many as there are different settings.
 func (h *Hosts) transport(cfg Config, certificate, guarded bool) (*http.Transport, error) {
-	key := transportKey{cfg.Timeouts.Connect, cfg.Auth.TLS, guarded}
+	key := transportKey{cfg.connectTimeout(), cfg.Auth.TLS, guarded}
 	if !certificate {
 		key.tls.CertFile, key.tls.KeyFile = "", ""
 	}

@@ -48,8 +48,7 @@ func (c Config) Validate() []error {
 		key      string
 		positive bool
 	}{
-		{"timeouts.connect", c.Timeouts.Connect > 0},
-		{"timeouts.read", c.Timeouts.Read > 0},
+		{"timeout", c.Timeout > 0},
 		{"limits.entity", c.Limits.Entity > 0},
 		{"limits.rate", c.Limits.Rate > 0 && !math.IsInf(c.Limits.Rate, 0)},
 	} {

@@ -69,9 +69,9 @@ func TestValidate(t *testing.T) {
 		"a certificate without key": {func(c *source.Config) { c.Auth.TLS.CertFile = "f" }, []string{"auth.tls.key_file: is missing beside cert_file"}},
 		"a key without certificate": {func(c *source.Config) { c.Auth.TLS.KeyFile = "f" }, []string{"auth.tls.cert_file: is missing beside key_file"}},
 		"numbers": {func(c *source.Config) {
-			c.Timeouts, c.Limits = source.Timeouts{Read: -1}, source.Limits{Rate: math.NaN()}
+			c.Timeout, c.Limits = -1, source.Limits{Rate: math.NaN()}
 		}, []string{
-			"timeouts.connect: must be more than zero", "timeouts.read: must be more than zero",
+			"timeout: must be more than zero",
 			"limits.entity: must be more than zero",
 			"limits.rate: must be more than zero",
 		}},

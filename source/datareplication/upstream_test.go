@@ -145,7 +145,7 @@ func TestUpstreamFails(t *testing.T) {
 		{"case 85: 503", httpfault.Status(503), false, "503 Service Unavailable"},
 		{"case 86: connection reset", httpfault.Reset, false, "closed the connection"},
 		{"case 86: garbage", garbage, false, "malformed HTTP"},
-		{"case 86: header timeout", httpfault.Hang, false, "timeouts.read"},
+		{"case 86: header timeout", httpfault.Hang, false, "(timeout)"},
 		{"case 90: 206", httpfault.Status(206), true, "206 Partial Content"},
 		{"case 90: 304 without a condition", httpfault.Status(304), true, "304 Not Modified"},
 		{"case 90: redirects without end", loop, true, "redirects in a row"},
@@ -225,7 +225,7 @@ func TestUpstreamFails(t *testing.T) {
 		src := s.source(t)
 		r := readOn(t, src, nil)
 		r.wantIDs(t, "a")
-		r.wantError(t, false, "", "http://feed.example/0", "timeouts.read")
+		r.wantError(t, false, "", "http://feed.example/0", "(timeout)")
 		readOn(t, src, r.cursor).want(t, "b c")
 	})
 	parallel.RunVirtual(t, "a long way back is not lost to errors on it", func(t *testing.T) {

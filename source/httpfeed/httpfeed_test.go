@@ -193,7 +193,7 @@ func TestReading(t *testing.T) {
 		r := u.read(t)
 		r.want("a")
 		r.want("")
-		if got := u.asked[len(u.asked)-1]; got != "lastEventId=a&timeout="+strconv.FormatInt(min(30_000, r.cfg.Timeouts.Read.Milliseconds()/2), 10) {
+		if got := u.asked[len(u.asked)-1]; got != "lastEventId=a&timeout="+strconv.FormatInt(min(30_000, r.cfg.Timeout.Milliseconds()/2), 10) {
 			t.Errorf("asked %q", got)
 		}
 		// What a wait has brought is not kept back by another one.

@@ -236,7 +236,7 @@ func (s *Source) request(ctx context.Context, last string) (*openBatch, error) {
 	if last != "" {
 		q.Set("lastEventId", last)
 		if s.atEnd {
-			wait = min(longestPoll, s.cfg.Timeouts.Read/2)
+			wait = min(longestPoll, s.cfg.Timeout/2)
 			q.Set("timeout", strconv.FormatInt(wait.Milliseconds(), 10))
 		}
 	}
