@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -110,4 +111,14 @@ func (c *commitSize) failed(size int, took time.Duration) {
 
 func (c *commitSize) set(bytes int64) {
 	c.bytes.Store(min(max(bytes, leastCommit), int64(c.most.Bytes)))
+}
+
+// explainError returns err, the error of a commit of the entities that failed after a time. It adds the
+// cure if the only entity is larger than the bus stores in time.
+func (c *commitSize) explainError(err error, entities []feed.Entity, took time.Duration) error {
+	if len(entities) != 1 || took <= longCommit || int64(entities[0].Size()) <= c.bytes.Load() {
+		return err
+	}
+	return fmt.Errorf("%w; the commit had one entity of %d bytes, which cannot be divided: if the way to the bus is slow, or a quota applies, "+
+		"raise the bus's timeout or the rate", err, entities[0].Size())
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -195,6 +196,20 @@ func TestTheSizeOfCommitsFollowsAChangeOfTheRate(t *testing.T) {
 		}
 		if commits := l.commits[fast:]; slices.Max(commits) < 4<<20-256<<10 {
 			t.Errorf("commits at 100 MiB/s: %v", commits)
+		}
+	})
+}
+
+// An entity cannot be divided. The bridge goes on with it, and says what helps.
+func TestAnEntityThatIsTooLargeForTheRateIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &link{takes: func(bytes int) time.Duration { return perSecond(bytes, 10_000) }}
+		l.publish(t, 150_000, 10*time.Minute)
+		named := func(s bridge.Status) bool {
+			return s.Err != nil && strings.Contains(s.Err.Error(), "one entity of 150000 bytes")
+		}
+		if len(l.commits) > 0 || !slices.ContainsFunc(l.states.states, named) {
+			t.Errorf("%d commits, states %v", len(l.commits), l.states.states)
 		}
 	})
 }

@@ -27,6 +27,17 @@ type failures struct {
 	// transient and permanent count the sessions by the kind of their error, since failing
 	// was set, or since the bus was last found reachable again.
 	transient, permanent int
+	// last is the error of the last session that was counted.
+	last error
+}
+
+// keepCause returns err, or instead of an error that only shows that no request was made the last one,
+// if a person has to act on that.
+func (f *failures) keepCause(err error) error {
+	if errors.Is(err, feed.ErrNotRequested) && errors.Is(f.last, feed.ErrPermanent) {
+		return feed.RetryAfter(f.last, feed.RetryDelay(err))
+	}
+	return err
 }
 
 // countFailure counts a session that ended in err. It returns the state of the bridge and the time until
@@ -37,7 +48,7 @@ func (f *failures) countFailure(err error) (state State, wait time.Duration) {
 		state, backoff, count = Halted, retry.Backoff{Min: minHalt, Max: maxHalt}, &f.permanent
 	}
 	wait = max(backoff.After(*count), feed.RetryDelay(err))
-	f.failing = true
+	f.failing, f.last = true, err
 	*count++
 	return state, wait
 }

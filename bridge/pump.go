@@ -102,7 +102,9 @@ func (p *pump) commitBatch(ctx context.Context, batch feed.Batch) error {
 	// cp is stored, or cp is not, and the next Resume knows what is published of the batch.
 	p.start.Extend(limit.SlowFirstCommit)
 	if err := p.sink.Commit(context.WithoutCancel(ctx), batch.Entities, cp); err != nil {
-		p.size.failed(batch.Bytes, time.Since(cp.At))
+		took := time.Since(cp.At)
+		err = p.size.explainError(err, batch.Entities, took)
+		p.size.failed(batch.Bytes, took)
 		return &sinkError{err, false}
 	}
 	p.start.Release()

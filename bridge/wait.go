@@ -146,6 +146,7 @@ func (w *waiter) waitFor(s Status, d time.Duration) {
 // waitAfterError reports the error and waits before the next attempt. After an error of the
 // sink the wait ends when reconnected ends.
 func (w *waiter) waitAfterError(err error, reconnected context.Context) {
+	err = w.failures.keepCause(err)
 	state, backoff := w.failures.countFailure(err)
 	s, d := Status{State: state, Err: err, Attempt: w.failures.attempts()}, jitter(backoff)
 	w.report.logRetry(s, d)

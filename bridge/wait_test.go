@@ -110,6 +110,41 @@ func TestAnUpstreamThatAsksToWaitIsLeftAlone(t *testing.T) {
 	})
 }
 
+// A session that made no request replaces no error that a person has to act on.
+func TestAnErrorOfNoRequestHidesNoCause(t *testing.T) {
+	for name, test := range map[string]struct {
+		first error
+		want  string
+		state bridge.State
+	}{
+		"a person has to act": {feed.Permanent(errors.New("404 Not Found")), "404 Not Found", bridge.Halted},
+		"it passes by itself": {errors.New("503 Service Unavailable"), "not requested", bridge.Retrying},
+	} {
+		t.Run(name, bubbled(func(t *testing.T) {
+			var topic sinktest.Memory
+			calls := 0
+			b := newBridge(sourceFunc(func(context.Context, feed.Cursor) (feed.Batch, error) {
+				if calls++; calls == 1 {
+					return feed.Batch{}, test.first
+				}
+				return feed.Batch{}, feed.RetryAfter(feed.ErrNotRequested, 10*time.Minute)
+			}), topic.Open(sinktest.Faults{}))
+			seen := &diary{}
+			b.Observer = seen
+			stop := start(t, b)
+			time.Sleep(15 * time.Minute)
+			synctest.Wait()
+			if s := seen.last(); s.State != test.state || s.Err.Error() != test.want {
+				t.Errorf("the bridge is %s: %v, want %s: %s", s.State, s.Err, test.state, test.want)
+			}
+			if calls != 3 {
+				t.Errorf("%d calls, want 3: the wait that upstream asked for counts", calls)
+			}
+			stop()
+		}))
+	}
+}
+
 func TestAnUpstreamThatSaysItIsFreshIsLeftAlone(t *testing.T) {
 	for fresh, want := range map[time.Duration]int{0: 60, 10 * time.Minute: 6, 24 * time.Hour: 1} {
 		synctest.Test(t, func(t *testing.T) {

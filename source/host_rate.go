@@ -42,14 +42,19 @@ type HostFeed struct {
 // hostFeeds counts the feeds of a host with the same limits.rate: those of all members, and of this copy.
 type hostFeeds struct{ all, own int }
 
+// shareDelay is the time after an assignment from which on a share that has grown counts. By then members
+// that have the same report of the bus have reduced theirs.
+const shareDelay = 2 * time.Second
+
 // SetFeeds divides the rate of each host among the members of a fleet: this copy has rate × own feeds of the host /
 // all feeds of it. It is called for each assignment; members is 1 without a fleet. Nothing is exchanged,
 // since all members compute the same owners from the same feeds.
 //
-// The shares add up to 1, so members that act on the same assignment keep to the rate together. A member that had no
-// feed of the host begins without a burst: its first request comes after 1/(rate × share). The sum can be larger by
-// the share that has moved until all members have the new assignment, which takes one that is cut off from the bus
-// longer, and while members have different feeds. Each restart may also add a request, since a limit has no memory.
+// The shares add up to 1, so members that act on the same assignment keep to the rate together. While the assignment
+// changes, a share that shrinks counts at once and one that grows 2 s later. A member that had no feed of the host
+// begins without a burst: its first request comes after 1/(rate × share). The sum can be larger by the
+// share that has moved while a member is cut off from the bus and continues with its last assignment, and while
+// members have different feeds. Each restart may also add a request, since a limit has no memory.
 //
 // A host that no feed's URL names, as the target of a redirect or of a link, gives each member the same share. If
 // only feeds of other members name it, this copy has the share of one feed; the sum is larger by that.
@@ -68,7 +73,7 @@ func (h *Hosts) SetFeeds(feeds []HostFeed, members int) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.feeds, h.members = counts, members
+	h.feeds, h.members, h.assigned = counts, members, time.Now()
 }
 
 // shareOf returns this copy's part of the rate of a host. The caller holds h.mu.
@@ -119,8 +124,10 @@ func (h *Hosts) limiter(key hostKey) *hostLimiter {
 		}
 		h.limiters[key] = l
 	}
-	l.share = share
-	l.apply()
+	if share < l.share || now.Sub(h.assigned) >= shareDelay {
+		l.share = share
+		l.apply()
+	}
 	l.used = now
 	return l
 }

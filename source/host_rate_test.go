@@ -288,3 +288,25 @@ func TestHostsThatAreNoLongerUsedAreForgotten(t *testing.T) {
 		}
 	})
 }
+
+// A share that grows counts when the other members have reduced theirs, and one that shrinks counts at once.
+func TestAShareGrowsLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var hosts source.Hosts
+		want := func(own bool, share float64) {
+			t.Helper()
+			hosts.SetFeeds([]source.HostFeed{{URL: "https://shop.example/1", Rate: 2, Own: true}, {URL: "https://shop.example/2", Rate: 2, Own: own}}, 2)
+			if got := source.ShareOf(&hosts, "shop.example:443", 2); got != share {
+				t.Errorf("the share is %v, want %v", got, share)
+			}
+		}
+		want(false, 0.5)
+		want(true, 0.5)
+		time.Sleep(2 * time.Second)
+		if got := source.ShareOf(&hosts, "shop.example:443", 2); got != 1 {
+			t.Errorf("the share is %v two seconds later", got)
+		}
+		want(false, 0.5)
+	})
+}

@@ -33,6 +33,7 @@ type Hosts struct {
 	ahead      map[string]*limit.Limit // by host, of the pages that are requested ahead
 	feeds      map[hostKey]hostFeeds   // all of the last call of SetFeeds
 	members    int                     // of the fleet, then
+	assigned   time.Time               // when that was
 	dropAt     int                     // the number of limiters at which those that are idle are dropped
 }
 
