@@ -111,9 +111,10 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 	if err := s.dedupe.checkOffsets(ctx, records.dead, s.dedupe.seen.dead); err != nil {
 		return err
 	}
-	written := kadm.Offsets{}
-	addWritten(written, records.entities)
-	addWritten(written, records.dead)
+	written := kadm.OffsetsFromRecords(records.entities...)
+	if n := len(records.dead); n > 0 { // all in one partition
+		written.Add(kadm.NewOffsetFromRecord(&records.dead[n-1]))
+	}
 	next := storedCheckpoint{sequence: records.sequence}
 	next.topic, next.dead = s.dedupe.endsAfter(written)
 	record := []kgo.Record{store.checkpointRecord(cp, next)}
@@ -145,20 +146,6 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 	s.hung.afterCommit(written)
 	records.release()
 	return nil
-}
-
-// addWritten adds the offset behind the last record of each partition to written.
-func addWritten(written kadm.Offsets, records []kgo.Record) {
-	for i := range records {
-		r := &records[i]
-		// Neighbours are usually in the same partition.
-		if i+1 < len(records) {
-			if next := &records[i+1]; next.Partition == r.Partition && next.Offset > r.Offset && next.Topic == r.Topic {
-				continue
-			}
-		}
-		written.AddOffset(r.Topic, r.Partition, r.Offset+1, r.LeaderEpoch)
-	}
 }
 
 // fenceOthers initializes the transactional id. From then on no other copy can commit, unless

@@ -42,7 +42,7 @@ func TestConfigIsWrong(t *testing.T) {
 		}, []string{
 			"client_id: has more than 256 bytes",
 			"tls: cert_file and key_file need each other",
-			`checkpoints: "a b" is not the name of a topic: those have letters, digits, dots, underscores and hyphens only`,
+			`checkpoints: "a b" is not the name of a topic: want at most 249 letters, digits, dots, underscores and hyphens, and no __ at the beginning`,
 		}},
 		"a password without a mechanism": {kafka.Config{Brokers: one, SASL: kafka.SASL{Password: "x"}}, []string{
 			"sasl.mechanism: is missing beside password; want PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512",
@@ -82,15 +82,15 @@ func TestTopicIsWrong(t *testing.T) {
 			t.Name, t.Key, t.Partitions, t.Replication, t.Partition = "a/b", "id", -1, -1, -1
 			t.Config = []string{"retention.ms"}
 		}, []string{
-			`topic: "a/b" is not the name of a topic: those have letters, digits, dots, underscores and hyphens only`,
+			`topic: "a/b" is not the name of a topic: want at most 249 letters, digits, dots, underscores and hyphens, and no __ at the beginning`,
 			`key: "id": want a JSON pointer such as /id, or header:<name>`,
 			"kafka.partitions: -1: want 1 to 100000",
 			"kafka.replication: -1: want 1 to 100, or 0 for the cluster's default",
 			"kafka.partition: -1: a topic of 1 partitions has 0 to 0",
 			`kafka.config[0]: "retention.ms": want name=value, such as retention.ms=604800000`,
 		}},
-		"no name":                {func(t *kafka.Topic) { t.Name = "" }, []string{`topic: "" is not the name of a topic`}},
-		"Kafka's own":            {func(t *kafka.Topic) { t.Name = "__x" }, []string{`topic: "__x": names that start with __ are Kafka's own`}},
+		"no name":                {func(t *kafka.Topic) { t.Name = "" }, []string{`topic: "" is not the name of a topic: want at most 249 letters, digits, dots, underscores and hyphens, and no __ at the beginning`}},
+		"Kafka's own":            {func(t *kafka.Topic) { t.Name = "__x" }, []string{`topic: "__x" is not the name of a topic: want at most 249 letters, digits, dots, underscores and hyphens, and no __ at the beginning`}},
 		"a partition too far":    {func(t *kafka.Topic) { t.Partitions, t.Partition = 3, 3 }, []string{"kafka.partition: 3: a topic of 3 partitions has 0 to 2"}},
 		"one that is there":      {func(t *kafka.Topic) { t.Create, t.Partition = false, 3 }, nil},
 		"a tombstone has no key": {func(t *kafka.Topic) { t.Delete = kafka.DeleteTombstone }, []string{`kafka.delete: a tombstone needs a key; set one, such as "key: /id", or "delete: message"`}},

@@ -17,6 +17,11 @@ import (
 // Log returns a partition of the sink's topic to be read back.
 func (s *Sink) Log(partition int32) *Log { return newLog(s.client, s.topic.Name, partition) }
 
+// PartitionOf returns the partition, of n, of a message with a key.
+func PartitionOf(key string, n int) int32 {
+	return int32(partitioner("feedbridge.checkpoints").ForTopic("shop.orders").Partition(&kgo.Record{Key: []byte(key)}, n))
+}
+
 // Kept returns how many records are kept for a reader that continues where the last Read ended.
 func (l *Log) Kept() int { return len(l.keptRecords()) }
 

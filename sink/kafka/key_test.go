@@ -1,7 +1,6 @@
 package kafka_test
 
 import (
-	"encoding/binary"
 	"fmt"
 	"testing"
 
@@ -15,42 +14,6 @@ import (
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
-// murmur2 is Kafka's, by the description in org.apache.kafka.common.utils.Utils.
-func murmur2(data []byte) int32 {
-	const m, r = 0x5bd1e995, 24
-	h := uint32(0x9747b28c) ^ uint32(len(data))
-	for ; len(data) >= 4; data = data[4:] {
-		k := binary.LittleEndian.Uint32(data) * m
-		k = (k ^ k>>r) * m
-		h = h*m ^ k
-	}
-	for i := len(data) - 1; i >= 0; i-- {
-		h ^= uint32(data[i]) << (8 * i)
-		if i == 0 {
-			h *= m
-		}
-	}
-	h = (h ^ h>>13) * m
-	return int32(h ^ h>>15)
-}
-
-// These are the values of Kafka's own test of its murmur2.
-func TestMurmur2IsTheOneOfTheJavaClient(t *testing.T) {
-	t.Parallel()
-	for key, want := range map[string]int32{
-		"21":                         -973932308,
-		"foobar":                     -790332482,
-		"a-little-bit-long-string":   -985981536,
-		"a-little-bit-longer-string": -1486304829,
-		"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
-		"abc": 479470107,
-	} {
-		if got := murmur2([]byte(key)); got != want {
-			t.Errorf("%s: %d, want %d", key, got, want)
-		}
-	}
-}
-
 // consume returns n committed messages of the topic, as another program reads them.
 func consume(t *testing.T, c *kfake.Cluster, n int) (all []*kgo.Record) {
 	t.Helper()
@@ -63,7 +26,24 @@ func consume(t *testing.T, c *kfake.Cluster, n int) (all []*kgo.Record) {
 	return all
 }
 
+// The hashes are those of the test of Kafka's own murmur2.
 func TestKeysArePlacedAsTheJavaClientDoes(t *testing.T) {
+	t.Parallel()
+	for key, hash := range map[string]int32{
+		"21":                         -973932308,
+		"foobar":                     -790332482,
+		"a-little-bit-long-string":   -985981536,
+		"a-little-bit-longer-string": -1486304829,
+		"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+		"abc": 479470107,
+	} {
+		if got, want := kafka.PartitionOf(key, 6), (hash&0x7fffffff)%6; got != want {
+			t.Errorf("key %s is in partition %d, want %d", key, got, want)
+		}
+	}
+}
+
+func TestKeysArePlacedInPartitions(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		topic := orders()
 		topic.Key, topic.Partitions = "/n", 6
@@ -72,7 +52,7 @@ func TestKeysArePlacedAsTheJavaClientDoes(t *testing.T) {
 		commit(t, s, 100, 200)
 		seen, last := map[int32]int{}, map[int32]string{}
 		for _, r := range consume(t, c, 200) {
-			if want := (murmur2(r.Key) & 0x7fffffff) % 6; r.Partition != want {
+			if want := kafka.PartitionOf(string(r.Key), 6); r.Partition != want {
 				t.Errorf("key %s is in partition %d, want %d", r.Key, r.Partition, want)
 			}
 			if want := fmt.Sprintf(`{"n":%s}`, r.Key); string(r.Value) != want {

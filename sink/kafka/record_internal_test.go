@@ -3,15 +3,12 @@ package kafka
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -45,30 +42,6 @@ func TestHeadersOfManyRecords(t *testing.T) {
 			if list[k].Key != f.Name || string(list[k].Value) != f.Value || list[k].Value == nil {
 				t.Errorf("header %d of record %d is %s: %q, want %s: %q", k, i, list[k].Key, list[k].Value, f.Name, f.Value)
 			}
-		}
-	}
-}
-
-// The offsets behind the written records are those that kadm finds, in whatever order the
-// partitions follow each other.
-func TestWrittenOffsets(t *testing.T) {
-	t.Parallel()
-	dice := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
-		var records []kgo.Record
-		ends := map[int32]int64{}
-		for range dice.IntN(20) {
-			r := kgo.Record{Topic: "shop.orders", Partition: int32(dice.IntN(3)), LeaderEpoch: -1}
-			r.Offset = ends[r.Partition]
-			ends[r.Partition] += 1 + dice.Int64N(3)
-			records = append(records, r)
-		}
-		dead := []kgo.Record{{Topic: "shop.orders.dead", Offset: 7, LeaderEpoch: -1}}
-		got := kadm.Offsets{}
-		addWritten(got, records)
-		addWritten(got, dead)
-		if diff := cmp.Diff(kadm.OffsetsFromRecords(slices.Concat(records, dead)...), got); diff != "" {
-			t.Fatalf("offsets behind %v (-want +got):\n%s", slices.Sorted(maps.Keys(ends)), diff)
 		}
 	}
 }

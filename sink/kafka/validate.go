@@ -149,15 +149,8 @@ func (t Topic) Validate() []error {
 
 // checkName returns an error unless s is a valid name of a topic.
 func checkName(s string) error {
-	switch {
-	case s == "" || s == "." || s == "..":
-		return fmt.Errorf("%q is not the name of a topic", s)
-	case len(s) > 249:
-		return fmt.Errorf("%q has %d characters, and the name of a topic has at most 249", s, len(s))
-	case strings.HasPrefix(s, "__"):
-		return fmt.Errorf("%q: names that start with __ are Kafka's own", s)
-	case !legalName.MatchString(s):
-		return fmt.Errorf("%q is not the name of a topic: those have letters, digits, dots, underscores and hyphens only", s)
+	if s == "." || s == ".." || len(s) > 249 || strings.HasPrefix(s, "__") || !legalName.MatchString(s) {
+		return fmt.Errorf("%q is not the name of a topic: want at most 249 letters, digits, dots, underscores and hyphens, and no __ at the beginning", s)
 	}
 	return nil
 }
