@@ -127,7 +127,9 @@ func (l *Log) checkTopic(ctx context.Context) (kadm.TopicDetail, error) {
 		return d, err
 	}
 	if policy := config["cleanup.policy"]; strings.Contains(policy, "compact") {
-		return d, feed.Permanent(l.errCompacted(policy))
+		// No hint to change cleanup.policy: other programs may need the newest message of each key, and
+		// retention would delete it.
+		return d, feed.Permanent(fmt.Errorf("it is compacted (cleanup.policy=%s), so messages are deleted from its middle; name a topic that is not compacted", policy))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,16 +146,6 @@ func (l *Log) explainError(ctx context.Context, err error) error {
 		err = l.client.explainError(ctx, err)
 	}
 	return fmt.Errorf("topic %q: %w", l.topic, err)
-}
-
-// errCompacted returns the error that a compacted topic cannot be read back. It does not
-// suggest to change cleanup.policy: other programs may need the newest message of each key, and
-// retention would delete it.
-func (l *Log) errCompacted(policy string) error {
-	if l.topic == l.client.cfg.Checkpoints {
-		return errors.New("it has the checkpoints of feeds, and no entities; name the topic of a feed")
-	}
-	return fmt.Errorf("it is compacted (cleanup.policy=%s), so messages are deleted from its middle; name a topic that is not compacted", policy)
 }
 
 // noPartition reports that a topic does not have the partition that is to be read. It matches

@@ -134,15 +134,6 @@ func TestLogOfACompactedTopicIsRefused(t *testing.T) {
 	})
 }
 
-func TestLogOfTheCheckpointsIsRefused(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		_, conn := shop(t)
-		resume(t, conn.Sink(orders())) // creates it
-		_, err := conn.Log(checkpoints, 0).Span(t.Context())
-		wantError(t, err, true, nil, "it has the checkpoints of feeds, and no entities")
-	})
-}
-
 func TestLogWithoutATopic(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c, conn := shop(t)

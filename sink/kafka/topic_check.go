@@ -77,14 +77,9 @@ func (t topicCheck) checkFit(ctx context.Context, d kadm.TopicDetail) (limit int
 		return 0, err
 	}
 	var wrong []string
-	if policy := config["cleanup.policy"]; strings.Contains(policy, "compact") {
-		switch {
-		case t.topic.Key == "":
-			wrong = append(wrong, "it is compacted (cleanup.policy="+policy+"), and takes no messages without a key; "+
-				"set one, such as \"key: /id\", or give the feed another topic")
-		case t.topic.MissingKey == KeyNull:
-			wrong = append(wrong, "it is compacted (cleanup.policy="+policy+"), and takes no messages without a key; set \"missing_key: stop\"")
-		}
+	if policy := config["cleanup.policy"]; strings.Contains(policy, "compact") && (t.topic.Key == "" || t.topic.MissingKey == KeyNull) {
+		wrong = append(wrong, "it is compacted (cleanup.policy="+policy+"), and takes no messages without a key; "+
+			"set one, such as \"key: /id\", and not \"missing_key: 'null'\", or give the feed another topic")
 	}
 	if n := len(d.Partitions); t.topic.Partition >= n {
 		wrong = append(wrong, fmt.Sprintf("it has no partition %d, only 0 to %d; change partition", t.topic.Partition, n-1))

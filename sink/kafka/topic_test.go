@@ -116,14 +116,14 @@ func TestTopicIsUnfit(t *testing.T) {
 			func(c *kfake.Cluster) error {
 				return c.CreateTopic("shop.orders", 1, map[string]string{"cleanup.policy": "compact"})
 			}, nil,
-			[]string{"it is compacted (cleanup.policy=compact), and takes no messages without a key; set one, such as \"key: /id\", or give the feed another topic"},
+			[]string{"it is compacted (cleanup.policy=compact), and takes no messages without a key; set one, such as \"key: /id\", and not \"missing_key: 'null'\", or give the feed another topic"},
 		},
 		"compacted and keys may be missing": {
 			func(c *kfake.Cluster) error {
 				return c.CreateTopic("shop.orders", 1, map[string]string{"cleanup.policy": "compact"})
 			},
 			func(t *kafka.Topic) { t.Key, t.MissingKey = "/id", kafka.KeyNull },
-			[]string{`set "missing_key: stop"`},
+			[]string{`and not "missing_key: 'null'"`},
 		},
 		"the partition is not there": {
 			func(c *kfake.Cluster) error { return c.CreateTopic("shop.orders", 2, nil) },

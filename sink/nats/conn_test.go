@@ -121,13 +121,11 @@ func TestNoControlCharacterReachesASubject(t *testing.T) {
 
 func TestValidateTopic(t *testing.T) {
 	t.Parallel()
-	for subject, want := range map[string]string{
-		"shop.orders": "", "": "is not a subject", "a..b": "is not a subject", "a.": "is not a subject",
-		"a.*": "wildcard", "a b": "white space", "_feedbridge.a": "no word may start with _ or $", "a.$b": "no word may start with _ or $",
+	for subject, valid := range map[string]bool{
+		"shop.orders": true, "": false, "a..b": false, "a.": false, "a.*": false, "a b": false, "_feedbridge.a": false, "a.$b": false,
 	} {
-		errs := nats.Topic{Subject: subject}.Validate()
-		if err := errors.Join(errs...); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%q: %v, want %q", subject, err, want)
+		if errs := (nats.Topic{Subject: subject}).Validate(); (len(errs) == 0) != valid {
+			t.Errorf("%q: %v", subject, errs)
 		}
 	}
 	errs := nats.Topic{Subject: "a", Stream: nats.Stream{Name: "a.b"}}.Validate()

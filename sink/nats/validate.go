@@ -127,17 +127,10 @@ func (t Topic) Validate() []error {
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
 	for token := range strings.SplitSeq(t.Subject, ".") {
-		switch {
-		case token == "":
-			fail("topic: %q is not a subject: want words with dots between them, such as shop.orders", t.Subject)
-		case hasWildcardOrSpace(token):
-			fail("topic: %q has a wildcard or white space", t.Subject)
-		case token[0] == '_' || token[0] == '$':
-			fail("topic: %q: no word may start with _ or $", t.Subject)
-		default:
-			continue
+		if token == "" || hasWildcardOrSpace(token) || token[0] == '_' || token[0] == '$' {
+			fail("topic: %q is not a subject for entities: want words with dots between them, such as shop.orders, without wildcards and white space, of which none starts with _ or $", t.Subject)
+			break
 		}
-		break
 	}
 	name := t.Stream.Name
 	for i, subject := range t.Stream.Subjects {
