@@ -97,11 +97,11 @@ func (f *Fleet) takePart(ctx context.Context, scope scope, self fleet.Self, repo
 	for {
 		select {
 		case m := <-keys.messages:
-			now, recovered := time.Now(), false
-			name, left := keys.take(m, now)
+			recovered := false
+			name, left := keys.take(m)
 			if name == self.Name {
 				if _, ok := keys.values[name]; ok && keys.values[name] != nil {
-					recovered, echoed = failing, now
+					recovered, echoed = failing, time.Now()
 				} else if err := renew(); err != nil { // deleted by a person, or expired: it is back before the others act
 					return err
 				}
@@ -115,9 +115,6 @@ func (f *Fleet) takePart(ctx context.Context, scope scope, self fleet.Self, repo
 				return err
 			}
 		case <-beat.C:
-			if keys.removeStale(self.Name, time.Now()) {
-				report(fleet.Report{Members: maps.Clone(keys.values)})
-			}
 			if err := renew(); err != nil {
 				return err
 			}

@@ -15,9 +15,6 @@ const (
 	fleetTTL = 12 * time.Second
 	// fleetBeat is the interval at which a member renews its key.
 	fleetBeat = fleetTTL / 3
-	// fleetStale is the time after which a key that was not renewed is no member's, though it is
-	// still in the bucket, as after a purge of the stream.
-	fleetStale = 2 * fleetTTL
 	// markerTTL is the time for which the bucket remembers that a key was deleted or has expired.
 	markerTTL = time.Minute
 )
@@ -49,8 +46,6 @@ type memberKeys struct {
 	listed bool
 	// values are those of the keys that are in the bucket, and nil for one that has no time limit.
 	values map[string][]byte
-	// seen has the times when the keys were stored, as far as this copy has seen it.
-	seen map[string]time.Time
 	// changed is set when values change.
 	changed bool
 	stop    func()
@@ -68,7 +63,7 @@ func (b bucket) watchKeys(ctx context.Context, c *client) (*memberKeys, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	k := &memberKeys{
 		prefix: b.keyPrefix(), messages: make(chan *nats.Msg, 256), ended: make(chan struct{}),
-		values: map[string][]byte{}, seen: map[string]time.Time{},
+		values: map[string][]byte{},
 	}
 	sub, err := js.Subscribe(k.prefix+">", func(m *nats.Msg) {
 		select {
@@ -91,7 +86,7 @@ func (b bucket) watchKeys(ctx context.Context, c *client) (*memberKeys, error) {
 }
 
 // take records a message. It returns its key, and the key once more if its member has left.
-func (k *memberKeys) take(m *nats.Msg, now time.Time) (name string, left []string) {
+func (k *memberKeys) take(m *nats.Msg) (name string, left []string) {
 	name = strings.TrimPrefix(m.Subject, k.prefix)
 	if meta, err := m.Metadata(); err == nil && meta.NumPending == 0 && !k.listed {
 		k.listed, k.changed = true, true
@@ -99,7 +94,6 @@ func (k *memberKeys) take(m *nats.Msg, now time.Time) (name string, left []strin
 	before, known := k.values[name]
 	if operation := m.Header.Get(operationHeader); operation != "" || m.Header.Get(markerHeader) != "" {
 		delete(k.values, name)
-		delete(k.seen, name)
 		k.changed = k.changed || known
 		if operation == deleted {
 			left = []string{name}
@@ -110,24 +104,7 @@ func (k *memberKeys) take(m *nats.Msg, now time.Time) (name string, left []strin
 	if m.Header.Get(ttl) != "" {
 		value = m.Data
 	}
-	k.values[name], k.seen[name] = value, now
+	k.values[name] = value
 	k.changed = k.changed || !known || string(before) != string(value)
 	return name, nil
-}
-
-// removeStale removes the keys that were not renewed for fleetStale, and reports whether there are such
-// keys. The bucket does that sooner, unless its stream was purged. Without it the feeds of such a member would
-// never be run. While the watch is late, as the key of this copy shows, it removes none.
-func (k *memberKeys) removeStale(self string, now time.Time) (removed bool) {
-	if now.Sub(k.seen[self]) >= 2*fleetBeat {
-		return false
-	}
-	for name, seen := range k.seen {
-		if now.Sub(seen) > fleetStale {
-			delete(k.values, name)
-			delete(k.seen, name)
-			removed = true
-		}
-	}
-	return removed
 }
