@@ -18,10 +18,10 @@ import (
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 	"github.com/feedbridge/feedbridge/source/datareplication"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
 // patience limits how long a test waits for something that should take a moment.
@@ -138,7 +138,7 @@ func readIDs(t *testing.T, url string) (ids []string) {
 // where it stopped. A command finds its checkpoint on the bus.
 func TestRunCopiesAndServesAFeed(t *testing.T) {
 	t.Parallel()
-	upstream := sample.New(sample.Options{PageSize: 5, Entity: sample.Sized(100)})
+	upstream := samplefeed.New(samplefeed.Options{PageSize: 5, Entity: samplefeed.Sized(100)})
 	upstream.SetLen(12)
 	agents := make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

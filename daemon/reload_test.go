@@ -25,13 +25,13 @@ import (
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 )
 
 // newUpstream serves a sample feed of n entities.
-func newUpstream(t *testing.T, n int) (*sample.Feed, string) {
+func newUpstream(t *testing.T, n int) (*samplefeed.Feed, string) {
 	t.Helper()
-	upstream := sample.New(sample.Options{PageSize: 5, Entity: sample.Sized(100)})
+	upstream := samplefeed.New(samplefeed.Options{PageSize: 5, Entity: samplefeed.Sized(100)})
 	upstream.SetLen(n)
 	server := httptest.NewServer(upstream)
 	t.Cleanup(server.Close)

@@ -9,8 +9,8 @@ import (
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 	"github.com/feedbridge/feedbridge/sink"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
 // Pages are read into the memory of entities that were committed. None of these may be changed by
@@ -18,8 +18,8 @@ import (
 func TestRunCopiesEveryByteWithMemoryThatIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	const n = 6000
-	entity := sample.Sized(1 << 10)
-	upstream := sample.New(sample.Options{PageSize: 700, Entity: entity})
+	entity := samplefeed.Sized(1 << 10)
+	upstream := samplefeed.New(samplefeed.Options{PageSize: 700, Entity: entity})
 	upstream.SetLen(n)
 	server := httptest.NewServer(upstream)
 	t.Cleanup(server.Close)

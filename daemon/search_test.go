@@ -14,15 +14,15 @@ import (
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source/datareplication"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
 // A search is described while it goes on, and otherwise from the checkpoint.
 func TestSearchIsDescribed(t *testing.T) {
 	t.Parallel()
-	upstream := sample.New(sample.Options{PageSize: 1, Entity: func(i int) feed.Entity {
+	upstream := samplefeed.New(samplefeed.Options{PageSize: 1, Entity: func(i int) feed.Entity {
 		return feed.Entity{ID: string(rune('a' + i)), Op: feed.Put, Modified: time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC)}
 	}})
 	upstream.SetLen(4)

@@ -71,6 +71,7 @@ var layers = map[string][]string{
 	"internal/testkit/bridgetest": {"bridge", "checkpoint", "feed", "internal/testkit/sinktest"},
 	"internal/testkit/must":       {},
 	"internal/testkit/parallel":   {},
+	"internal/testkit/samplefeed": {"feed"},
 	"internal/testkit/tlstest":    {"internal/testkit/must"},
 	"sink/nats":                   {"docs", "internal/fleet", "sink", "feed", "checkpoint", "internal/setting", "internal/credential", "message", "internal/limit", "internal/retry"},
 	"sink/kafka":                  {"docs", "internal/fleet", "sink", "feed", "checkpoint", "internal/setting", "internal/credential", "message", "internal/limit", "internal/retry"},

@@ -12,13 +12,13 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 )
 
 // sampleTopic has n messages of 1 KiB.
 func sampleTopic(n int) *memoryTopic {
 	topic := newTopic()
-	entities := sample.Sized(1 << 10)
+	entities := samplefeed.Sized(1 << 10)
 	for i := range n {
 		e := entities(i)
 		r := messageOf(e.ID, e.Op, e.Modified, string(e.Body))

@@ -21,10 +21,10 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -261,7 +261,7 @@ func TestDataReplicationThroughEveryFormat(t *testing.T) {
 		{ID: "<5@shop.example>", Op: feed.Put, Body: []byte{0, 1, 2, 0xff}, Header: feed.Header{{Name: "Content-Type", Value: "image/png"}}},
 		{ID: "<3@shop.example>", Op: feed.Delete},
 	}
-	upstream := sample.New(sample.Options{PageSize: 2, Entity: func(i int) feed.Entity {
+	upstream := samplefeed.New(samplefeed.Options{PageSize: 2, Entity: func(i int) feed.Entity {
 		e := entities[i]
 		e.Modified = noon.Add(time.Duration(i-60) * time.Minute)
 		e.Header = append(feed.Header{{Name: "Content-ID", Value: e.ID}, {Name: "Last-Modified", Value: message.FormatDate(e.Modified)}, {Name: "Operation-Type", Value: message.FormatOperation(e.Op)}}, e.Header...)

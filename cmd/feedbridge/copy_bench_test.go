@@ -12,7 +12,7 @@ import (
 	"github.com/klauspost/compress/snappy"
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 )
 
 // copySizes are the sizes of the entities that the copies of a benchmark have, in bytes, with
@@ -136,7 +136,7 @@ func compareCopies(b *testing.B, c copyComparison) copyMedians {
 
 // compressedBodies returns the percentage to which snappy compresses a megabyte of bodies of this size.
 func compressedBodies(size int) float64 {
-	entity := sample.Sized(size)
+	entity := samplefeed.Sized(size)
 	var bodies []byte
 	for i := 0; len(bodies) < 1_000_000; i++ {
 		bodies = append(bodies, entity(i).Body...)

@@ -7,14 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/daemon"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
 // demoCommand returns the command "demo", which copies and serves a sample feed.
@@ -41,7 +38,11 @@ func runDemo(ctx context.Context, a *app, dir string) error {
 		return err
 	}
 	defer listener.Close()
-	feedURL := "http://" + d.Listen + "/feed/latest"
+	upstream, err := d.newFeed()
+	if err != nil {
+		return err
+	}
+	feedURL := "http://" + d.Listen + "/feeds/orders/latest"
 	status, progress := newStatusLine(a.err), &progress{feeds: 1}
 	file, err := writeDemoConfig(dir, feedURL)
 	if err != nil {
@@ -75,22 +76,16 @@ func runDemo(ctx context.Context, a *app, dir string) error {
 		), feedURL, at.Bus, at.Feeds, at.Status, file, dir)
 	}}
 
-	sampleFeed := sample.New(sample.Options{PageSize: demoPageSize, Entity: sample.Orders(d.timeOf)})
-	sampleFeed.SetLen(d.entityCount(time.Now()))
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
-	var upstream errgroup.Group
-	upstream.Go(func() error { return serveUntil(serving, listener, sampleFeed) })
-	upstream.Go(func() error {
-		d.addEntities(serving, sampleFeed)
-		return nil
-	})
+	served := make(chan error, 1)
+	go func() { served <- upstream.Serve(serving, listener) }()
 	stop := status.showUntilStopped(progress.statusText)
 	a.isDaemon.Store(true)
 	err = daemon.Run(ctx, cfg, daemonOpts)
 	stop()
 	stopServing()
-	return errors.Join(err, upstream.Wait())
+	return errors.Join(err, <-served)
 }
 
 const demoBanner = `

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,6 +15,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
+	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -104,21 +108,36 @@ func (d *demoState) entityCount(now time.Time) int {
 	return demoBacklog + int(max(now.Sub(d.Birth), 0)/demoInterval)
 }
 
+// newFeed returns a server of the feed.
+func (d *demoState) newFeed() (*serve.Server, error) {
+	f, err := serve.New(serve.Config{Name: "orders", PageSize: demoPageSize}, demoOrders{d, sample.Orders(d.timeOf)})
+	return serve.NewServer(serve.ServerOptions{}, f), err
+}
+
 // timeOf returns when entity number i is added.
 func (d *demoState) timeOf(i int) time.Time {
 	return d.Birth.Add(time.Duration(i-demoBacklog) * demoInterval)
 }
 
-// addEntities adds entities as time passes until ctx ends.
-func (d *demoState) addEntities(ctx context.Context, f *sample.Feed) {
-	ticker := time.NewTicker(demoInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case now := <-ticker.C:
-			f.SetLen(d.entityCount(now))
-		case <-ctx.Done():
-			return
+// demoOrders are the entities of the feed as a topic.
+type demoOrders struct {
+	*demoState
+	order func(i int) feed.Entity
+}
+
+// Span implements [serve.Log].
+func (d demoOrders) Span(context.Context) (feed.Span, error) {
+	return feed.Span{End: uint64(d.entityCount(time.Now())), Epoch: "demo"}, nil
+}
+
+// Read implements [serve.Log].
+func (d demoOrders) Read(_ context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
+	return func(yield func(feed.Record, error) bool) {
+		for at := from; at < to; at++ {
+			e := d.order(int(at))
+			if !yield(feed.Record{Position: at, Time: e.Modified, Header: message.Header("", e), Body: e.Body}, nil) {
+				return
+			}
 		}
 	}
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/retry"
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 )
 
 const (
@@ -165,7 +165,7 @@ type testFleet struct {
 
 // countedFeed counts the requests of each copy. A poll that finds nothing new is one request.
 type countedFeed struct {
-	*sample.Feed
+	*samplefeed.Feed
 	mu    sync.Mutex
 	polls map[int]int // by the number of the copy
 }
@@ -209,7 +209,7 @@ func newTestFleet(t *testing.T, bus fleetBus, feeds int) *testFleet {
 	mux := http.NewServeMux()
 	for n := range feeds + 10 { // some are configured later
 		name := fmt.Sprintf("feed-%03d", n)
-		feed := &countedFeed{Feed: sample.New(sample.Options{Base: "/" + name, PageSize: 10, Entity: sample.Sized(50)}), polls: map[int]int{}}
+		feed := &countedFeed{Feed: samplefeed.New(samplefeed.Options{Base: "/" + name, PageSize: 10, Entity: samplefeed.Sized(50)}), polls: map[int]int{}}
 		feed.SetLen(5)
 		mux.Handle("/"+name+"/", feed)
 		if n < feeds {

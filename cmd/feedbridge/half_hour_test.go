@@ -20,7 +20,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 )
 
 // TestFirstHalfHour types each command of README, of getting started, and of the output of the program, in an empty
@@ -33,7 +33,7 @@ func TestFirstHalfHour(t *testing.T) {
 			n := &newcomer{t: t, dir: t.TempDir(), small: small, at: map[string]string{"--wait 10s": "--wait 3m"}}
 			program, err := os.Executable()
 			must.Succeed(t, errors.Join(err, os.Symlink(program, filepath.Join(n.dir, "feedbridge"))))
-			feed := sample.New(sample.Options{PageSize: 10, Entity: sample.Sized(100)})
+			feed := samplefeed.New(samplefeed.Options{PageSize: 10, Entity: samplefeed.Sized(100)})
 			feed.SetLen(35)
 			upstream := httptest.NewServer(feed)
 			defer upstream.Close()

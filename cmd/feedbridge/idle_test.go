@@ -24,7 +24,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 )
 
 // BenchmarkIdle polls feeds that have nothing new every 60 seconds, with their topics in one
@@ -38,7 +38,7 @@ import (
 //
 //	IDLE_WATCH=16m go test -run '^$' -bench 'Idle/datareplication/10000' -benchtime 1x -timeout 40m ./cmd/feedbridge
 func BenchmarkIdle(b *testing.B) {
-	feed := sample.New(sample.Options{PageSize: 100, Entity: sample.Sized(100)})
+	feed := samplefeed.New(samplefeed.Options{PageSize: 100, Entity: samplefeed.Sized(100)})
 	feed.SetLen(10)
 	for _, upstream := range []struct {
 		format, path string

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 )
 
 // Beside a program that has the usual ports, such as the demo, init writes others and says so.
@@ -20,7 +20,7 @@ func TestInitTakesFreePorts(t *testing.T) {
 			defer listener.Close()
 		}
 	}
-	feed := sample.New(sample.Options{PageSize: 10, Entity: sample.Sized(100)})
+	feed := samplefeed.New(samplefeed.Options{PageSize: 10, Entity: samplefeed.Sized(100)})
 	feed.SetLen(5)
 	upstream := httptest.NewServer(feed)
 	defer upstream.Close()

@@ -15,7 +15,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 )
 
 const (
@@ -91,7 +91,7 @@ type kafkaBench struct {
 
 func newKafkaBench(b *testing.B) *kafkaBench {
 	broker := kafkatest.Start(b, kafkatest.Java("-XX:TieredStopAtLevel=4"))
-	feed := sample.New(sample.Options{PageSize: kafkaBenchPage, Entity: sample.Sized(kafkaBenchBody)})
+	feed := samplefeed.New(samplefeed.Options{PageSize: kafkaBenchPage, Entity: samplefeed.Sized(kafkaBenchBody)})
 	feed.SetLen(kafkaBenchLength)
 	upstream := httptest.NewServer(feed)
 	b.Cleanup(upstream.Close)

@@ -24,7 +24,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 )
 
 const (
@@ -146,7 +146,7 @@ func TestRealKafkaServesWhatIsCommitted(t *testing.T) {
 // servedKafka is a feed, a broker, and the program that serves the broker's topics.
 type servedKafka struct {
 	t       *testing.T
-	feed    *sample.Feed // grows
+	feed    *samplefeed.Feed // grows
 	feedURL string
 	broker  *kafkatest.Broker
 	url     string // of the server
@@ -154,7 +154,7 @@ type servedKafka struct {
 }
 
 func newServedKafka(t *testing.T) *servedKafka {
-	s := &servedKafka{t: t, feed: sample.New(sample.Options{PageSize: pageLength, Entity: sample.Sized(100)}), broker: kafkatest.Start(t)}
+	s := &servedKafka{t: t, feed: samplefeed.New(samplefeed.Options{PageSize: pageLength, Entity: samplefeed.Sized(100)}), broker: kafkatest.Start(t)}
 	upstream := httptest.NewServer(s.feed)
 	t.Cleanup(upstream.Close)
 	s.feedURL = upstream.URL + "/feed/latest"

@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"net"
-	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/feedbridge/feedbridge/config"
 )
@@ -51,15 +48,4 @@ func freePorts(ctx context.Context, cfg *config.Config, mayChange func(key strin
 		}
 	}
 	return set
-}
-
-// serveUntil serves handler until ctx ends.
-func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
-	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stopped()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
 }

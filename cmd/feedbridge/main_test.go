@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +23,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 )
 
 // testMainRole makes the test's own binary play another part, in a process of
@@ -103,7 +104,7 @@ func play(role string) error {
 		if err != nil {
 			return err
 		}
-		feed := sample.New(sample.Options{PageSize: numbers[0], Entity: sample.Sized(numbers[2])})
+		feed := samplefeed.New(samplefeed.Options{PageSize: numbers[0], Entity: samplefeed.Sized(numbers[2])})
 		feed.SetLen(numbers[1])
 		fmt.Println("http://" + listener.Addr().String() + "/feed/latest")
 		go func() { _ = serveUntil(context.Background(), listener, feed) }()
@@ -195,4 +196,15 @@ func startServer(tb testing.TB, role string, args ...string) (url string, cmd *e
 		tb.Fatalf("%s did not start: %v", role, err)
 	}
 	return strings.TrimSpace(line), cmd
+}
+
+// serveUntil serves handler until ctx ends.
+func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stopped()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }

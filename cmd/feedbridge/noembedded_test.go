@@ -12,7 +12,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 )
 
 // A program without the embedded server refuses each command that needs it, as an error of
@@ -47,7 +47,7 @@ func TestProgramWithoutTheEmbeddedServer(t *testing.T) {
 		})
 	}
 	parallel.Run(t, "tail of a URL", func(t *testing.T) {
-		feed := sample.New(sample.Options{PageSize: 2, Entity: sample.Sized(10)})
+		feed := samplefeed.New(samplefeed.Options{PageSize: 2, Entity: samplefeed.Sized(10)})
 		feed.SetLen(3)
 		server := httptest.NewServer(http.Handler(feed))
 		defer server.Close()

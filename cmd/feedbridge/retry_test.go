@@ -19,7 +19,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/logbuffer"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 )
 
 func TestRetrier(t *testing.T) {
@@ -68,7 +68,7 @@ func TestRetrier(t *testing.T) {
 // twice that it has seen before.
 func TestVerifyGoesOn(t *testing.T) {
 	const n, retried = 60, "cannot continue reading; trying again"
-	ours, theirs := sample.New(sample.Options{Entity: sample.Sized(100), PageSize: 5}), sample.New(sample.Options{Entity: sample.Sized(100), PageSize: 7})
+	ours, theirs := samplefeed.New(samplefeed.Options{Entity: samplefeed.Sized(100), PageSize: 5}), samplefeed.New(samplefeed.Options{Entity: samplefeed.Sized(100), PageSize: 7})
 	ours.SetLen(n)
 	theirs.SetLen(n)
 	// Requests ahead of the page's turn fail, too, so what counts is the number of errors that were reported.

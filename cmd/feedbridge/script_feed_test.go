@@ -23,13 +23,13 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 )
 
 // upstreamFeed is a feed, or a site with feeds, that a script may break.
 type upstreamFeed struct {
 	server *httptest.Server
-	feed   *sample.Feed // nil for a site
+	feed   *samplefeed.Feed // nil for a site
 	pages  http.Handler
 	fault  atomic.Pointer[httpfault.Fault] // of every answer
 }
@@ -157,7 +157,7 @@ func on(path string, fault httpfault.Fault) httpfault.Fault {
 
 func upstream(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, neg, args, 2, 2)
-	u := &upstreamFeed{feed: sample.New(sample.Options{PageSize: 10, Entity: sample.Sized(100)})}
+	u := &upstreamFeed{feed: samplefeed.New(samplefeed.Options{PageSize: 10, Entity: samplefeed.Sized(100)})}
 	u.pages = u.feed
 	u.server = httptest.NewServer(u)
 	stageOf(ts).upstreams[args[0]] = u

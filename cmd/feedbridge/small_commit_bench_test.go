@@ -16,12 +16,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 )
 
 // answerTimes are the times at which a feed answered with a length for the first time.
 type answerTimes struct {
-	*sample.Feed
+	*samplefeed.Feed
 	mu sync.Mutex
 	at map[int]time.Time
 }
@@ -44,7 +44,7 @@ func (a *answerTimes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func BenchmarkLatency(b *testing.B) {
 	natsURL, _ := startServer(b, "nats", b.TempDir(), "-1")
 	_, js := openJetStream(b, natsURL)
-	feed := &answerTimes{Feed: sample.New(sample.Options{PageSize: 100, Entity: sample.Sized(1 << 10)}), at: map[int]time.Time{}}
+	feed := &answerTimes{Feed: samplefeed.New(samplefeed.Options{PageSize: 100, Entity: samplefeed.Sized(1 << 10)}), at: map[int]time.Time{}}
 	feed.SetLen(10)
 	upstream := httptest.NewServer(feed)
 	defer upstream.Close()
@@ -89,7 +89,7 @@ func BenchmarkLatency(b *testing.B) {
 func BenchmarkSmallCommits(b *testing.B) {
 	feeds, err := strconv.Atoi(cmp.Or(os.Getenv("BENCH_FEEDS"), "10000"))
 	must.Succeed(b, err)
-	feed := sample.New(sample.Options{PageSize: 100, Entity: sample.Sized(1 << 10)})
+	feed := samplefeed.New(samplefeed.Options{PageSize: 100, Entity: samplefeed.Sized(1 << 10)})
 	feed.SetLen(10)
 	upstream := httptest.NewServer(feed)
 	defer upstream.Close()

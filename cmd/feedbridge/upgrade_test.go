@@ -30,7 +30,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 )
 
 // released has a directory for each release, v0.1.0 and so on, with what its program left on both buses after it
@@ -201,7 +201,7 @@ func upgradeEntities(name string, length int) int {
 // and this is its proxy.
 type upgradeUpstream struct {
 	length atomic.Int64
-	orders *sample.Feed
+	orders *samplefeed.Feed
 }
 
 func (u *upgradeUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -266,7 +266,7 @@ type upgradeRun struct {
 }
 
 func newUpgradeRun(t *testing.T, bus upgradeBus) *upgradeRun {
-	u := &upgradeRun{t: t, bus: bus, upstream: &upgradeUpstream{orders: sample.New(sample.Options{PageSize: 3, Entity: sample.Sized(50)})}}
+	u := &upgradeRun{t: t, bus: bus, upstream: &upgradeUpstream{orders: samplefeed.New(samplefeed.Options{PageSize: 3, Entity: samplefeed.Sized(50)})}}
 	proxy := httptest.NewServer(u.upstream)
 	t.Cleanup(proxy.Close)
 	t.Setenv("http_proxy", proxy.URL)

@@ -15,7 +15,7 @@ import (
 
 	entity "github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 )
 
 const (
@@ -35,7 +35,7 @@ type feed struct {
 	name  string
 	topic string
 	url   string
-	*sample.Feed
+	*samplefeed.Feed
 	pageSize int
 	traits
 
@@ -168,7 +168,7 @@ func (u *upstream) add(name string, pageSize int, t traits) *feed {
 		pageSize = max(pageSize, leastItems)
 	}
 	f := &feed{name: name, topic: name, url: u.server.URL + "/" + name + "/latest", pageSize: pageSize, traits: t, tip: tip{progress: time.Now()}}
-	f.Feed = sample.New(sample.Options{PageSize: pageSize, Base: "/" + name, Entity: func(i int) entity.Entity {
+	f.Feed = samplefeed.New(samplefeed.Options{PageSize: pageSize, Base: "/" + name, Entity: func(i int) entity.Entity {
 		original := i - f.repeated(i)
 		return entity.Entity{
 			ID: contentIDOf(name, original), Op: entity.Put,

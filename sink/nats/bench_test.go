@@ -15,10 +15,10 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	codec "github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/nats"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
 // BenchmarkCommit compares the sink with a bare publisher that sends the same
@@ -26,7 +26,7 @@ import (
 // kind of connection.
 func BenchmarkCommit(b *testing.B) {
 	for _, n := range []int{1, 100, 500, nats.MaxEntities} {
-		entities, body := sinktest.Entities(0, n), sample.Sized(1<<10)
+		entities, body := sinktest.Entities(0, n), samplefeed.Sized(1<<10)
 		for i := range entities {
 			entities[i].Body = body(i).Body
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 )
 
 // TestRestartAnywhere takes every cursor that was returned while a feed was
@@ -344,7 +344,7 @@ func TestLongFeed(t *testing.T) {
 	}
 	const pages = 10_000
 	s := newSite("x@1")
-	f := sample.New(sample.Options{PageSize: 1, Entity: func(i int) feed.Entity {
+	f := samplefeed.New(samplefeed.Options{PageSize: 1, Entity: func(i int) feed.Entity {
 		return feed.Entity{ID: strconv.Itoa(i), Op: feed.Put, Modified: second(i / 3), Body: []byte("body of " + strconv.Itoa(i))}
 	}})
 	f.SetLen(pages)

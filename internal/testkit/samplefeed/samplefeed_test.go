@@ -1,4 +1,4 @@
-package sample_test
+package samplefeed_test
 
 import (
 	"errors"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/samplefeed"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -73,7 +74,7 @@ func minutes(i int) time.Time { return time.Date(2026, 1, 1, 0, i, 0, 500, time.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	orders := sample.Orders(minutes)
-	f := sample.New(sample.Options{Entity: orders, PageSize: 7})
+	f := samplefeed.New(samplefeed.Options{Entity: orders, PageSize: 7})
 	for _, n := range []int{1, 6, 7, 8, 14, 15, 50} {
 		f.SetLen(n)
 		if f.Len() != n {
@@ -127,7 +128,7 @@ func TestPages(t *testing.T) {
 
 func TestBytesOfAPage(t *testing.T) {
 	t.Parallel()
-	f := sample.New(sample.Options{Base: "/x", Entity: func(i int) feed.Entity {
+	f := samplefeed.New(samplefeed.Options{Base: "/x", Entity: func(i int) feed.Entity {
 		return feed.Entity{
 			ID: fmt.Sprintf("<%d>", i), Op: feed.Delete, Modified: minutes(i),
 			// As an entity has it that was read from a feed.
@@ -165,7 +166,7 @@ body
 
 func TestHeadIsGetWithoutBody(t *testing.T) {
 	t.Parallel()
-	f := sample.New(sample.Options{Entity: sample.Sized(2000), PageSize: 3})
+	f := samplefeed.New(samplefeed.Options{Entity: samplefeed.Sized(2000), PageSize: 3})
 	f.SetLen(8)
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
@@ -193,7 +194,7 @@ func TestHeadIsGetWithoutBody(t *testing.T) {
 
 func TestETag(t *testing.T) {
 	t.Parallel()
-	f := sample.New(sample.Options{Entity: sample.Sized(10), PageSize: 2})
+	f := samplefeed.New(samplefeed.Options{Entity: samplefeed.Sized(10), PageSize: 2})
 	const first = "http://shop.example.com/feed/pages/0"
 	seen := make(map[string]bool)
 	for n := 1; n <= 3; n++ { // one entity more, then a next page
@@ -219,7 +220,7 @@ func TestETag(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	f := sample.New(sample.Options{Entity: sample.Sized(1), PageSize: 2})
+	f := samplefeed.New(samplefeed.Options{Entity: samplefeed.Sized(1), PageSize: 2})
 	status := func(method, path string, want int) {
 		t.Helper()
 		if res, _ := ask(t, f, method, "http://shop.example.com"+path); res.Code != want {
@@ -238,7 +239,7 @@ func TestStatus(t *testing.T) {
 
 func TestEntities(t *testing.T) {
 	t.Parallel()
-	for name, entity := range map[string]func(int) feed.Entity{"orders": sample.Orders(minutes), "sized": sample.Sized(32)} {
+	for name, entity := range map[string]func(int) feed.Entity{"orders": sample.Orders(minutes), "sized": samplefeed.Sized(32)} {
 		ids, operations := make(map[string]bool), make(map[feed.Operation]int)
 		bodies, ties := make(map[string]bool), 0
 		const n = 240
@@ -271,7 +272,7 @@ func TestEntities(t *testing.T) {
 			}
 		}
 	}
-	if got := len(sample.Sized(1234)(99_999_999).Body); got != 1234 {
+	if got := len(samplefeed.Sized(1234)(99_999_999).Body); got != 1234 {
 		t.Errorf("a body has %d bytes, want 1234", got)
 	}
 }
@@ -280,7 +281,7 @@ func TestEntities(t *testing.T) {
 func TestSizedBodiesCompressToHalf(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1 << 10, 10 << 10} {
-		entity := sample.Sized(n)
+		entity := samplefeed.Sized(n)
 		var batch []byte
 		for i := range 1_000_000 / n {
 			e := entity(i)
@@ -298,7 +299,7 @@ func TestSizedBodiesCompressToHalf(t *testing.T) {
 func BenchmarkPage(b *testing.B) {
 	for _, size := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			f := sample.New(sample.Options{Entity: sample.Sized(size), PageSize: 500})
+			f := samplefeed.New(samplefeed.Options{Entity: samplefeed.Sized(size), PageSize: 500})
 			f.SetLen(1_000_000)
 			r := httptest.NewRequestWithContext(b.Context(), "GET", "http://shop.example.com/feed/pages/7", nil)
 			b.SetBytes(int64(500 * size))
@@ -318,7 +319,7 @@ func (d discard) Write(p []byte) (int, error) { return len(p), nil }
 
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
-	f := sample.New(sample.Options{PageSize: 4, Entity: sample.Sized(10)})
+	f := samplefeed.New(samplefeed.Options{PageSize: 4, Entity: samplefeed.Sized(10)})
 	f.SetLen(12)
 	res, body := ask(t, f, http.MethodGet, "http://x.example/feed/snapshots/10")
 	want := `{"id":"10","createdAt":"2020-01-01T00:00:02Z","pages":["http://x.example/feed/snapshots/10/0",` +

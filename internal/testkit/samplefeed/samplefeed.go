@@ -1,10 +1,9 @@
-// Package sample is a made-up datareplication feed that grows: for the demo,
-// for tests and for benchmarks.
+// Package samplefeed is a made-up datareplication feed that grows, for tests and for benchmarks.
 //
 // A [Feed] stores nothing. Its entities are computed from their numbers each
 // time that they are asked for, so a feed of a billion entities costs no more
 // memory than one of ten.
-package sample
+package samplefeed
 
 import (
 	"bytes"
