@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,7 +110,7 @@ func (d *daemon) run(ctx context.Context) error {
 	d.startFeeds()
 	d.supervisor.reportReady()
 	// Nothing waits for its end: the check of a process that hangs may never return.
-	go d.supervisor.feedWatchdog(ctx, newLivenessCheck(d.adm, cmp.Or(listeners.tcp, listeners.socket)))
+	go d.supervisor.feedWatchdog(ctx, d.adm.AwaitFeeds)
 	grace := d.cfg.Grace
 	starting()
 	go d.reloadOnRequest(ctx)
