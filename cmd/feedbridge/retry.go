@@ -5,7 +5,6 @@ import (
 	"errors"
 	"iter"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -64,9 +63,6 @@ type retryLog struct {
 	serve.Log
 	limit time.Duration
 	log   *slog.Logger
-
-	mu    sync.Mutex
-	epoch string // of the newest span
 }
 
 func (l *retryLog) Span(ctx context.Context) (feed.Span, error) {
@@ -75,28 +71,15 @@ func (l *retryLog) Span(ctx context.Context) (feed.Span, error) {
 	for err != nil && t.waitForRetry(ctx, err) {
 		span, err = l.Log.Span(ctx)
 	}
-	if err == nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.epoch = span.Epoch
-	}
 	return span, err
 }
 
 // Read continues after an error behind the last record that it yielded.
 func (l *retryLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
 	return func(yield func(feed.Record, error) bool) {
-		l.mu.Lock()
-		epoch := l.epoch
-		l.mu.Unlock()
 		t := retrier{limit: l.limit, log: l.log, begun: true}
 		var err error
 		for again := true; again; again = err != nil && t.waitForRetry(ctx, err) {
-			if err != nil {
-				if err = l.checkEpoch(ctx, epoch); err != nil {
-					continue
-				}
-			}
 			var r feed.Record
 			for r, err = range l.Log.Read(ctx, from, to) {
 				if err != nil {
@@ -113,13 +96,4 @@ func (l *retryLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Rec
 			yield(feed.Record{}, err)
 		}
 	}
-}
-
-// checkEpoch returns an error unless positions in the topic still mean the same messages.
-func (l *retryLog) checkEpoch(ctx context.Context, epoch string) error {
-	span, err := l.Log.Span(ctx)
-	if err == nil && span.Epoch != epoch {
-		err = feed.Permanent(errors.New("the topic was deleted and created again while it was read"))
-	}
-	return err
 }
