@@ -250,9 +250,6 @@ func (c *adminClient) explainFailure(err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) {
 		return fmt.Errorf("no daemon answers at %s: %w; is it running with this configuration? --admin names another address", c.at, err)
 	}
-	if strings.Contains(err.Error(), "malformed HTTP") { // net/http has no type for it, and quotes what it got
-		return fmt.Errorf("%s answers with something else than feedbridge's admin server: it does not speak HTTP; is the address right? --admin names another one", c.at)
-	}
 	return fmt.Errorf("no answer from the daemon at %s: %w", c.at, err)
 }
 
@@ -262,9 +259,6 @@ func (c *adminClient) responseError(status string, body []byte) error {
 	var failed struct{ Errors []string }
 	if json.Unmarshal(body, &failed) == nil && len(failed.Errors) > 0 {
 		return errors.New(strings.Join(failed.Errors, "\n"))
-	}
-	if u, err := url.Parse(c.at); err == nil && strings.HasPrefix(status, "404") && strings.HasPrefix(u.Scheme, "http") && strings.Trim(u.Path, "/") != "" {
-		return fmt.Errorf("nothing answers for the admin server at %s (%s); leave out the path of the URL, %s", c.at, status, u.Path)
 	}
 	return fmt.Errorf("the daemon at %s answers %s: %s%s", c.at, status, bytes.TrimSpace(body), c.hint)
 }

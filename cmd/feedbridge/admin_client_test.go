@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -60,27 +59,6 @@ func TestDaemonIsFoundByTheConfiguration(t *testing.T) {
 				t.Errorf("got %s, with token: %t", client.at, client.token != "")
 			}
 		})
-	}
-}
-
-// The greeting of another server, such as NATS, is not shown.
-func TestAdminClientAtAnotherServer(t *testing.T) {
-	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.Succeed(t, err)
-	defer l.Close()
-	go func() {
-		if conn, err := l.Accept(); err == nil {
-			_, _ = conn.Write([]byte("INFO {\"server_id\":\"x\"} \r\n"))
-			_ = conn.Close()
-		}
-	}()
-	at := "http://" + l.Addr().String()
-	client, err := newAdminClient(at, "")
-	must.Succeed(t, err)
-	want := at + " answers with something else than feedbridge's admin server: it does not speak HTTP; is the address right? --admin names another one"
-	if err := client.get(t.Context(), "/status", new(any)); err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

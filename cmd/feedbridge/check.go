@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -40,7 +39,7 @@ exits with 1 unless all of them work.`,
 			if err == nil {
 				err = daemon.CheckBuild(cfg)
 			}
-			err = joinConfigErrors(err, daemon.CheckTraces())
+			err = cmp.Or(err, daemon.CheckTraces())
 			if err == nil {
 				found.OK = true
 				found.Configuration, err = cfg.YAML()
@@ -109,20 +108,6 @@ func readLists(ctx context.Context, a *app, cfg *config.Config) (*config.Config,
 		return cfg, nil
 	}
 	return cfg, errs
-}
-
-// joinConfigErrors returns the errors of both. If one of them is not an error of the
-// configuration, it returns err only.
-func joinConfigErrors(err, more error) error {
-	if err == nil || more == nil {
-		return cmp.Or(err, more)
-	}
-	errs, ok := errors.AsType[config.Errors](err)
-	others, both := errors.AsType[config.Errors](more)
-	if !ok || !both {
-		return err
-	}
-	return slices.Concat(errs, others)
 }
 
 // checked is the result of check.

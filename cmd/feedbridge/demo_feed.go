@@ -74,7 +74,7 @@ func openDemo(ctx context.Context, dir string) (*demoState, net.Listener, error)
 }
 
 func newDemo(ctx context.Context, dir string) (*demoState, net.Listener, error) {
-	listener, err := listenTCP(ctx, addressOrFree(ctx, demoFeedPort))
+	listener, err := listenTCP(ctx, availableAddress(ctx, localhost(demoFeedPort)))
 	if err != nil {
 		return nil, nil, fmt.Errorf("serve the sample feed: %w", err)
 	}

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -43,9 +41,9 @@ given. A file that exists is never replaced.`,
 			}
 			ports := "" // that are in use, such as by the demo
 			if bus == "embedded" {
-				usual = freeNear(cmd.Context(), usual, &ports)
+				usual = noteAvailable(cmd.Context(), usual, &ports)
 			}
-			admin := freeNear(cmd.Context(), "127.0.0.1:9321", &ports)
+			admin := noteAvailable(cmd.Context(), "127.0.0.1:9321", &ports)
 			what := map[string]string{"nats": "URL of NATS", "kafka": "Brokers of Kafka", "embedded": "Address of the embedded bus"}
 			err := askFor(cmd.Context(), a, &address, "url", what[bus], usual)
 			if err == nil {
@@ -73,20 +71,13 @@ given. A file that exists is never replaced.`,
 	return cmd
 }
 
-// freeNear returns an address, or if it is in use one with one of the next ports, of which it adds a line to notes.
-func freeNear(ctx context.Context, addr string, notes *string) string {
-	host, text, _ := net.SplitHostPort(addr)
-	port, _ := strconv.Atoi(text)
-	for n := range 100 {
-		near := net.JoinHostPort(host, strconv.Itoa(port+n))
-		if listener, err := listenTCP(ctx, near); err == nil && listener.Close() == nil {
-			if n > 0 {
-				*notes += fmt.Sprintf("\n%s is in use on this machine, so the file has %s.\n", addr, near)
-			}
-			return near
-		}
+// noteAvailable is availableAddress, and adds a line to notes about another one.
+func noteAvailable(ctx context.Context, addr string, notes *string) string {
+	at := availableAddress(ctx, addr)
+	if at != addr {
+		*notes += fmt.Sprintf("\n%s is in use on this machine, so the file has %s.\n", addr, at)
 	}
-	return addr
+	return at
 }
 
 // askFor asks for the value of a flag that is not set, if there is a terminal. Without an answer it is usual.

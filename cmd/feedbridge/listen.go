@@ -15,12 +15,16 @@ func listenTCP(ctx context.Context, addr string) (net.Listener, error) {
 	return new(net.ListenConfig).Listen(ctx, "tcp", addr)
 }
 
-// addressOrFree returns the local address of a port if it is not in use, and otherwise one with a free port.
-func addressOrFree(ctx context.Context, port int) string {
-	addr := localhost(port)
-	listener, err := listenTCP(ctx, addr)
-	if err != nil || listener.Close() != nil {
-		return localhost(0)
+// availableAddress returns an address, or if it is in use another one of this machine with a free port.
+func availableAddress(ctx context.Context, addr string) string {
+	for _, at := range []string{addr, localhost(0)} {
+		if listener, err := listenTCP(ctx, at); err == nil {
+			_ = listener.Close()
+			if at == addr {
+				return addr
+			}
+			return listener.Addr().String()
+		}
 	}
 	return addr
 }
@@ -42,8 +46,7 @@ func freePorts(ctx context.Context, cfg *config.Config, mayChange func(key strin
 		if addr == "" || !mayChange(key) {
 			continue
 		}
-		listener, err := listenTCP(ctx, addr)
-		if err != nil || listener.Close() != nil {
+		if availableAddress(ctx, addr) != addr {
 			set = append(set, key+"="+localhost(0))
 		}
 	}

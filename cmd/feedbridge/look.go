@@ -4,7 +4,6 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/clipperhouse/displaywidth"
@@ -129,28 +128,6 @@ func fitName(name string, columns int) string {
 		end = end[1:]
 	}
 	return fit(name, columns-columnsOf.String(string(end))) + string(end)
-}
-
-// fitNames cuts the names of a table in their middle. Of names that are the same then, the part is shown in which they
-// differ.
-func fitNames(names []string, columns int) []string {
-	fitted, same := make([]string, len(names)), map[string][]string{}
-	for i, name := range names {
-		fitted[i] = fitName(name, columns)
-		same[fitted[i]] = append(same[fitted[i]], name)
-	}
-	shown := slices.Clone(fitted)
-	for i, name := range names {
-		first, last := []rune(slices.Min(same[shown[i]])), []rune(slices.Max(same[shown[i]]))
-		at := 0
-		for at < min(len(first), len(last)) && first[at] == last[at] {
-			at++
-		}
-		if string(first) != string(last) {
-			fitted[i] = fit("…"+string([]rune(name)[max(0, at-columns/4):]), columns)
-		}
-	}
-	return fitted
 }
 
 // pad cuts or extends a text to a number of columns.

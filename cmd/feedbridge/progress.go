@@ -23,14 +23,15 @@ type progress struct {
 	total     uint64 // entities of the only feed's topic
 	bytes     int64
 	left      int // duplicates
-	recent    rate
 	status    bridge.Status
 	processed bool // a batch was processed; more is its Batch.More
 	more      bool
 	newest    time.Time // upstream's
 	reached   time.Time // ours
-	// began and beganAt are reached at the first batch since the feed fell behind, and the time of that.
+	// began and beganEntities are reached and entities at the first batch since the feed fell behind, and beganAt is the
+	// time of that.
 	began, beganAt time.Time
+	beganEntities  int
 }
 
 // Polled implements bridge.Observer.
@@ -54,10 +55,9 @@ func (p *progress) Processed(b feed.Batch, _ time.Duration) {
 	p.total += uint64(published)
 	p.bytes += int64(b.Size())
 	p.left += b.Duplicates
-	p.recent.addSample(time.Now(), published)
 	p.newest = b.Newest
 	if !b.More || p.beganAt.IsZero() && !p.reached.IsZero() {
-		p.began, p.beganAt = p.reached, time.Now()
+		p.began, p.beganAt, p.beganEntities = p.reached, time.Now(), p.entities
 	}
 	p.processed, p.more = true, b.More
 }
@@ -86,8 +86,8 @@ func (p *progress) statusText() string {
 		say("(%d in all)", p.total)
 	}
 	say("%.1f MB", float64(p.bytes)/1e6)
-	if p.feeds > 1 || p.stateText(now) != "caught up" { // a feed that is caught up has no rate
-		say("%s", formatRate(p.recent.perSecond(now)))
+	if seconds := now.Sub(p.beganAt).Seconds(); p.feeds == 1 && p.entities > p.beganEntities && seconds > 0 {
+		say("%s", formatRate(float64(p.entities-p.beganEntities)/seconds))
 	}
 	if p.left > 0 {
 		say("%s left out", withNoun(p.left, "duplicate", "duplicates"))
@@ -125,35 +125,6 @@ func (p *progress) stateText(now time.Time) string {
 		return text
 	}
 	return "reading"
-}
-
-// rate counts the events of the last few seconds.
-type rate struct {
-	slots [rateSlots]struct {
-		second int64
-		n      int
-	}
-}
-
-const rateSlots = 6
-
-func (r *rate) addSample(now time.Time, n int) {
-	slot := &r.slots[now.Unix()%rateSlots]
-	if slot.second != now.Unix() {
-		slot.second, slot.n = now.Unix(), 0
-	}
-	slot.n += n
-}
-
-func (r *rate) perSecond(now time.Time) float64 {
-	sum, oldest := 0, now.Unix()
-	for _, slot := range r.slots {
-		if slot.n > 0 && now.Unix()-slot.second < rateSlots {
-			sum += slot.n
-			oldest = min(oldest, slot.second)
-		}
-	}
-	return float64(sum) / float64(now.Unix()-oldest+1)
 }
 
 var formatRate, timeLeft = status.FormatRate, status.TimeLeft

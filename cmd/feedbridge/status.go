@@ -323,17 +323,14 @@ func (r statusReport) printGroups(p *printer, groups []feedGroup, limit int, now
 		}
 	}
 	columns, widths := fitColumns(rows, l.width)
-	var names []string
-	for _, cells := range rows {
-		names = append(names, cells[0])
-	}
-	for i, name := range fitNames(names, widths[0]) {
-		rows[i][0] = name
-	}
 	printRow := func(cells []string) {
 		var line strings.Builder
 		for i, column := range columns {
-			cell := pad(cells[column], widths[column])
+			cell := cells[column]
+			if column == 0 {
+				cell = fitName(cell, widths[0])
+			}
+			cell = pad(cell, widths[column])
 			if column == 1 {
 				cell = l.paint(toneOf(cells[1]), cell)
 			}

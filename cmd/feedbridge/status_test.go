@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,16 +33,6 @@ func TestFormatAge(t *testing.T) {
 		if next := now.Add(d); formatNext(&next, now) != "now" {
 			t.Errorf("an attempt in %s is %q", d, formatNext(&next, now))
 		}
-	}
-}
-
-// Names that differ in their middle only can be told apart when they are cut.
-func TestFitNames(t *testing.T) {
-	t.Parallel()
-	names := []string{"short", "orders-of-the-european-shop-for-furniture", "orders-of-the-american-shop-for-furniture", "parcels-of-the-american-shop"}
-	want := []string{"short", "…-the-european-shop…", "…-the-american-shop…", "parcels-o…rican-shop"}
-	if got := fitNames(names, 20); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -108,30 +97,6 @@ func TestFleetIsPrinted(t *testing.T) {
 	want := "\nfleet shop on bus main: 2 members\n  host-1: 1 feed (this copy)\n  host-2: 2 feeds, has other feeds than this copy\n  this copy cannot take part: no right to the bucket\n"
 	if got := b.String(); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
-	}
-}
-
-// Each list of feeds is printed with what a person has to know of it.
-func TestListsArePrinted(t *testing.T) {
-	t.Parallel()
-	at := new(time.Date(2026, 11, 1, 3, 4, 5, 0, time.UTC))
-	for want, list := range map[string]status.List{
-		"list blogs (2 feeds): has 3 entries with errors, which":                                   {Feeds: 2, BadEntries: 3, Digest: "1"},
-		"list blogs (1 feed): has an entry with an error, which":                                   {Feeds: 1, BadEntries: 1, Digest: "1"},
-		"has given another URL to 3 feeds in the same topic at its last change: a, b and 1 more\n": {MovedFeeds: 3, Moved: []string{"a", "b"}, Digest: "1"},
-		"(0 feeds): has not been read yet, so its feeds are not run: no answer":                    {Error: "no answer"},
-		"(1 feed): cannot be read, and the feeds that it had are run: no answer":                   {Feeds: 1, Digest: "1", Error: "no answer"},
-		"has lost 19 feeds since 03:04:05, which is not used yet; 'feedbridge rel":                 {Digest: "1", Held: &status.HeldList{Lost: 19, Since: at}},
-		"no answer; has lost 1 feed since 03:04:05, which is not used yet":                         {Digest: "1", Error: "no answer", Held: &status.HeldList{Lost: 1, Since: at}},
-		"is another version than the members of the fleet agree on":                                {Digest: "1", FleetDigest: "2"},
-		"is held by b; 'feedbridge reload --yes' on one member uses it":                            {Digest: "1", FleetDigest: "2", HeldBy: []string{"b"}},
-	} {
-		list.List = "blogs"
-		var b strings.Builder
-		statusReport{}.printProcess(&printer{w: &b}, &status.Process{Lists: []status.List{list}}, daemonReadiness{}, time.Now(), look{})
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("%+v is printed as\n%s", list, b.String())
-		}
 	}
 }
 

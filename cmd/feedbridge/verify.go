@@ -142,7 +142,7 @@ func runVerification(ctx context.Context, a *app, v *verification) (*comparison,
 	}
 	defer closeBus()
 	r := &comparison{Streams: [2]string{streams[0].name, streams[1].name}, Lookahead: v.lookahead, Differences: []verify.Difference{}}
-	progress := verifyProgress{topic: v}
+	progress := verifyProgress{topic: v, began: time.Now()}
 	stop := status.showUntilStopped(progress.statusText)
 	defer stop()
 
@@ -176,23 +176,18 @@ type verifyProgress struct {
 	first, second counter
 	differences   atomic.Int64
 	topic         *verification // has the positions
-
-	// The status line adds samples, from its own goroutine.
-	entities, positions rate
-	seen, read          uint64
+	began         time.Time
 }
 
 func (p *verifyProgress) statusText() string {
-	now, second, read, total := time.Now(), uint64(p.second.n.Load()), p.topic.read.Load(), p.topic.total.Load()
-	p.entities.addSample(now, int(second-p.seen))
-	p.positions.addSample(now, int(read-p.read))
-	p.seen, p.read = second, read
+	second, read, total := p.second.n.Load(), p.topic.read.Load(), p.topic.total.Load()
+	seconds := max(1, time.Since(p.began).Seconds())
 	words := []string{fmt.Sprintf("%d and %d entities", p.first.n.Load(), second)}
 	if total > 0 {
 		words = append(words, fmt.Sprintf("%d%%", min(100, 100*read/total)))
 	}
-	words = append(words, formatRate(p.entities.perSecond(now)))
-	if left := timeLeft(float64(total)-float64(read), p.positions.perSecond(now)); left != "" {
+	words = append(words, formatRate(float64(second)/seconds))
+	if left := timeLeft(float64(total)-float64(read), float64(read)/seconds); left != "" {
 		words = append(words, left)
 	}
 	words = append(words, withNoun(int(p.differences.Load()), "difference", "differences"))

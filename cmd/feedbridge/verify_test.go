@@ -209,7 +209,7 @@ func TestGrowingTopicIsAwaited(t *testing.T) {
 // The status line has the rate, and the time left by the positions of the topic.
 func TestVerifyProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := verifyProgress{topic: &verification{}}
+		p := verifyProgress{topic: &verification{}, began: time.Now()}
 		want := func(line string) {
 			t.Helper()
 			if got := p.statusText(); got != line {
