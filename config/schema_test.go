@@ -1,16 +1,12 @@
 package config
 
 import (
-	"encoding/json"
-	"fmt"
-	"maps"
+	"bytes"
 	"path/filepath"
-	"reflect"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
@@ -70,18 +66,20 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 }
 
-// validate checks a file against the schema, as far as Schema makes use of
-// JSON Schema.
+// validate checks a file against the schema.
 func validate(t *testing.T, file []byte) error {
 	t.Helper()
 	text, err := Schema()
 	must.Succeed(t, err)
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	must.Succeed(t, err)
+	compiler := jsonschema.NewCompiler()
+	must.Succeed(t, compiler.AddResource("schema.json", document))
+	schema, err := compiler.Compile("schema.json")
+	must.Succeed(t, err)
 	var doc yaml.Node
-	var schema object
-	must.Succeed(t, json.Unmarshal(text, &schema))
 	must.Succeed(t, yaml.Unmarshal(file, &doc))
-	c := checker{defs: schema["$defs"].(object)}
-	return c.check("", schema, jsonOf(doc.Content[0]))
+	return schema.Validate(jsonOf(doc.Content[0]))
 }
 
 // jsonOf returns the value of a node in the core schema of YAML 1.2, which has no
@@ -111,94 +109,4 @@ func jsonOf(n *yaml.Node) any {
 		return float64(i)
 	}
 	return v
-}
-
-type checker struct{ defs object }
-
-func (c checker) check(path string, schema object, v any) error {
-	keywords := slices.Sorted(maps.Keys(schema))
-	for _, keyword := range keywords {
-		arg := schema[keyword]
-		text, isText := v.(string)
-		ok := true
-		switch keyword {
-		case "type":
-			names, several := arg.([]any)
-			if !several {
-				names = []any{arg}
-			}
-			ok = slices.ContainsFunc(names, func(name any) bool { return isType(name.(string), v) })
-		case "enum":
-			ok = slices.ContainsFunc(arg.([]any), func(e any) bool { return reflect.DeepEqual(e, v) })
-		case "pattern":
-			ok = !isText || regexp.MustCompile(arg.(string)).MatchString(text)
-		case "minimum":
-			number, isNumber := v.(float64)
-			ok = !isNumber || number >= arg.(float64)
-		case "maximum":
-			number, isNumber := v.(float64)
-			ok = !isNumber || number <= arg.(float64)
-		case "$ref":
-			return c.check(path, c.defs[strings.TrimPrefix(arg.(string), "#/$defs/")].(object), v)
-		case "anyOf":
-			ok = slices.ContainsFunc(arg.([]any), func(s any) bool { return c.check(path, s.(object), v) == nil })
-		case "items", "propertyNames", "properties", "additionalProperties":
-			if err := c.checkBelow(path, schema, v); err != nil {
-				return err
-			}
-		case "default", "description", "title", "$schema", "$defs":
-		default:
-			return fmt.Errorf("%s: the keyword %s is not known to this test", path, keyword)
-		}
-		if !ok {
-			return fmt.Errorf("%s: %v does not satisfy %s %v", path, v, keyword, arg)
-		}
-	}
-	return nil
-}
-
-func (c checker) checkBelow(path string, schema object, v any) error {
-	list, _ := v.([]any)
-	for i, item := range list {
-		if items, ok := schema["items"].(object); ok {
-			if err := c.check(fmt.Sprintf("%s[%d]", path, i), items, item); err != nil {
-				return err
-			}
-		}
-	}
-	m, _ := v.(object)
-	for key, value := range m {
-		if names, ok := schema["propertyNames"].(object); ok {
-			if err := c.check(path, names, key); err != nil {
-				return err
-			}
-		}
-		properties, _ := schema["properties"].(object)
-		below, known := properties[key].(object)
-		if !known {
-			if below, known = schema["additionalProperties"].(object); !known {
-				return fmt.Errorf("%s: %s is not known", path, key)
-			}
-		}
-		if err := c.check(joinPath(path, key), below, value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func isType(name string, v any) bool {
-	switch v := v.(type) {
-	case object:
-		return name == "object"
-	case []any:
-		return name == "array"
-	case string:
-		return name == "string"
-	case bool:
-		return name == "boolean"
-	case float64:
-		return name == "number" || name == "integer" && v == float64(int64(v))
-	}
-	return false
 }
