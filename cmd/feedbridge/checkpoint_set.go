@@ -41,9 +41,6 @@ published. A paused feed stays paused.`,
 		Args:              exactArgs("FEED", "POSITION"),
 		ValidArgsFunction: a.completeFeeds,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkCursorText(args[1]); err != nil {
-				return &usageError{err}
-			}
 			return moveCheckpoint(cmd.Context(), a, args[0], args[1], yes)
 		},
 	})
@@ -154,7 +151,9 @@ func (t *topic) resolveCursor(ctx context.Context, old checkpoint.Checkpoint, po
 		kind = format.Kind()
 	}
 	if position != "" {
-		to, err = daemon.ParseCursor(kind, position)
+		if to, err = daemon.ParseCursor(kind, position); err != nil {
+			err = &usageError{err}
+		}
 	}
 	return kind, to, err
 }

@@ -64,7 +64,7 @@ be read. With --strict a SHOULD counts like a MUST.`,
 				return err
 			}
 			f.Format = cmp.Or(o.format, f.Format)
-			return checkConformance(cmd.Context(), a, f, o, !feedNames.MatchString(args[0]))
+			return checkConformance(cmd.Context(), a, f, o, config.CheckName(args[0]) != nil)
 		},
 	})
 	flags := cmd.Flags()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -84,16 +83,13 @@ func (a *app) configuredFeed(name string) (*config.Config, config.Feed, error) {
 	return cfg, f, nil
 }
 
-// feedNames are the names that feeds may have in a configuration.
-var feedNames = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
-
 // feedOrURL returns the feed that a command line names, by its URL or by its name in the
 // configuration, which has its headers and credentials.
 func (a *app) feedOrURL(arg string) (config.Feed, error) {
 	if arg == "" {
 		return config.Feed{}, &usageError{errors.New("the URL is empty")}
 	}
-	if feedNames.MatchString(arg) {
+	if config.CheckName(arg) == nil {
 		_, f, err := a.configuredFeed(arg)
 		if usage, ok := errors.AsType[*usageError](err); ok {
 			err = &usageError{fmt.Errorf("%q is no URL, so it names a feed, but %w", arg, usage.err)}

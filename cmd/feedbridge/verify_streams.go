@@ -33,7 +33,7 @@ type entityStream struct {
 // feedStream returns a feed from its start to the end that it has now.
 func feedStream(ctx context.Context, a *app, name string, v *verification, log *slog.Logger) (entityStream, error) {
 	reader := a
-	if !feedNames.MatchString(name) {
+	if config.CheckName(name) != nil {
 		reader = &app{} // the configuration is for the topic only
 	}
 	f, err := reader.feedOrURL(name)
