@@ -2,7 +2,6 @@ package admin
 
 import (
 	"math"
-	"sync"
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/admin/status"
@@ -64,28 +63,16 @@ func (a *activity) total(n int, now time.Time) (total uint64) {
 	return total
 }
 
-func (a *activity) hourly(now time.Time) status.Hourly {
-	h := status.NewHourly()
+// addTo adds the counts to those of other feeds.
+func (a *activity) addTo(h *status.Hourly, now time.Time) {
 	if a == nil {
-		return h
+		return
 	}
 	a.advance(now)
 	for i := range h.Entities {
 		c := a.perHour[(a.hour+1+int64(i))%status.Hours]
-		h.Entities[i], h.Errors[i], h.SlowestCommit[i] = uint64(c.entities), uint64(c.errors), uint64(c.slowest)
+		h.Entities[i] += uint64(c.entities)
+		h.Errors[i] += uint64(c.errors)
+		h.SlowestCommit[i] = max(h.SlowestCommit[i], uint64(c.slowest))
 	}
-	return h
-}
-
-// sharedActivity is the activity of all feeds of a process, also of those that it no longer runs.
-type sharedActivity struct {
-	mu sync.Mutex
-	activity
-}
-
-// use calls f with the activity.
-func (s *sharedActivity) use(f func(*activity)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f(&s.activity)
 }

@@ -75,10 +75,12 @@ func (n *inventory) digests(now time.Time) (own, unowned status.Digest, states f
 	var codes []byte
 	names := fnv.New64a()
 	unowned = status.Digest{States: map[string]int{}}
-	own = status.Digest{At: formatTime(now), Started: formatTime(n.opts.Started), States: map[string]int{}, Troubles: []status.Trouble{}}
-	n.activity.use(func(a *activity) { own.EntitiesLastHour, own.ByHour = a.total(60, now), a.hourly(now) })
+	own = status.Digest{At: formatTime(now), Started: formatTime(n.opts.Started), States: map[string]int{}, ByHour: status.NewHourly(), Troubles: []status.Trouble{}}
 	for _, f := range n.contents().feeds {
 		f.use(now, func(v *feedView) {
+			// What another member runs now may have been published here before.
+			own.EntitiesLastHour += f.history.activity.total(60, now)
+			f.history.activity.addTo(&own.ByHour, now)
 			if v.owner != "" {
 				return
 			}

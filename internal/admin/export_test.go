@@ -35,22 +35,21 @@ func SealRequest(s *Server, method, path, from, to, at, number string) string {
 	return seal(key, "request", method, path, from, to, at, number)
 }
 
-// PretendDay gives a feed, and the process with it, a day of activity.
+// PretendDay gives a feed a day of activity.
 func (f *Feed) PretendDay() {
 	now := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, a := range []*activity{f.history.counters(), &f.process.activity} {
-		a.advance(now)
-		for i := range a.perHour {
-			hour := (a.hour + 1 + int64(i)) % status.Hours
-			busy := uint32(40 + 35*math.Sin(float64(i)/3.5))
-			a.perHour[hour].entities += busy * busy / 3
-			a.perHour[hour].slowest = 3 + busy/4
-			if i%9 == 4 {
-				a.perHour[hour].errors += 2
-				a.perHour[hour].slowest = 1200
-			}
+	a := f.history.counters()
+	a.advance(now)
+	for i := range a.perHour {
+		hour := (a.hour + 1 + int64(i)) % status.Hours
+		busy := uint32(40 + 35*math.Sin(float64(i)/3.5))
+		a.perHour[hour].entities += busy * busy / 3
+		a.perHour[hour].slowest = 3 + busy/4
+		if i%9 == 4 {
+			a.perHour[hour].errors += 2
+			a.perHour[hour].slowest = 1200
 		}
 	}
 }

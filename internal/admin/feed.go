@@ -18,17 +18,15 @@ import (
 // Feed watches the bridge of one feed. It is a [bridge.Observer].
 type Feed struct {
 	feedInfo
-	// process is the activity of all feeds.
-	process *sharedActivity
-	shared  *vectors
+	shared *vectors
 
 	mu      sync.Mutex // guards record and history
 	record  feedRecord
 	history history
 }
 
-func newFeed(info feedInfo, process *sharedActivity, shared *vectors) *Feed {
-	return &Feed{feedInfo: info, process: process, shared: shared, record: newRecord()}
+func newFeed(info feedInfo, shared *vectors) *Feed {
+	return &Feed{feedInfo: info, shared: shared, record: newRecord()}
 }
 
 // view returns a view of a copy of the record. The caller owns it.
@@ -142,7 +140,6 @@ func (f *Feed) Processed(b feed.Batch, took time.Duration) {
 	}
 	if n := len(live); n > 0 {
 		f.history.publish(n, newestEntities(live, cp.Count-uint64(n)+1, now, f.redact), took, now)
-		f.process.use(func(a *activity) { a.published(n, took, now) })
 	}
 	r.commits++
 	r.committedAt = now
@@ -181,7 +178,6 @@ func (f *Feed) Entered(s bridge.Status) {
 		r.attempts++
 		r.lastError = &status.Error{At: formatTime(s.Since), Text: f.redact.Clip(s.Err.Error(), longestError)}
 		f.history.fail(r.lastError, s.Since)
-		f.process.use(func(a *activity) { a.failed(s.Since) })
 		if _, ok := errors.AsType[*bridge.PanicError](s.Err); ok {
 			r.panics++
 		}

@@ -24,21 +24,18 @@ type history struct {
 
 // publishedEntity is kept small, because there are 20 of them for each of thousands of feeds.
 type publishedEntity struct {
-	id, page            string
+	id, page, op        string
 	modified, published int64 // milliseconds of Unix time
 	position            uint64
-	op                  uint8 // an index of operations
 }
 
-// operations are the known operations. The last element replaces any other.
-var operations = [...]feed.Operation{feed.Put, feed.Patch, feed.Delete, "other"}
-
-// longestID limits the ID of an entity in a history, in characters, longestPage its page, and longestReason the
-// reason why it is a dead letter.
+// longestID limits the ID of an entity in a history, in characters, longestPage its page, longestOperation its operation,
+// and longestReason the reason why it is a dead letter.
 const (
-	longestID     = 160
-	longestPage   = 300
-	longestReason = 500
+	longestID        = 160
+	longestPage      = 300
+	longestOperation = 20
+	longestReason    = 500
 )
 
 // newestEntities returns a copy of the last entities that were published at that time, without
@@ -52,19 +49,11 @@ func newestEntities(entities []feed.Entity, first uint64, now time.Time, redact 
 			page, shown = e.Page, redact.Excerpt(e.Page, longestPage)
 		}
 		newest = append(newest, publishedEntity{
-			id: redact.Excerpt(e.ID, longestID), page: shown, op: operationIndex(e.Op),
+			id: redact.Excerpt(e.ID, longestID), page: shown, op: redact.Excerpt(string(e.Op), longestOperation),
 			modified: e.Modified.UnixMilli(), published: now.UnixMilli(), position: first + uint64(skipped+i),
 		})
 	}
 	return newest
-}
-
-func operationIndex(op feed.Operation) uint8 {
-	last := len(operations) - 1
-	if i := slices.Index(operations[:last], op); i >= 0 {
-		return uint8(i)
-	}
-	return uint8(last)
 }
 
 // publish records n entities that were published at that time by a commit that took so long. The newest of
@@ -116,12 +105,13 @@ func (h *history) addDead(letters []*feed.Entity, now time.Time, redact *safetex
 
 // addTo adds the hours, errors, entities and dead letters to the status of a feed.
 func (h *history) addTo(row *status.Feed, now time.Time) {
-	row.ByHour = h.activity.hourly(now)
+	row.ByHour = status.NewHourly()
+	h.activity.addTo(&row.ByHour, now)
 	row.RecentErrors, row.RecentEntities = append([]status.RepeatedError{}, h.errors...), []status.Entity{}
 	row.RecentDeadLetters = append([]status.DeadLetter{}, h.dead...)
 	for _, e := range slices.Backward(h.entities) {
 		row.RecentEntities = append(row.RecentEntities, status.Entity{
-			Position: e.position, ID: e.id, Operation: string(operations[e.op]), Page: e.page,
+			Position: e.position, ID: e.id, Operation: e.op, Page: e.page,
 			Modified: formatTime(time.UnixMilli(e.modified)), Published: formatTime(time.UnixMilli(e.published)),
 		})
 	}

@@ -58,8 +58,8 @@ func TestRecentlyPublished(t *testing.T) {
 	})
 }
 
-// The hours are those of the clock. A feed that another one replaces hands its hours over, and the process keeps
-// those of a feed that is removed.
+// The hours are those of the clock. A feed that another one replaces hands its hours over, and the process has those of
+// all feeds.
 func TestByHour(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // it begins at a full hour
@@ -78,12 +78,13 @@ func TestByHour(t *testing.T) {
 		if len(h.Entities) != status.Hours || h.Entities[22] != 3 || h.Errors[22] != 1 || h.SlowestCommit[22] != 40 || h.Entities[23] != 2 || h.SlowestCommit[23] != 90 {
 			t.Errorf("the feed: %+v", h)
 		}
-		s.RemoveFeed("orders")
-		if p, _ := readStatus(t, s); p.Summary.EntitiesLastHour != 2 || p.Summary.ByHour.Entities[22] != 3 || p.Summary.Feeds != 0 {
+		other := addOrdersAs(s, "others")
+		other.Processed(batch("c", 4, true), 50*time.Millisecond)
+		if p, _ := readStatus(t, s); p.Summary.EntitiesLastHour != 6 || p.Summary.ByHour.Entities[22] != 3 || p.Summary.ByHour.SlowestCommit[23] != 90 {
 			t.Errorf("the process: %+v", p.Summary)
 		}
 		time.Sleep(23 * time.Hour)
-		if p, _ := readStatus(t, s); p.Summary.ByHour.Entities[0] != 2 || p.Summary.ByHour.Entities[23] != 0 {
+		if p, _ := readStatus(t, s); p.Summary.ByHour.Entities[0] != 6 || p.Summary.ByHour.Entities[23] != 0 {
 			t.Errorf("a day later: %+v", p.Summary.ByHour)
 		}
 	})
@@ -181,7 +182,7 @@ func TestRecentEntitiesWithoutTimeOrOperation(t *testing.T) {
 	s := newServer()
 	addOrders(s).Processed(feed.Batch{Cursor: feed.Cursor("a"), Entities: []feed.Entity{{ID: "a", Op: "MOVE"}, {ID: "b", Op: feed.Patch}}}, 0)
 	got := details(t, s).RecentEntities
-	if len(got) != 2 || got[0].Operation != "PATCH" || got[1].Operation != "other" || got[1].Modified != nil || got[1].Published == nil {
+	if len(got) != 2 || got[0].Operation != "PATCH" || got[1].Operation != "MOVE" || got[1].Modified != nil || got[1].Published == nil {
 		t.Errorf("got %+v", got)
 	}
 }

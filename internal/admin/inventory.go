@@ -26,8 +26,6 @@ type inventory struct {
 	forward *forwarder
 	shared  *vectors
 	config  configHistory
-	// activity sums the activity of all feeds.
-	activity sharedActivity
 
 	mu   sync.Mutex // protects held
 	held contents
@@ -67,7 +65,7 @@ func (n *inventory) AddFeed(opts FeedOptions) *Feed {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	i, found := n.held.feeds.find(opts.Name)
-	f := newFeed(feedInfo{opts, n.opts.Writer, n.redact, n.fleet}, &n.activity, n.shared)
+	f := newFeed(feedInfo{opts, n.opts.Writer, n.redact, n.fleet}, n.shared)
 	if found {
 		// The topic is as fresh as it was, and its chart continues.
 		f.record.freshAt, f.record.title, f.history.activity = n.held.feeds[i].handOver()
