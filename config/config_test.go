@@ -219,7 +219,6 @@ func serving() *Config {
 	c.Feeds = nil
 	c.Serve = &Serve{
 		Listen: "0.0.0.0:8443", TLS: Certificate{CertFile: "/tls/cert.pem", KeyFile: "/tls/key.pem"},
-		Memory: 32 << 20,
 		Feeds: map[string]Served{
 			"orders": {
 				From: From{Bus: "main", Topic: "shop.orders", Stream: "SHOP"}, Format: serve.DataReplication, PageSize: 100,

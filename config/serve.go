@@ -15,9 +15,6 @@ type Serve struct {
 	Listen string `yaml:"listen" default:"127.0.0.1:8080"`
 	// TLS is its certificate. Default: none.
 	TLS Certificate `yaml:"tls" doc:"Certificate of the server."`
-	// Memory limits the bytes of the pages in memory, including those that are being sent.
-	// Default 64 MiB.
-	Memory int64 `yaml:"memory" default:"67108864" min:"1048576"`
 	// Feeds are by name, which is part of their URLs.
 	Feeds map[string]Served `yaml:"feeds" doc:"Served feeds by name. The name is part of the URL, /feeds/NAME/latest." each:"A topic that is served as a feed."`
 }

@@ -6,9 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/feedbridge/feedbridge/internal/setting"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
-	"github.com/feedbridge/feedbridge/serve"
 )
 
 func TestSetGoesBeforeEnvironment(t *testing.T) {
@@ -101,13 +99,5 @@ func TestBounds(t *testing.T) {
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), "--set: "+key+": "+want)) {
 			t.Errorf("%s: got %v, want %q", setting, err, want)
 		}
-	}
-}
-
-// The server and the configuration have the same defaults.
-func TestDefaultsOfTheServer(t *testing.T) {
-	t.Parallel()
-	if d := setting.Defaults[Serve](); d.Memory != serve.DefaultCacheSize {
-		t.Errorf("got %+v", d)
 	}
 }

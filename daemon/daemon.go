@@ -98,7 +98,7 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	defer listeners.close()
 	d.openFeeds(writer, redact, listeners)
-	if d.served, err = openServer(ctx, d.cfg.Serve, opened, d.adm, d.traces, d.log); err != nil {
+	if d.served, err = openServer(ctx, d.cfg.Serve, d.cfg.Memory, opened, d.adm, d.traces, d.log); err != nil {
 		return err
 	}
 	defer d.served.close()

@@ -82,7 +82,7 @@ const (
 func memoryNeeded(cfg *config.Config) int64 {
 	needed := memoryOfProgram + cfg.Memory
 	if cfg.Serve != nil {
-		needed += cfg.Serve.Memory
+		needed += cfg.Memory
 	}
 	for _, f := range cfg.Feeds {
 		needed += memoryOfFeed

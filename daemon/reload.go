@@ -257,7 +257,6 @@ func needRestart(old, now *config.Config, levelCanChange bool) config.Errors {
 	default:
 		check(old.Serve.Listen == now.Serve.Listen, "serve.listen")
 		check(old.Serve.TLS == now.Serve.TLS, "serve.tls")
-		check(old.Serve.Memory == now.Serve.Memory, "serve.memory")
 	}
 	return errs
 }

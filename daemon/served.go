@@ -35,7 +35,7 @@ type runningServed struct {
 }
 
 // openServer opens the server of topics as feeds and its listener, if one is configured.
-func openServer(ctx context.Context, cfg *config.Serve, b *buses, adm *admin.Server, traces *trace.Tracer, log *slog.Logger) (*servedFeeds, error) {
+func openServer(ctx context.Context, cfg *config.Serve, memory int64, b *buses, adm *admin.Server, traces *trace.Tracer, log *slog.Logger) (*servedFeeds, error) {
 	s := &servedFeeds{adm: adm, log: log, running: map[string]*runningServed{}}
 	if cfg == nil {
 		return s, nil
@@ -48,7 +48,7 @@ func openServer(ctx context.Context, cfg *config.Serve, b *buses, adm *admin.Ser
 	if err != nil {
 		return nil, err
 	}
-	s.memory = serve.NewPageCache(cfg.Memory)
+	s.memory = serve.NewPageCache(memory)
 	s.server = serve.NewServer(serve.ServerOptions{Connections: connections, TLS: certificate, Wrap: traces.Handler, Log: log})
 	add := map[string]*runningServed{}
 	for name, f := range cfg.Feeds {

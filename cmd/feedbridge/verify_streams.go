@@ -83,7 +83,7 @@ func servedStream(ctx context.Context, a *app, v *verification, log *slog.Logger
 	if err != nil {
 		return entityStream{}, nil, err
 	}
-	f, err := daemon.ServedFeed(v.served, served, v.retryLog(b.Log(served.From), log), cfg.Serve.Memory, log)
+	f, err := daemon.ServedFeed(v.served, served, v.retryLog(b.Log(served.From), log), cfg.Memory, log)
 	leftOut := 0
 	if err == nil {
 		s.entities, err = f.Entities(ctx, func() { leftOut++ })
