@@ -197,7 +197,7 @@ func TestRotatedPasswordIsTakenUp(t *testing.T) {
 	file := writeFile(t, "old")
 	s := runServer(t, &server.Options{JetStream: true, Username: "me", Password: "new"})
 	c := connect(t, nats.Config{URL: s.ClientURL(), Username: "me", Password: credential.Secret("file:" + file)})
-	wantError(t, c.Check(t.Context()), true, nil, "check username and password")
+	wantError(t, c.Check(t.Context()), true, nil, "refuses the connection: authorization violation")
 	must.Succeed(t, os.WriteFile(file, []byte("new\n"), 0o600))
 	eventually(t, "the new password is used", func() bool { return c.Check(t.Context()) == nil })
 }
