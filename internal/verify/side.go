@@ -1,10 +1,10 @@
 package verify
 
 import (
-	"cmp"
 	"fmt"
 	"hash/maphash"
 	"iter"
+	"maps"
 	"net/textproto"
 	"slices"
 	"strconv"
@@ -99,19 +99,14 @@ type item struct {
 	// timeMade reports that feedbridge made the time, because the feed has none.
 	timeMade bool
 
-	headers []header // by name
+	// headers has the sum of the values of each header, in their order.
+	headers map[unique.Handle[string]]uint64
 	body    sum
 	// entry is the sum of the fields of an entry of Atom or RSS, without its feed and authors; zero for all others.
 	// contentType is json, xml, or item for one of a JSON Feed as the feed has it.
 	entry       sum
 	contentType string
 	authors     string
-}
-
-// header is a header with a sum over its values, in their order.
-type header struct {
-	name   unique.Handle[string]
-	values uint64
 }
 
 // sum identifies a body.
@@ -125,7 +120,7 @@ var seed = maphash.MakeSeed()
 func newItem(e *feed.Entity, number int) *item {
 	it := &item{
 		number: number, id: strings.Clone(e.ID), op: feed.Operation(strings.Clone(string(e.Op))), modified: e.Modified.Truncate(time.Second),
-		timeMade: slices.Contains(strings.Fields(e.Made), message.LastModified), body: sum{len(e.Body), maphash.Bytes(seed, e.Body)},
+		timeMade: slices.Contains(strings.Fields(e.Made), message.LastModified), body: sum{len(e.Body), maphash.Bytes(seed, e.Body)}, headers: map[unique.Handle[string]]uint64{},
 	}
 	fields := slices.Clone(e.Header)
 	for i := range fields {
@@ -137,16 +132,9 @@ func newItem(e *feed.Entity, number int) *item {
 	length := strconv.Itoa(len(e.Body))
 	fields = slices.DeleteFunc(fields, func(f feed.Field) bool { return f.Name == "Content-Length" && f.Value == length })
 	it.readEntry(e)
-	slices.SortStableFunc(fields, func(f, g feed.Field) int { return cmp.Compare(f.Name, g.Name) })
-	var h maphash.Hash
-	h.SetSeed(seed)
-	for i, f := range fields {
-		_, _ = h.WriteString(f.Value)
-		_ = h.WriteByte(0) // not a part of any value
-		if i == len(fields)-1 || fields[i+1].Name != f.Name {
-			it.headers = append(it.headers, header{unique.Make(f.Name), h.Sum64()})
-			h.Reset()
-		}
+	for _, f := range fields {
+		name := unique.Make(f.Name)
+		it.headers[name] = maphash.String(seed, strconv.FormatUint(it.headers[name], 16)+"\x00"+f.Value)
 	}
 	return it
 }
@@ -215,14 +203,17 @@ func (it *item) compare(other *item) (parts []string) {
 	if !it.modified.Equal(other.modified) {
 		parts = append(parts, "time")
 	}
-	var names []string
-	for _, h := range slices.Concat(it.headers, other.headers) {
-		if !slices.Contains(it.headers, h) || !slices.Contains(other.headers, h) {
-			names = append(names, "header "+h.name.Value())
+	var differing []string
+	if !maps.Equal(it.headers, other.headers) {
+		names := maps.Clone(it.headers)
+		maps.Copy(names, other.headers)
+		for name := range names {
+			if it.headers[name] != other.headers[name] {
+				differing = append(differing, "header "+name.Value())
+			}
 		}
 	}
-	slices.Sort(names)
-	parts = append(parts, slices.Compact(names)...)
+	parts = append(parts, slices.Sorted(slices.Values(differing))...)
 	if it.body != other.body {
 		parts = append(parts, "body")
 	}
