@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -24,15 +25,15 @@ import (
 // bounds. Pages are of those that are held in memory, or of those that are too large for that,
 // which are sent to few at a time.
 //
-// With ten thousand at the default bounds, and with as many places (two minutes each):
+// With ten thousand, and the places of a process that may have many open files (two minutes):
 //
 //	SLOW_CLIENTS=10000 go test -v -run TestSlowClients ./cmd/feedbridge
-//	SLOW_CLIENTS=10000 SLOW_PLACES=10100 go test -v -run TestSlowClients ./cmd/feedbridge
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
-	clients, places, quick := number(t, "SLOW_CLIENTS", 20), number(t, "SLOW_PLACES", 12), 3
+	// A process with 84 open files has 12 places.
+	clients, places, quick, limit := number(t, "SLOW_CLIENTS", 20), 12, 3, "ulimit -n 84; "
 	if os.Getenv("SLOW_CLIENTS") != "" {
-		places, quick = number(t, "SLOW_PLACES", serve.DefaultConnections), 20
+		places, quick, limit = serve.DefaultConnections, 20, ""
 	}
 	const length = 10_001
 	natsURL, _ := startServer(t, "nats", t.TempDir(), "-1")
@@ -46,10 +47,11 @@ func TestSlowClients(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			listen := freeAddress(t)
-			server, _ := startProgram(t, map[string]string{
-				"BUSES_MAIN_NATS_URL": natsURL, "SERVE_LISTEN": listen, "SERVE_CONNECTIONS": strconv.Itoa(places),
-				"SERVE_FEEDS_ORDERS_FROM_TOPIC": "orders", "SERVE_FEEDS_ORDERS_PAGE_SIZE": test.pageSize,
-			})
+			server := exec.Command("sh", "-c", limit+`exec "$0" run`, os.Args[0])
+			server.Env = append(os.Environ(), testMainRole+"=feedbridge", "FEEDBRIDGE_ADMIN_LISTEN=off", "FEEDBRIDGE_LOG_LEVEL=error",
+				"FEEDBRIDGE_BUSES_MAIN_NATS_URL="+natsURL, "FEEDBRIDGE_SERVE_LISTEN="+listen,
+				"FEEDBRIDGE_SERVE_FEEDS_ORDERS_FROM_TOPIC=orders", "FEEDBRIDGE_SERVE_FEEDS_ORDERS_PAGE_SIZE="+test.pageSize)
+			startCommand(t, "feedbridge", server)
 			var page string
 			waitUntil(t, func() bool {
 				header, _, err := readPage(t, "http://"+listen+"/feeds/orders/latest")
