@@ -13,7 +13,7 @@ const longestDate = 200
 // of RFC 822 and its successors, RFC 3339 and W3C-DTF, which has shorter ones. It
 // accepts the variants that feeds contain: lower case, days and hours of one
 // digit, a missing or wrong weekday, no seconds, a fraction of a second, numeric
-// zones, a blank for the T, an offset without a colon, a year of two digits. A
+// zones, a blank for the T, an offset without a colon, a leap second, a year of two digits. A
 // date without a zone is in UTC; a zone whose name is ambiguous is an error.
 //
 // The time is in UTC. wrongWeekday reports that the date names the weekday of
@@ -25,10 +25,17 @@ func ParseDate(s string) (t time.Time, wrongWeekday, ok bool) {
 	if s = trimSpace(s); len(s) > longestDate {
 		return time.Time{}, false, false
 	}
+	leap := strings.Contains(s, ":59:60") // which package time does not read
+	if leap {
+		s = strings.Replace(s, ":59:60", ":59:59", 1)
+	}
 	if IsISODate(s) {
 		t, ok = parseISO(s)
 	} else {
 		t, wrongWeekday, ok = parseMail(s)
+	}
+	if leap {
+		t = t.Add(time.Second)
 	}
 	if t = t.UTC(); !ok || t.Year() < 0 || t.Year() > 9999 { // such a year could not be written
 		return time.Time{}, false, false

@@ -36,6 +36,8 @@ func TestParseDate(t *testing.T) {
 		{"a year", "2003", utc(2003, 1, 1, 0, 0, 0, 0)},
 		{"case 59: far off", "2099-01-01T00:00:00Z", utc(2099, 1, 1, 0, 0, 0, 0)},
 		{"white space around it", "\n 2003-12-13T18:30:02Z\t", usual},
+		{"a leap second", "2005-12-31T23:59:60Z", utc(2006, 1, 1, 0, 0, 0, 0)},
+		{"a leap second with a fraction, in another zone", "2016-12-31T23:59:60.5-01:30", utc(2017, 1, 1, 1, 30, 0, 500_000_000)},
 		{"no such day", "2003-02-29T00:00:00Z", time.Time{}},
 		{"no such month", "2003-13-01T00:00:00Z", time.Time{}},
 		{"month 0", "2003-00-01", time.Time{}},
