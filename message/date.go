@@ -133,6 +133,8 @@ func parseMail(s string) (t time.Time, wrongWeekday, ok bool) {
 	}
 	text := strings.Join([]string{fields[0], month, year, fields[3], zone}, " ")
 	t, ok = parseLayouts(text, "2 Jan 2006 15:04:05 -0700", "2 Jan 2006 15:04 -0700")
+	name := t.Month().String()
+	ok = ok && strings.EqualFold(fields[1], name[:min(len(name), len(fields[1]))])
 	return t, ok && weekday != "" && !isWeekday(trimSpace(weekday), t.Weekday()), ok
 }
 

@@ -69,6 +69,7 @@ func TestParseDate(t *testing.T) {
 		{"no zone, RFC 822", "Sat, 13 Dec 2003 18:30:02", usual},
 		{"a zone that could be several", "Sat, 13 Dec 2003 18:30:02 IST", time.Time{}},
 		{"no such month, RFC 822", "Sat, 13 Dez 2003 18:30:02 GMT", time.Time{}},
+		{"a month with more behind it", "Sat, 13 Decxyz 2003 18:30:02 GMT", time.Time{}},
 		{"no such day, RFC 822", "Wed, 31 Nov 2003 18:30:02 GMT", time.Time{}},
 		{"a sign for a digit", "Sat, +3 Dec 2003 18:30:02 GMT", time.Time{}},
 		{"no time", "Sat, 13 Dec 2003", time.Time{}},

@@ -251,13 +251,13 @@ func (s *decider) trustedTime(t instant, now time.Time) instant {
 // published, unless the dates show that this one is newer. A topic's version from an archive that
 // is older than the document is older, whatever newer documents have.
 func (s *decider) isSuperseded(d *document, it *item, m fingerprint) bool {
-	if d.depth == 0 || s.pending == nil || hasPage(s.pending.behind, m.page) {
+	if d.depth == 0 || s.pending == nil {
 		return false
 	}
 	l, ok := s.pending.topicVersions[hashKey(it.ID)]
 	updated := s.trustedTime(instantOf(it.Updated.Time), d.now)
 	switch {
-	case !ok || l.depth >= d.depth || !l.supersedes(updated, s.pending.dialect):
+	case !ok || l.depth >= d.depth || !l.supersedes(updated, s.pending.dialect) || hasPage(s.pending.behind, m.page):
 		return false
 	case l.same:
 		return true
