@@ -15,7 +15,7 @@ func scale() (members, feeds int) {
 	if testing.Short() {
 		return 100, 20_000
 	}
-	return 1_000, 1_000_000
+	return 300, 100_000
 }
 
 // TestSimulatedAssignment computes who runs the feeds of a large fleet, as every member does
