@@ -199,6 +199,9 @@ func (c *adminClient) mayChange() bool {
 	return c.token != "" || strings.HasPrefix(c.at, "unix:")
 }
 
+// answerTime is how long a daemon may take to say how it is. One that is frozen accepts connections and never answers.
+const answerTime = 10 * time.Second
+
 // get decodes the JSON at a path into answer. The path begins with a slash.
 func (c *adminClient) get(ctx context.Context, path string, answer any) error {
 	return c.do(ctx, http.MethodGet, path, answer)
@@ -213,6 +216,11 @@ func (c *adminClient) post(ctx context.Context, path string, answer any) error {
 
 // do sends a request and decodes the answer, which has the status 200 or an accepted one.
 func (c *adminClient) do(ctx context.Context, method, path string, answer any, accepted ...int) error {
+	if method == http.MethodGet { // what a healthy daemon answers at once
+		limited, cancel := context.WithTimeout(ctx, answerTime)
+		defer cancel()
+		ctx = limited
+	}
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, nil)
 	if err != nil {
 		return err

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
 )
@@ -119,4 +121,24 @@ func TestAdminClientExplainsErrors(t *testing.T) {
 			t.Errorf("%s: %v", at, err)
 		}
 	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A frozen daemon accepts connections and never answers.
+func TestAFrozenDaemonIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &adminClient{at: "http://127.0.0.1:9321", base: "http://127.0.0.1:9321", http: &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})}}
+		begun := time.Now()
+		err := c.get(t.Context(), "/status", new(any))
+		if took := time.Since(begun); took != 10*time.Second || err == nil || !strings.Contains(err.Error(), "no answer from the daemon at http://127.0.0.1:9321") {
+			t.Errorf("%v, after %v", err, took)
+		}
+	})
 }

@@ -82,7 +82,7 @@ func (p checkpointReport) printText(w io.Writer, redact *safetext.Redactor) erro
 		to.printLine("committed  %s by %s", p.At.Format(time.RFC3339), p.Writer)
 	}
 	if !p.Paused.IsZero() {
-		to.printLine("paused     since %s, until 'feedbridge resume'", p.Paused.Format(time.RFC3339))
+		to.printLine("paused     since %s, until 'feedbridge resume %s'", p.Paused.Format(time.RFC3339), p.Feed)
 	}
 	to.printLine("continues  %s", p.Continues)
 	return to.err

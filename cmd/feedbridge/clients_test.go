@@ -48,7 +48,7 @@ func TestSlowClients(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			listen := freeAddress(t)
 			server := exec.Command("sh", "-c", limit+`exec "$0" run`, os.Args[0])
-			server.Env = append(os.Environ(), testMainRole+"=feedbridge", "FEEDBRIDGE_ADMIN_LISTEN=off", "FEEDBRIDGE_LOG_LEVEL=error",
+			server.Env = append(os.Environ(), testMainRole+"=feedbridge", "FEEDBRIDGE_DATA_DIR="+t.TempDir(), "FEEDBRIDGE_ADMIN_LISTEN=off", "FEEDBRIDGE_LOG_LEVEL=error",
 				"FEEDBRIDGE_BUSES_MAIN_NATS_URL="+natsURL, "FEEDBRIDGE_SERVE_LISTEN="+listen,
 				"FEEDBRIDGE_SERVE_FEEDS_ORDERS_FROM_TOPIC=orders", "FEEDBRIDGE_SERVE_FEEDS_ORDERS_PAGE_SIZE="+test.pageSize)
 			startCommand(t, "feedbridge", server)

@@ -60,7 +60,7 @@ func (a *app) loadConfig(url, topic string) (*config.Config, error) {
 		// The command line has only a URL; do not name keys.
 		return nil, &usageError{fmt.Errorf("invalid URL: %s", errs[0].Text)}
 	case len(errs) == 1 && errs[0].Key == "feeds" && errs[0].Source == "":
-		return nil, &usageError{errors.New("no feed is configured: name a file with -c, or set FEEDBRIDGE_FEEDS_<NAME>_URL ; beside 'feedbridge run URL', add --set feeds.NAME.url=URL")}
+		return nil, &usageError{errors.New("no feed is configured: name a file with -c, or set FEEDBRIDGE_FEEDS_<NAME>_URL; beside 'feedbridge run URL', add --set feeds.NAME.url=URL")}
 	}
 	return nil, err
 }
