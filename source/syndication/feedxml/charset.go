@@ -39,6 +39,9 @@ type decodedDocument struct {
 	// unknown reports that the declared encoding is not known, so that the document is read only
 	// as far as it is UTF-8.
 	unknown bool
+	// mixed reports that bytes which are not UTF-8 are windows-1252, because the
+	// document was declared to be ASCII.
+	mixed bool
 }
 
 // decodeDocument detects the encoding of r: that of the byte order mark, else of the
@@ -73,7 +76,7 @@ func decodeDocument(r io.Reader, contentType string, lenient bool) (d decodedDoc
 		}
 	}
 	if isASCII(label) {
-		label = "utf-8"
+		label, d.mixed = "utf-8", true
 	}
 	enc, charset, err := lookupCharset(label)
 	switch {

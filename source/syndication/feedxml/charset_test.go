@@ -47,6 +47,7 @@ func TestEncodings(t *testing.T) {
 		{"bytes that cannot be UTF-16", nil, `<?xml version="1.0" encoding="utf-16"?>`, "", "é", "", []string{kindCharsetMismatch}},
 		{"UTF-8 labelled as ASCII", nil, `<?xml version="1.0" encoding="us-ascii"?>`, "", "é€日", "", nil},
 		{"UTF-8 that is sent as ASCII", nil, `<?xml version="1.0" encoding="utf-8"?>`, "text/xml; charset=us-ascii", "é€日", "", nil},
+		{"windows-1252 labelled as ASCII", charmap.Windows1252, `<?xml version="1.0" encoding="US-ASCII"?>`, "", "café “ü", "", nil},
 		{"utf_8", nil, `<?xml version="1.0" encoding="utf_8"?>`, "", "é€日", "", nil},
 		{"'utf-8' in quotes", nil, "", `text/xml; charset='utf-8'`, "é€日", "", nil},
 		{"none", nil, "", `text/xml; charset=none`, "é€日", "", nil},

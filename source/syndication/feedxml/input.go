@@ -37,10 +37,10 @@ type input struct {
 	replaced  bool  // r writes U+FFFD for bytes that it cannot decode
 	err       error // the error behind buf[end]; r is not read after it
 
-	// repair reports that bytes which are not UTF-8 are taken for windows-1252, and that characters which XML does not
-	// allow are left out. report is called with the first repairs, at their indexes in the unread bytes, and with the
-	// number of those after them.
-	repair bool
+	// mixed reports that bytes which are not UTF-8 are windows-1252, and repair that
+	// characters which XML does not allow are left out. report is called with the first
+	// repairs, at their indexes in the unread bytes, and with the number of those after them.
+	mixed, repair bool
 	// strictUTF8 reports that bytes which are not UTF-8 are not repaired: what they are is not known.
 	strictUTF8 bool
 	report     func(first []fault, more int)
@@ -149,7 +149,7 @@ func (in *input) readOnce() error {
 		good, bad := legalPrefix(in.buf[in.end:in.filled], in.replaced)
 		var faults []fault
 		more := 0
-		if bad && in.repair {
+		if bad && (in.mixed || in.repair) {
 			good, bad, faults, more = in.repairBytes()
 		}
 		in.end += good
@@ -199,7 +199,7 @@ func (in *input) repairBytes() (good int, bad bool, faults []fault, more int) {
 		c := rest[0]
 		char, size := utf8.DecodeRune(rest)
 		isEncoding := c >= utf8.RuneSelf && size == 1
-		if isEncoding && in.strictUTF8 {
+		if mends := in.repair && (!isEncoding || !in.strictUTF8) || in.mixed && isEncoding; !mends {
 			bad = true
 			break
 		}
@@ -210,7 +210,9 @@ func (in *input) repairBytes() (good int, bad bool, faults []fault, more int) {
 				char = utf8.RuneError
 			}
 			out = utf8.AppendRune(out, char)
-			tell(at, "there is the byte %#x, which is no UTF-8; it is taken for windows-1252", c)
+			if !in.mixed {
+				tell(at, "there is the byte %#x, which is no UTF-8; it is taken for windows-1252", c)
+			}
 		case char == utf8.RuneError:
 			out = append(out, rest[:size]...)
 			tell(at, "there are bytes that are no character of the document's encoding")

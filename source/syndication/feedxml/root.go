@@ -135,7 +135,7 @@ func (r *rootReader) detectCharset() error {
 		r.violationf(kindCharsetMismatch, "%s", d.mismatch)
 	}
 	r.in.r, r.charset = d.r, d.charset
-	r.in.replaced, r.in.strictUTF8 = !strings.HasPrefix(d.charset, "utf-"), d.unknown
+	r.in.replaced, r.in.mixed, r.in.strictUTF8 = !strings.HasPrefix(d.charset, "utf-"), d.mixed, d.unknown
 	if d.fault != "" {
 		r.recordRepair(ErrCharset, 0, d.fault)
 	}
