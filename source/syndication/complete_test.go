@@ -21,6 +21,9 @@ func TestComplete(t *testing.T) {
 		violations string
 	}
 	doc := func(entries string) string { return atom(complete, entries) }
+	rdf := func(items string) string {
+		return `<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/"` + namespaces + `><channel>` + complete + `</channel>` + items + `</rdf:RDF>`
+	}
 	three := step{doc("e1@1:a e2@2:a e3@3:a"), "e1:a e2:a e3:a", ""}
 	first := step{doc("e1@1:a e2@1:a e3@1:a"), "e3:a e2:a e1:a", ""}
 	rels := []string{"next", "previous", "first", "last", "prev-archive", "next-archive"}
@@ -65,7 +68,17 @@ func TestComplete(t *testing.T) {
 			{strings.ReplaceAll(doc("e1@1:a"), "syndication/history", "sport"), "", ""},
 		},
 		"case 124c: an entry with an undeclared prefix": {first, {atom(complete+"<x:entry/>", "e1@1:a e3@1:a"), "", "undeclared_prefix deletes_withheld"}},
-		"case 124c: an undeclared prefix is no flag":    {first, {atom("<x:complete/>", "e1@1:a"), "", "undeclared_prefix dialect_changed"}},
+		"case 124c: an item of RDF with an undeclared prefix": {
+			{rdf(`<item rdf:about="i1"/><item rdf:about="i2"/>`), "i2 i1", ""}, {rdf(`<item rdf:about="i1"/><x:item rdf:about="i2"/>`), "", "undeclared_prefix deletes_withheld"},
+		},
+		"case 124c: an ID with an undeclared prefix": {first, {strings.Replace(doc("e1@1:a e2@1:a e3@1:a"), "<id>e2</id>", "<x:id>e2</x:id>", 1), "3853c852960fc822ecec10503ad10809ddfab27dd1c90aaafe34700ea6b9210a:a", "weak_identity deletes_withheld"}},
+		"case 124c: an attribute with an undeclared prefix": {
+			{rdf(`<item rdf:about="i1"/><item rdf:about="i2"/>`), "i2 i1", ""}, {rdf(`<item rdf:about="i1"/><item x:about="i2"><link>l2</link></item>`), "l2", "weak_identity deletes_withheld"},
+		},
+		"case 124c: a prefix that is declared twice": {first, {strings.Replace(doc("e1@1:a e2@1:a e3@1:a"), "<entry><id>e2", `<entry xmlns="http://www.w3.org/2005/Atom" xmlns="urn:x"><id>e2`, 1), "", "deletes_withheld"}},
+		"case 124c: a prefix of no namespace":        {first, {strings.Replace(doc("e1@1:a e2@1:a e3@1:a"), "<entry><id>e2</id>", `<entry xmlns:x=""><x:id>e2</x:id>`, 1), "3853c852960fc822ecec10503ad10809ddfab27dd1c90aaafe34700ea6b9210a:a", "weak_identity deletes_withheld"}},
+		"case 124c: the same, with a tombstone":      {first, {atom(complete+"<x:entry/>", "e1@1:a -e2@2"), "-e2", "undeclared_prefix deletes_withheld"}},
+		"case 124c: an undeclared prefix is no flag": {first, {atom("<x:complete/>", "e1@1:a"), "", "undeclared_prefix dialect_changed"}},
 	}
 	for name, steps := range tests {
 		parallel.Run(t, name, func(t *testing.T) {

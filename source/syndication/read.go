@@ -130,12 +130,12 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (
 	d.hashContent()
 	s.classify(cur, d)
 	d.seen.addAll(r.Violations())
-	d.broken = r.Faults().Count > 0 || d.meta.Undefined != "" || d.meta.HidesEntry
+	d.broken = r.Faults().Count > 0 || d.meta.Undefined != ""
 	d.truncated = r.Faults().Truncated
 	d.unsure = d.truncated || r.Faults().HeadLeftOut
-	if d.deletes && d.broken && len(s.missingIDs(d)) > 0 {
+	if d.deletes && (d.broken || d.meta.Doubtful) && len(s.missingIDs(d)) > 0 {
 		d.deletes, d.withheld = false, true
-		d.seen.addViolation(kindDeletesWithheld, d.url, "entries have vanished from the feed, and are not deleted, because its document is not well-formed")
+		d.seen.addViolation(kindDeletesWithheld, d.url, "entries have vanished from the feed, and are not deleted, because its document is not well-formed, or has a prefix that is not declared or an attribute twice")
 	}
 	d.repair = s.mayBeBroken(cur, d)
 	f := r.Faults()

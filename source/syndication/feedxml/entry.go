@@ -260,7 +260,10 @@ func (r *entryReader) readChildren(e *Entry, p *entryParts, b []byte, el *elemen
 			inner := r.innerScope(outer, b[c.start:], tag{nameEnd: c.nameEnd - c.start, attributes: c.attributes})
 			s = &inner
 		}
-		in, local, _ := s.resolveName(b[c.start+1 : c.nameEnd])
+		in, local, declared := s.resolveName(b[c.start+1 : c.nameEnd])
+		if name := string(local); !declared && (name == "id" || name == "guid" || name == "link") {
+			r.doubtful = true
+		}
 		r.readChild(e, p, s, in.space, local, b[c.tagEnd:c.close])
 	}
 }

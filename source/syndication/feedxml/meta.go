@@ -51,8 +51,9 @@ type Meta struct {
 	// Undefined is the first entity that the document refers to and that XML
 	// does not define.
 	Undefined string
-	// HidesEntry reports an element that is no entry only because its prefix is not declared.
-	HidesEntry bool
+	// Doubtful reports that entries may be missing, or have other IDs, because of a prefix that is not declared or an
+	// attribute that repeats.
+	Doubtful bool
 }
 
 // Flag is the value of an element that is true, false or missing.
@@ -103,12 +104,12 @@ func (r *metaReader) readElement(b []byte, el *element, depth int, s *scope, in 
 	r.attrs = attributes(r.attrs[:0], b, el.tag)
 	name, m := string(local), &r.meta
 	isOwn := in == r.own && m.Format != Atom
+	hidden := !declared && (name == "entry" || name == "item")
+	r.doubtful = r.doubtful || hidden
 	switch {
-	case depth == 1 && m.Format != Atom:
+	case depth == 1 && m.Format != Atom && !hidden:
 		// Elements beside a channel do not describe it.
 	case !declared:
-		hidden := name == "entry" || name == "item"
-		m.HidesEntry = m.HidesEntry || hidden
 		if hidden || isFlag(name) || name == "link" || name == "prev" {
 			r.violationf(UndeclaredPrefix, "the prefix of %s is not declared; the element is ignored", Excerpt(b[1:el.tag.nameEnd]))
 		}

@@ -86,6 +86,8 @@ type vocabulary struct {
 	rssURI string
 	own    space
 	attrs  []attr // of the last tag
+	// doubtful is [Meta.Doubtful].
+	doubtful bool
 }
 
 // lookupPrefix returns the namespace of a prefix.
@@ -183,6 +185,7 @@ func (v *vocabulary) attribute(in *scope, space space, local string) (value stri
 				continue
 			}
 		} else if b, declared := in.lookupPrefix(prefix); !declared || b.space != space {
+			v.doubtful = v.doubtful || !declared
 			continue
 		}
 		return attrValue(a.value), true
@@ -198,7 +201,10 @@ func (v *vocabulary) innerScope(outer *scope, b []byte, t tag) scope {
 		return s
 	}
 	v.attrs = attributes(v.attrs[:0], b, t)
-	for _, a := range v.attrs {
+	for i, a := range v.attrs {
+		if slices.ContainsFunc(v.attrs[:i], func(before attr) bool { return bytes.Equal(before.name, a.name) }) {
+			v.doubtful = true
+		}
 		if a.name[0] != 'x' || len(a.name) < len("xmlns") {
 			continue
 		}
@@ -225,6 +231,7 @@ func (v *vocabulary) innerScope(outer *scope, b []byte, t tag) scope {
 
 func (v *vocabulary) bindPrefix(prefix, uri string) binding {
 	b := binding{prefix: prefix, uri: uri, space: spaceOf(uri)}
+	v.doubtful = v.doubtful || prefix != "" && uri == "" // a prefix cannot be undeclared
 	if b.space == foreign && uri == v.rssURI && uri != "" {
 		b.space = rss
 	}

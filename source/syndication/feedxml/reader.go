@@ -54,6 +54,7 @@ func (r *Reader) Next() (Entry, error) {
 	next, err := r.nextEntry()
 	r.err = r.describeError(err)
 	meta, dates := &r.about.meta, &r.entries.dates
+	meta.Doubtful = r.doubtful
 	meta.Order, meta.PublishedOrder = dates.updated.dateOrder(), dates.published.mainOrder()
 	if r.scan.stopped != nil {
 		next, r.err = Entry{}, r.scan.stopped
