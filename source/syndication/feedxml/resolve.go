@@ -3,25 +3,29 @@ package feedxml
 import (
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 )
 
 // resolveLink makes a reference absolute. Absolute references stay as they are written, but for
-// characters that no URI has, as in IRIs, which are percent-encoded. It is not ok if the reference is
-// no URI, if it is relative and base is not absolute, or if one of them or the result is longer than
-// [longestAddress].
+// characters that no URI has, as in IRIs, which are percent-encoded. So is, in relative ones, a % that begins
+// no escape. It is not ok if the reference is no URI, if it is relative and base is not absolute, or if one
+// of them or the result is longer than [longestAddress].
 func resolveLink(base, ref string) (absolute string, ok bool) {
 	if len(ref) > longestAddress || len(base) > longestAddress {
 		return "", false
 	}
 	absolute = percentEncode(trimSpace(ref))
 	if schemeLength(absolute) == 0 {
-		from, err := url.Parse(base)
+		from, err := url.Parse(escapePercents(base))
 		if err != nil || !from.IsAbs() {
 			return "", false
 		}
 		from.Fragment, from.RawFragment = "", "" // an empty reference has none (RFC 3986, section 5.2.2)
-		to, err := from.Parse(absolute)
+		if i := strings.IndexAny(absolute, ":/?#"); i >= 0 && absolute[i] == ':' {
+			absolute = "./" + absolute // a name with a colon that is no scheme, such as a time
+		}
+		to, err := from.Parse(escapePercents(absolute))
 		if err != nil {
 			return "", false
 		}
@@ -51,8 +55,19 @@ func schemeLength(s string) int {
 	return 0
 }
 
-// percentEncode percent-encodes characters that no URI has. A % that begins no escape
-// is kept, because the intended character is unknown.
+var escape = regexp.MustCompile(`%[0-9A-Fa-f]{2}|%`)
+
+// escapePercents percent-encodes each % that begins no escape.
+func escapePercents(s string) string {
+	return escape.ReplaceAllStringFunc(s, func(escape string) string {
+		if escape == "%" {
+			return "%25"
+		}
+		return escape
+	})
+}
+
+// percentEncode percent-encodes characters that no URI has, except for %.
 func percentEncode(s string) string {
 	clean := true
 	for i := 0; clean && i < len(s); i++ {
