@@ -36,6 +36,8 @@ type decodedDocument struct {
 	// the document declares another, and fault is not empty if the declared one is not
 	// known.
 	charset, mismatch, fault string
+	// assumed reports that nothing names the encoding, so that the document is read as UTF-8.
+	assumed bool
 	// unknown reports that the declared encoding is not known, so that the document is read only
 	// as far as it is UTF-8.
 	unknown bool
@@ -72,7 +74,7 @@ func decodeDocument(r io.Reader, contentType string, lenient bool) (d decodedDoc
 		} else if label = written; label != "" {
 			by = "its XML declaration"
 		} else {
-			label = "utf-8"
+			label, d.assumed = "utf-8", true
 		}
 	}
 	if isASCII(label) {

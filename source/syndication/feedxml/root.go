@@ -14,6 +14,7 @@ type rootReader struct {
 	// of HTML.
 	rootRepaired int64
 	htmlDoctype  bool
+	assumedUTF8  bool // nothing at the beginning of the document, and no header, names its encoding
 }
 
 // readRoot reads the document up to the end of the root's start tag, and detects its
@@ -134,7 +135,7 @@ func (r *rootReader) detectCharset() error {
 	if d.mismatch != "" {
 		r.violationf(kindCharsetMismatch, "%s", d.mismatch)
 	}
-	r.in.r, r.charset = d.r, d.charset
+	r.in.r, r.charset, r.assumedUTF8 = d.r, d.charset, d.assumed
 	r.in.replaced, r.in.mixed, r.in.strictUTF8 = !strings.HasPrefix(d.charset, "utf-"), d.mixed, d.unknown
 	if d.fault != "" {
 		r.recordRepair(ErrCharset, 0, d.fault)
@@ -179,6 +180,11 @@ func (r *rootReader) readProlog() error {
 func (r *rootReader) readPrologToken(end int, late bool) error {
 	switch token := r.in.unreadBytes()[:end]; {
 	case isDeclaration(token):
+		if written := declaredCharset(token); late && r.assumedUTF8 && written != "" && !isASCII(written) {
+			if _, charset, _ := lookupCharset(written); charset != r.charset {
+				return r.errorAt(ErrCharset, 0, "the encoding %q is declared after other content, so it is not known when the reading begins", Excerpt(written))
+			}
+		}
 		if late {
 			r.violationf(kindLateDeclaration, "the XML declaration is not at the beginning of the document; strict readers refuse it")
 		}
