@@ -27,15 +27,18 @@ type entityTable struct {
 	expanded int // the bytes that references to them have expanded to
 }
 
+// predefinedReference matches a reference to one of XML's own entities.
+var predefinedReference = regexp.MustCompile(`&(?:lt|gt|amp|apos|quot);`)
+
 // readDoctype reads the general entities that the internal subset of a document type declaration defines as text.
-// Entities that are markup or refer to others count as not defined: they would have to be parsed again, and could grow
-// exponentially. External entities are never fetched.
+// Entities that are markup or refer to others than XML's own count as not defined: they would have to be parsed again,
+// and could grow exponentially. External entities are never fetched.
 func (t *entityTable) readDoctype(doctype []byte) {
 	for _, m := range entityDeclaration.FindAllSubmatch(doctype, -1) {
 		name, text := string(m[1]), withoutNumeric(append(m[2], m[3]...))
 		// The first of several declarations is used (XML, section 4.2).
 		_, again := t.declared[name]
-		if again || name == "" || predefined(name) != 0 || len(text) > longestEntity || len(t.declared) == mostEntities || strings.ContainsAny(text, "<&%") {
+		if again || name == "" || predefined(name) != 0 || len(text) > longestEntity || len(t.declared) == mostEntities || strings.ContainsAny(predefinedReference.ReplaceAllString(text, ""), "<&%") {
 			continue
 		}
 		if t.declared == nil {

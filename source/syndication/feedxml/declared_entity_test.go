@@ -18,6 +18,8 @@ func TestDeclaredEntities(t *testing.T) {
 		"in single quotes":              {`<!ENTITY a 'b"c'>`, `&a;`, `<id>b"c</id>`, ""},
 		"a number":                      {`<!ENTITY a "1&#x33;2">`, `&a;`, `<id>132</id>`, ""},
 		"of an entity":                  {`<!ENTITY a "1&b;2"><!ENTITY b "3">`, `&a;`, `<id>&a;</id>`, "a"},
+		"of XML's own entities":         {`<!ENTITY a "Ben &amp; &#38;lt;Co">`, `&a;`, `<id>Ben &amp; &lt;Co</id>`, ""},
+		"of one of XML's own in two":    {`<!ENTITY a "&#38;&amp;amp;">`, `&a;`, `<id>&a;</id>`, "a"},
 		"XML's own stay":                {`<!ENTITY lt "x"><!ENTITY a "1">`, `&lt;&a;`, `<id>&lt;1</id>`, ""},
 		"markup":                        {`<!ENTITY a "<b>1</b>">`, `&a;`, `<id>&a;</id>`, "a"},
 		"markup as a number":            {`<!ENTITY a "&#60;b>">`, `&a;`, `<id>&a;</id>`, "a"},
