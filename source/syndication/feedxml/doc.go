@@ -26,9 +26,12 @@
 // the reading are in [Reader.Violations].
 //
 // A lenient reader repairs documents that are not well-formed, as feed readers for
-// people do, and lists its repairs in [Reader.Faults]. A fault costs at most the entry
-// that it is in. Other readers refuse such documents. All readers accept attributes that
-// repeat, prefixes that are not declared, and names with characters that XML does not allow.
+// people do, and lists its repairs in [Reader.Faults]. Most faults cost at most the entry
+// that they are in. A comment or CDATA section without an end costs all entries up to the
+// next end of one, or the rest of the document; entries after the root element are not read; and text in
+// an encoding that nothing names is garbled. Other readers refuse documents with faults. All readers accept
+// attributes that repeat, prefixes that are not declared, and names with characters that
+// XML does not allow; [Meta.Doubtful] reports those that may hide entries or IDs.
 //
 // # Names
 //

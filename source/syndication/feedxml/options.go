@@ -16,8 +16,8 @@ type Options struct {
 	ContentType string
 	// Limits bound the parts of a document.
 	Limits Limits
-	// Lenient repairs documents that are not well-formed; a fault costs at most the
-	// entry that it is in. [Reader.Faults] lists the repairs. Entries are well-formed
+	// Lenient repairs documents that are not well-formed; most faults cost at most the
+	// entry that they are in. [Reader.Faults] lists the repairs. Entries are well-formed
 	// all the same, except for entities that XML does not define.
 	Lenient bool
 	// Interrupted returns an error if the reading has to stop, such as [context.Context.Err]. It is
