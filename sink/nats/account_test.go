@@ -10,20 +10,21 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
 // runAccounts runs a server with two accounts that have JetStream. The account "shop" uses
-// the JetStream of the account "hub" under the prefix "hub.API"; imports are the other
-// subjects of the hub that it imports. It returns the URLs of both.
-func runAccounts(t *testing.T, imports string) (hub, shop string) {
+// the JetStream of the account "hub" under a prefix; imports are the other subjects of the
+// hub that it imports. It returns the URLs of both.
+func runAccounts(t *testing.T, domain, prefix, imports string) (hub, shop string) {
 	t.Helper()
 	port := freePort(t)
 	file := filepath.Join(t.TempDir(), "server.conf")
 	text := fmt.Sprintf(`
 		listen: 127.0.0.1:%d
-		jetstream: { store_dir: %s }
+		jetstream: { store_dir: %s, domain: "%s" }
 		accounts: {
 			hub: {
 				jetstream: enabled
@@ -33,9 +34,9 @@ func runAccounts(t *testing.T, imports string) (hub, shop string) {
 			shop: {
 				jetstream: enabled
 				users: [ { user: shop, password: p } ]
-				imports: [ { service: { account: hub, subject: "$JS.API.>" }, to: "hub.API.>" } %s ]
+				imports: [ { service: { account: hub, subject: "$JS.API.>" }, to: "%s.>" } %s ]
 			}
-		}`, port, strconv.Quote(t.TempDir()), imports)
+		}`, port, strconv.Quote(t.TempDir()), domain, prefix, imports)
 	must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	opts, err := server.ProcessConfigFile(file)
 	must.Succeed(t, err)
@@ -45,7 +46,7 @@ func runAccounts(t *testing.T, imports string) (hub, shop string) {
 
 func TestStreamOfAnotherAccount(t *testing.T) {
 	t.Parallel()
-	hub, shop := runAccounts(t, `, { service: { account: hub, subject: "shop.orders" } }, { service: { account: hub, subject: "_feedbridge.shop.orders" } }`)
+	hub, shop := runAccounts(t, "", "hub.API", `, { service: { account: hub, subject: "shop.orders" } }, { service: { account: hub, subject: "_feedbridge.shop.orders" } }`)
 	s := connect(t, nats.Config{URL: shop, APIPrefix: "hub.API"}).Sink(orders())
 	resumeAndCommit(t, s, 0, 3)
 	commit(t, s, 3, 5)
@@ -57,13 +58,17 @@ func TestStreamOfAnotherAccount(t *testing.T) {
 // the same as that of the right stream.
 func TestAnotherAccountsStreamHasTheSubject(t *testing.T) {
 	t.Parallel()
-	hub, shop := runAccounts(t, "")
-	resume(t, connect(t, nats.Config{URL: shop}).Sink(orders()))
-	s := connect(t, nats.Config{URL: shop, APIPrefix: "hub.API"}).Sink(orders())
-	resume(t, s)
-	err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3))
-	wantError(t, err, true, nil, "acknowledged a commit for the stream of that name behind api_prefix hub.API", "has the subject _feedbridge.shop.orders, too")
-	if cp := resume(t, connect(t, nats.Config{URL: hub}).Sink(orders())); !cp.IsZero() {
-		t.Errorf("checkpoint %+v, want none", cp)
+	for _, at := range []struct{ domain, prefix string }{{"", "hub.API"}, {"", "$JS.hub.API"}, {"shop", "$JS.hub.API"}} {
+		parallel.Run(t, at.domain+" "+at.prefix, func(t *testing.T) {
+			hub, shop := runAccounts(t, at.domain, at.prefix, "")
+			resume(t, connect(t, nats.Config{URL: shop}).Sink(orders()))
+			s := connect(t, nats.Config{URL: shop, APIPrefix: at.prefix}).Sink(orders())
+			resume(t, s)
+			err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3))
+			wantError(t, err, true, nil, "acknowledged a commit for the stream of that name behind api_prefix "+at.prefix, "has the subject _feedbridge.shop.orders, too")
+			if cp := resume(t, connect(t, nats.Config{URL: hub}).Sink(orders())); !cp.IsZero() {
+				t.Errorf("checkpoint %+v, want none", cp)
+			}
+		})
 	}
 }

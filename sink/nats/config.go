@@ -48,10 +48,6 @@ func (c Config) apiPrefix() string {
 	return strings.TrimSuffix(cmp.Or(c.APIPrefix, jetstream.DefaultAPIPrefix), ".") + "."
 }
 
-// isImported reports whether the JetStream is that of another account. The prefix of a domain begins with
-// $JS.
-func (c Config) isImported() bool { return !strings.HasPrefix(c.apiPrefix(), "$JS.") }
-
 // TLS has PEM files: a client certificate with its key, read again at every
 // handshake, and the authorities to trust in place of the system's, read once
 // at the start.

@@ -48,8 +48,8 @@ import (
 //  3. Within [confirmAfter] of the last proof, which is a read or an acknowledged commit, the
 //     comparison is left out: all of point 2 does not happen in that time.
 //  4. The acknowledgement must come from the stream that the checkpoint is read from. It names
-//     the stream and the JetStream domain, and parseAck compares both. With api_prefix, if it
-//     leads to another account, [checkpointReader.confirmStored] reads the checkpoint back.
+//     the stream and the JetStream domain, and parseAck compares both. With api_prefix, which
+//     may lead to another account, [checkpointReader.confirmStored] reads the checkpoint back.
 //  5. A sink commits only on the connection on which it has resumed.
 //
 // The content cannot be the condition: the server refuses Nats-Expected-Last-Msg-Id in batches.
@@ -161,11 +161,12 @@ func (r *checkpointReader) confirm(ctx context.Context, f fence) error {
 }
 
 // confirmStored returns an error unless an acknowledged checkpoint is in the stream. It makes
-// a request only for the streams of another account. An
-// acknowledgement names its stream and JetStream domain, and not its account: a stream of this
-// account that has the same name and subjects answers with the same acknowledgement.
+// a request only with api_prefix, under which the streams of another account may be used: an import
+// may have any prefix, also one like that of a domain. An acknowledgement names its stream and
+// JetStream domain, and not its account: a stream of this account that has the same name and
+// subjects answers with the same acknowledgement.
 func (r *checkpointReader) confirmStored(ctx context.Context, acknowledged *storedMessage) error {
-	if !r.client.cfg.isImported() {
+	if r.client.cfg.APIPrefix == "" {
 		return nil
 	}
 	last, err := r.readLast(ctx)

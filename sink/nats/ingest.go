@@ -40,7 +40,7 @@ const fastMinor = 14
 // report logs, once for each stream, the command that allows fast ingest.
 func (in ingest) report(c *client, stream *openStream, config jetstream.StreamConfig) {
 	c.log.Debug("the way of the commits is chosen", "stream", config.Name, "commits", in)
-	if in != atomicIngest || config.AllowBatchPublish || c.cfg.isImported() || !c.hasMinor(fastMinor) || stream.reported.Swap(true) {
+	if in != atomicIngest || config.AllowBatchPublish || c.cfg.APIPrefix != "" || !c.hasMinor(fastMinor) || stream.reported.Swap(true) {
 		return
 	}
 	c.log.Info("the stream does not allow fast ingest, so that each commit is an atomic batch, which the server stores twice",
@@ -48,10 +48,10 @@ func (in ingest) report(c *client, stream *openStream, config jetstream.StreamCo
 }
 
 // fastIngest returns chainedIngest or fencedIngest, or atomicIngest if the stream does not allow either.
-// From another account the answers come through an import, which may pass only one of them.
+// Behind an api_prefix the answers may come through an import, which may pass only one of them.
 func (t *Topic) fastIngest(c jetstream.StreamConfig, cfg *Config) ingest {
 	switch {
-	case !c.AllowBatchPublish || cfg.isImported():
+	case !c.AllowBatchPublish || cfg.APIPrefix != "":
 		return atomicIngest
 	case t.ownsAll(c.Subjects):
 		return chainedIngest
