@@ -108,6 +108,9 @@ func TestPagesReferToOwnFilesOnly(t *testing.T) {
 			if asset.Code != 200 || !strings.Contains(asset.Header().Get("Cache-Control"), "immutable") || asset.Body.Len() == 0 {
 				t.Errorf("%s refers to %s: %d %v", path, file, asset.Code, asset.Header())
 			}
+			if text := asset.Body.String(); strings.HasSuffix(file, ".css") && strings.Count(text, "{") != strings.Count(text, "}") {
+				t.Errorf("the braces of %s are not even", file)
+			}
 			found++
 		}
 		if found != 3 {
