@@ -3,6 +3,7 @@ package trace
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -38,7 +39,7 @@ func firstSet(names []string) (name, value string) {
 }
 
 // Check returns an error if the standard OTEL_ variables ask for an exporter or a protocol that this program does
-// not have: the OpenTelemetry library would send spans elsewhere. The library logs other values that it
+// not have, or the endpoint is no URL: the OpenTelemetry library would send spans elsewhere. The library logs other values that it
 // cannot use. Check returns nil if traces are off. It sends nothing.
 func Check() error {
 	if !isEnabled() {
@@ -50,6 +51,12 @@ func Check() error {
 	}
 	if name, protocol := firstSet(protocolVariables); protocol != "" && protocol != "http/protobuf" && protocol != "http/json" {
 		errs = append(errs, fmt.Errorf("%s: invalid protocol %q: want http/protobuf or http/json, and the endpoint of the collector for them, whose port is 4318 by default", name, protocol))
+	}
+	for _, name := range endpointVariables {
+		// The URL may have a password, and the error of the parser would quote it.
+		if u, err := url.Parse(variable(name)); variable(name) != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+			errs = append(errs, fmt.Errorf("%s: invalid URL: want one such as http://localhost:4318", name))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -99,15 +99,17 @@ func TestOff(t *testing.T) {
 // Only values with which the library would send spans elsewhere, or panic, are errors.
 func TestBadVariables(t *testing.T) {
 	for variable, c := range map[string]struct{ value, want string }{
-		"OTEL_EXPORTER_OTLP_PROTOCOL":    {"grpc", `OTEL_EXPORTER_OTLP_PROTOCOL: invalid protocol "grpc": want http/protobuf or http/json`},
-		"OTEL_TRACES_EXPORTER":           {"zipkin", `OTEL_TRACES_EXPORTER: invalid exporter "zipkin": want otlp or none`},
-		"OTEL_BSP_MAX_QUEUE_SIZE":        {"-1", "OTEL_BSP_MAX_QUEUE_SIZE or "},
-		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": {"-1", " or OTEL_BSP_MAX_EXPORT_BATCH_SIZE: invalid number"},
+		"OTEL_EXPORTER_OTLP_PROTOCOL":        {"grpc", `OTEL_EXPORTER_OTLP_PROTOCOL: invalid protocol "grpc": want http/protobuf or http/json`},
+		"OTEL_TRACES_EXPORTER":               {"zipkin", `OTEL_TRACES_EXPORTER: invalid exporter "zipkin": want otlp or none`},
+		"OTEL_BSP_MAX_QUEUE_SIZE":            {"-1", "OTEL_BSP_MAX_QUEUE_SIZE or "},
+		"OTEL_EXPORTER_OTLP_ENDPOINT":        {"http://user:hunter2@collector:43x18", "OTEL_EXPORTER_OTLP_ENDPOINT: invalid URL: want one such as http://localhost:4318"},
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": {"collector:4318", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: invalid URL"},
+		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE":     {"-1", " or OTEL_BSP_MAX_EXPORT_BATCH_SIZE: invalid number"},
 	} {
 		t.Run(variable, func(t *testing.T) {
 			t.Setenv("OTEL_TRACES_EXPORTER", "otlp")
 			t.Setenv(variable, c.value)
-			if tracer, err := trace.Start(t.Context(), trace.Options{Log: slog.New(slog.DiscardHandler)}); err == nil || tracer != nil || !strings.Contains(err.Error(), c.want) {
+			if tracer, err := trace.Start(t.Context(), trace.Options{Log: slog.New(slog.DiscardHandler)}); err == nil || tracer != nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("Start returns %v, %v, want %q", tracer, err, c.want)
 			}
 		})
