@@ -36,11 +36,14 @@ func (p *idleProducer) park(d time.Duration, closeProducer func(*kgo.Client)) {
 	var expiry *time.Timer
 	expiry = time.AfterFunc(d, func() {
 		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.expiry == expiry {
-			closeProducer(p.producer)
-			p.producer, p.expiry = nil, nil
+		if p.expiry != expiry {
+			p.mu.Unlock()
+			return
 		}
+		producer := p.producer
+		p.producer, p.expiry = nil, nil
+		p.mu.Unlock() // a commit does not wait for the end of the old producer
+		closeProducer(producer)
 	})
 	p.expiry = expiry
 }

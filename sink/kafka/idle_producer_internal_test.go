@@ -14,7 +14,15 @@ func TestProducerOfABusyFeedStaysOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		closed := 0
 		busy := &idleProducer{producer: new(kgo.Client)}
-		park := func() { busy.park(producerIdle, func(*kgo.Client) { closed++ }) }
+		park := func() {
+			busy.park(producerIdle, func(*kgo.Client) {
+				if closed++; !busy.mu.TryLock() {
+					t.Error("a commit would wait until the producer is closed")
+				} else {
+					busy.mu.Unlock()
+				}
+			})
+		}
 		for range 10 {
 			park()
 			time.Sleep(producerIdle - time.Second)
