@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/feedbridge/feedbridge/internal/admin/status"
 	"github.com/feedbridge/feedbridge/internal/safetext"
 )
@@ -38,12 +36,12 @@ var errNoAnswer = fmt.Errorf("no answer within %v", checkTimeout)
 // busCheck checks a bus, and caches the result.
 type busCheck struct {
 	Bus
-	checks singleflight.Group
 
-	mu   sync.Mutex // protects the fields below
-	at   time.Time  // of the last answer
-	err  error      // the last answer
-	ever bool       // it has answered
+	mu      sync.Mutex    // protects the fields below
+	at      time.Time     // of the last answer
+	err     error         // the last answer
+	ever    bool          // it has answered
+	running chan struct{} // is closed by the check that is running; nil if none is
 }
 
 func (c *busCheck) name() string { return c.Name }
@@ -81,16 +79,19 @@ func askAll[T, A any](all []T, ask func(T) A) []A {
 // status returns an answer that is at most checkAge old if it is to be fresh, and the last one if not. It waits no
 // longer than checkTimeout, even for a check that overruns its context: a second one is not started beside it.
 func (c *busCheck) status(ctx context.Context, fresh bool, redact *safetext.Redactor) status.Bus {
-	// The answer is for everyone, so it does not end with the request that happened to ask first.
-	checked := c.checks.DoChan("", func() (any, error) { c.check(context.WithoutCancel(ctx)); return nil, nil })
 	c.mu.Lock()
-	at, err := c.at, c.err
+	if c.running == nil && time.Since(c.at) >= checkAge {
+		c.running = make(chan struct{})
+		// The answer is for everyone, so it does not end with the request that happened to ask first.
+		go c.check(context.WithoutCancel(ctx), c.running)
+	}
+	at, err, running := c.at, c.err, c.running
 	c.mu.Unlock()
-	if fresh || at.IsZero() {
+	if running != nil && (fresh || at.IsZero()) {
 		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 		defer cancel()
 		select {
-		case <-checked:
+		case <-running:
 			c.mu.Lock()
 			at, err = c.at, c.err
 			c.mu.Unlock()
@@ -105,14 +106,8 @@ func (c *busCheck) status(ctx context.Context, fresh bool, redact *safetext.Reda
 	return b
 }
 
-// check asks the bus, unless the last answer is recent.
-func (c *busCheck) check(ctx context.Context) {
-	c.mu.Lock()
-	recent := time.Since(c.at) < checkAge
-	c.mu.Unlock()
-	if recent {
-		return
-	}
+// check asks the bus, and closes done.
+func (c *busCheck) check(ctx context.Context, done chan<- struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	err := c.Check(ctx)
@@ -121,5 +116,6 @@ func (c *busCheck) check(ctx context.Context) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.at, c.err, c.ever = time.Now(), err, c.ever || err == nil
+	c.at, c.err, c.ever, c.running = time.Now(), err, c.ever || err == nil, nil
+	close(done)
 }

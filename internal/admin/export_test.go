@@ -19,6 +19,9 @@ func (s *Server) Registry() *prometheus.Registry { return s.registry }
 // Pages are the status pages.
 func (s *Server) Pages() *statuspage.Pages { return s.pages }
 
+// CheckBus asks the first bus, as a probe does.
+func (s *Server) CheckBus(ctx context.Context) { s.contents().buses[0].status(ctx, true, s.redact) }
+
 // LockFeed holds the lock of the first feed, as a defect might, until unlock is called.
 func (s *Server) LockFeed() (unlock func()) {
 	f := s.contents().feeds[0]

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -213,6 +214,27 @@ func TestBusesThatDoNotAnswer(t *testing.T) {
 		synctest.Wait()
 		wantReasons(t, s, "bus a: no answer within 2s")
 	})
+}
+
+// Requests leave nothing behind while a check hangs for good.
+func TestACheckThatHangsHoldsNoRequests(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	s := newServer(admin.Bus{Name: "main", Check: func(context.Context) error { <-release; return nil }})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	used := func() uint64 {
+		for range 20_000 {
+			s.CheckBus(ctx)
+		}
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	if before, after := used(), used(); after > before+1<<20 {
+		t.Errorf("20,000 requests hold %d bytes", after-before)
+	}
 }
 
 // All waiting probes share an answer: it does not become an error when the one who asked
