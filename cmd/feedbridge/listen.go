@@ -15,9 +15,17 @@ func listenTCP(ctx context.Context, addr string) (net.Listener, error) {
 	return new(net.ListenConfig).Listen(ctx, "tcp", addr)
 }
 
-// availableAddress returns an address, or if it is in use another one of this machine with a free port.
+// availableAddress returns an address, or if it is in use one with one of the next ports, which the system does not
+// give to clients, or else another one of this machine with a free port.
 func availableAddress(ctx context.Context, addr string) string {
-	for _, at := range []string{addr, localhost(0)} {
+	all := []string{addr}
+	if host, text, err := net.SplitHostPort(addr); err == nil {
+		port, _ := strconv.Atoi(text)
+		for n := range 100 {
+			all = append(all, net.JoinHostPort(host, strconv.Itoa(port+1+n)))
+		}
+	}
+	for _, at := range append(all, localhost(0)) {
 		if listener, err := listenTCP(ctx, at); err == nil {
 			_ = listener.Close()
 			if at == addr {
