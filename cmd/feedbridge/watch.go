@@ -35,10 +35,11 @@ type watch struct {
 	width    int      // of text
 	text     []string // what status prints; nil if it has to be made
 	rows     []watchRow
-	selected int  // in rows
-	down     bool // the last key has moved down
-	top      int  // the first line that is shown
-	page     int  // lines of text that fit on the terminal
+	selected int    // in rows
+	kept     string // the selected feed, also while there are no rows; empty for the first one, whichever it is
+	down     bool   // the last key has moved down
+	top      int    // the first line that is shown
+	page     int    // lines of text that fit on the terminal
 }
 
 // watchRow is a feed in the text.
@@ -211,9 +212,10 @@ q       quit`
 
 // render makes the text.
 func (m *watch) render(width int) {
-	kept := ""
-	if m.selected > 0 && m.selected < len(m.rows) {
-		kept = m.rows[m.selected].feed
+	if m.selected == 0 {
+		m.kept = ""
+	} else if m.selected < len(m.rows) {
+		m.kept = m.rows[m.selected].feed
 	}
 	l, out := m.look, &lineWriter{width: width, indent: "  "}
 	l.width = width
@@ -240,7 +242,10 @@ func (m *watch) render(width int) {
 	}
 	m.width, m.text = width, append(out.lines, "")
 	if m.feed == "" && !m.help { // else the selection is needed again
-		m.selected = max(slices.IndexFunc(rows, func(r watchRow) bool { return r.feed == kept }), min(m.selected, len(rows)-1), 0)
+		m.selected = max(min(m.selected, len(rows)-1), 0)
+		if at := slices.IndexFunc(rows, func(r watchRow) bool { return r.feed == m.kept }); at >= 0 {
+			m.selected = at
+		}
 	}
 	m.rows = rows
 }

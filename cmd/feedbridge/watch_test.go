@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -125,6 +126,34 @@ func golden(t *testing.T, file, got string) {
 	want, err := os.ReadFile(file)
 	must.Succeed(t, err)
 	must.Match(t, file+"; -update writes it", string(want), got)
+}
+
+// The selection stays at its feed when others come and go, also behind the details and the help.
+func TestWatchKeepsTheSelection(t *testing.T) {
+	t.Parallel()
+	for keys, back := range map[string]string{"s End Up Up": "", "s End Up Up Enter": "Esc", "s End Up Up ?": "Esc"} {
+		for _, n := range []int{-1, 1} {
+			m, s := &watch{}, watchedProcess(time.Now())
+			press := func(keys string) {
+				m.update(answerOf(s))
+				m.shown(t, 80, 30)
+				for key := range strings.FieldsSeq(keys) {
+					m.press(key)
+					m.shown(t, 80, 30)
+				}
+			}
+			press(keys)
+			if n > 0 {
+				s.Feeds = append(s.Feeds, status.Feed{Feed: "a"})
+			} else {
+				s.Feeds = slices.DeleteFunc(s.Feeds, func(f status.Feed) bool { return f.Feed == "backfill" })
+			}
+			press(back)
+			if got := m.rows[m.selected].feed; got != "hostile" {
+				t.Errorf("%s, %d feeds more, %s: %s is selected", keys, n, back, got)
+			}
+		}
+	}
 }
 
 // Any size and any keys give lines that fit.
