@@ -26,10 +26,9 @@ prints it with all defaults and with secrets as ***. It also reads the lists of
 feeds_from. It reports all errors at once, and exits with 2 if there are any, also
 if a list cannot be read at the moment.
 
-With --connect it tries every bus, feed and topic, whether this copy could join
-its fleet, and whether the addresses of its servers are free, without publishing
-or creating anything. It prints a line for each instead of the configuration, and
-exits with 1 unless all of them work.`,
+With --connect it tries every bus, feed and topic, and whether the addresses of
+its servers are free, without publishing or creating anything. It prints a line
+for each instead of the configuration, and exits with 1 unless all of them work.`,
 		Example: `  feedbridge check -c feedbridge.yaml
   feedbridge check -c feedbridge.yaml --connect --json | jq '.connections[] | select(.ok|not)'`,
 		Args: exactArgs(),

@@ -32,7 +32,7 @@
 //	ingest.go, subject_mapping.go, validate.go
 //	conn.go, publish.go
 //	dedupe_load.go, log.go, fleet.go
-//	sink.go, count.go
+//	sink.go
 //	inspect.go, retention.go
 //
 // # Details
