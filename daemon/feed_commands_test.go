@@ -83,7 +83,9 @@ func TestCommandsFindTheNewestBridge(t *testing.T) {
 // A member that does not answer is of no use to the person either.
 func TestPollOfAMemberThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	c := feedCommands{forward: func(context.Context, string, string, string, time.Duration, any) error { return errors.New("b does not answer") }}
+	c := feedCommands{forward: func(context.Context, string, string, string, time.Duration, any) error {
+		return errors.New("b does not answer")
+	}}
 	got := c.pollElsewhere(t.Context(), httptest.NewRequest(http.MethodPost, "/feeds/orders/poll", nil), "orders", "b", &Poll{})
 	if want := "feed orders: it is run by b, which cannot be asked: b does not answer"; got == nil || got.Error() != want {
 		t.Errorf("got %v, want %s", got, want)
