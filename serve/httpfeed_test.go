@@ -319,7 +319,8 @@ func TestWaitForEvents(t *testing.T) {
 				t.Fatalf("got %d %s", w.Code, w.Body)
 			}
 		}
-		if took := time.Since(added); took > 100*time.Millisecond || count(&topic.reads) > read+2 {
+		// Clients share a read. One that wakes up after its end makes another.
+		if took := time.Since(added); took > 100*time.Millisecond || count(&topic.reads) > read+30 {
 			t.Errorf("it took %v, with %d reads", took, count(&topic.reads)-read)
 		}
 		time.Sleep(time.Second)
