@@ -57,9 +57,6 @@ type metric struct {
 	each func(v *feedView, emit func(value float64, labels ...string))
 }
 
-// namespace is the prefix of the names of all metrics.
-const namespace = "feedbridge"
-
 // newDesc describes a metric of feeds. labels are those that it has besides feed.
 func newDesc(name, help string, labels ...string) *prometheus.Desc {
 	return processMetric(name, help, append([]string{"feed"}, labels...)...)

@@ -2,6 +2,9 @@ package admin
 
 import "github.com/prometheus/client_golang/prometheus"
 
+// namespace is the prefix of the names of all metrics.
+const namespace = "feedbridge"
+
 // vectors are the metrics that cannot be made from a record. Only those of served feeds have the label feed: a copy may
 // have thousands of copied feeds, and a histogram has a dozen series.
 type vectors struct {
