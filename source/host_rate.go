@@ -176,10 +176,10 @@ func (h *Hosts) waitForRate(ctx context.Context, key hostKey) error {
 	return nil
 }
 
-// slowdown is the rate of a host that has answered 429 to feeds with the default of limits.rate. After the first
-// 429 that is one request a minute: some ask for that, and announce nothing. Each further 429 halves what it has
-// grown to since, to a request a minute. After calm without one it doubles, until it is the configured rate again. Each 429 doubles calm too, so a host that stays strict
-// is asked too often once a day in the end. The zero slowdown is none.
+// slowdown is the rate of a host that has answered 429 to feeds with the default of limits.rate. The first 429 makes
+// it one request a minute: some hosts want that, and announce nothing. Without a 429 for the time calm the rate doubles,
+// until it is the configured one again. Another 429 halves it, to one request a minute at least, and doubles calm. So a
+// host that stays strict is asked too often only once a day in the end. The zero slowdown is none.
 type slowdown struct {
 	rate           float64 // requests per second; zero if there is none
 	calm           time.Duration

@@ -16,8 +16,8 @@ import (
 	"github.com/feedbridge/feedbridge/internal/readahead"
 )
 
-// Hosts has what the clients of a process share: the rate limit of each host and the connections. So a thousand feeds of one host cause no more
-// requests than the limit for one. The zero Hosts is ready for use.
+// Hosts has what the clients of a process share: the rate limit of each host and the connections. So a thousand
+// feeds of one host cause no more requests than the limit for one. The zero Hosts is ready for use.
 type Hosts struct {
 	// Dial makes the connections, also to hosts that must have a public address, which it does
 	// not check. Nil means a [net.Dialer]. It must be set before the first client is made.

@@ -14,7 +14,7 @@ import (
 type feedGroup struct {
 	feeds []*status.Feed
 	cause string // of the first feed: what a person reads of it in a line; empty without trouble
-	text  string // of the first feed: what is printed below the feeds; empty for nothing
+	text  string // printed below the feeds, such as the error of the first one; may be empty
 	more  int    // how many other feeds have the same error, and are not in feeds
 }
 

@@ -223,7 +223,7 @@ func (m *watch) render(width int) {
 	var rows []watchRow
 	switch {
 	case m.help:
-		p.printLine("%s\n\nany key goes back", ownText(watchHelp))
+		p.printLine("%s\n\nany other key goes back", ownText(watchHelp))
 	case m.last.process == nil:
 		if m.err == nil {
 			p.printLine("waiting for the daemon")
@@ -304,7 +304,7 @@ func (m *watch) lines(width, height int) (lines []shownLine) {
 		m.render(width)
 	}
 	base := plain
-	if m.err != nil { // what is shown is old
+	if m.err != nil { // the screen shows the last answer
 		base = dim
 		text := m.redact.Clip(m.err.Error(), longestPrinted)
 		if m.last.process != nil {

@@ -134,7 +134,7 @@ type forwardedKey struct{}
 // not be forwarded again.
 func IsForwarded(ctx context.Context) bool { return ctx.Value(forwardedKey{}) != nil }
 
-// sendWithin is send with a limit, and with an error that says how long it has waited.
+// sendWithin sends a request, and waits for the limit at most. Its error says how long it has waited.
 func (f *forwarder) sendWithin(ctx context.Context, limit time.Duration, owner, method, path string, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

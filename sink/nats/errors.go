@@ -38,8 +38,8 @@ const (
 var codesFull = []jetstream.ErrorCode{codeAccountResources, codeInsufficient, codeStorageResources}
 
 // cures has the actions of a person that cure an error, by its code. An error with a cure
-// is permanent, whatever its status. What is wrong with the configuration of a stream, the next
-// Resume reports.
+// is permanent, whatever its status. The next Resume reports what
+// is wrong with the configuration of a stream.
 var cures = map[jetstream.ErrorCode]string{
 	codeAccountResources:                           "raise the account's JetStream limits",
 	codeInsufficient:                               "raise the server's JetStream limits",
