@@ -289,6 +289,25 @@ func full() *Config {
 	}
 }
 
+// Files and lists as people and editors write them.
+func TestFormsOfYAML(t *testing.T) {
+	t.Parallel()
+	const url = "http://h/feed?format=atom,&x=1"
+	for _, text := range []string{
+		"%YAML 1.2\n---\nfeeds: {a: {url: 'URL'}}\n",
+		"\ufeff%YAML 1.2\r\n---\r\nfeeds:\r\n  a:\r\n    url: URL\r\n",
+		"feeds:\n  a: {url: http://h/feed?format=atom, every: 5s}\n",
+	} {
+		cfg, err := Load(Options{Data: []byte(strings.Replace(text, "URL", url, 1))})
+		if err != nil || !strings.HasPrefix(cfg.Feeds["a"].Source.URL, "http://h/feed?format=atom") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	entries, err := ParseList([]byte("- {url: http://h/feed?format=atom, name: a}\n- http://h/?b\n"))
+	must.Succeed(t, err)
+	must.Match(t, "list", []Entry{{Name: "a", URL: "http://h/feed?format=atom", Line: 1}, {URL: "http://h/?b", Line: 2}}, entries)
+}
+
 func TestFreshnessFollowsEvery(t *testing.T) {
 	t.Parallel()
 	got, err := Load(Options{URL: "https://shop.example.com/", Environ: []string{"FEEDBRIDGE_FEEDS_SHOP_EXAMPLE_COM_EVERY=10m"}})

@@ -8,11 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // readFile returns the content of a file. Its error has the cure.
@@ -38,7 +37,8 @@ const emptyFile = "the file is empty; it needs at least a feed"
 // parseYAML returns the node of the only document in data. Its error has the line, if
 // that is known.
 func parseYAML(data []byte) (*yaml.Node, *Error) {
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	// Version 1.2 differs in nothing that is read here.
+	decoder := yaml.NewDecoder(bytes.NewReader(directive.ReplaceAll(data, []byte("${1}1.1"))))
 	var doc, second yaml.Node
 	err := decoder.Decode(&doc)
 	switch {
@@ -58,33 +58,35 @@ func parseYAML(data []byte) (*yaml.Node, *Error) {
 }
 
 var (
-	errorLine     = regexp.MustCompile(`\bline (\d+): `)
+	directive     = regexp.MustCompile(`\A(\x{FEFF}?%YAML +)1\.2\b`)
 	unknownAnchor = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
-	// parserError matches errors of the YAML parser, which counts lines from zero.
-	// Its scanner counts from one.
-	parserError = regexp.MustCompile(`did not find expected (key$|node content|'-' indicator|',' or|<)`)
-	tabIndent   = regexp.MustCompile(`(?m)^[ \t]*\t`)
+	tabIndent     = regexp.MustCompile(`(?m)^[ \t]*\t`)
 )
 
 // explainSyntax explains err, which is from the YAML parser. It does not quote the file:
 // a password that starts with * looks like a reference.
 func explainSyntax(err error, data []byte) (line int, text string) {
-	text = strings.TrimPrefix(err.Error(), "yaml: ")
-	if m := errorLine.FindStringSubmatchIndex(text); m != nil {
-		line, _ = strconv.Atoi(text[m[2]:m[3]])
-		text = text[:m[0]] + text[m[1]:]
+	e, ok := errors.AsType[*yaml.LoadError](err)
+	if !ok {
+		return 0, "not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")
 	}
-	if parserError.MatchString(text) {
-		line++
-	}
-	if m := unknownAnchor.FindStringSubmatch(text); m != nil {
-		at := max(0, bytes.Index(data, []byte("*"+m[1])))
-		return 1 + bytes.Count(data[:at], []byte("\n")), "no such anchor; write a value that starts with * in quotes"
-	}
-	if at := tabIndent.FindIndex(data); at != nil {
+	line, text = e.Mark.Line, "not YAML: "+e.Message
+	switch {
+	case unknownAnchor.MatchString(text):
+		return line, "no such anchor; write a value that starts with * in quotes"
+	case tabIndent.Match(data):
+		at := tabIndent.FindIndex(data)
 		return 1 + bytes.Count(data[:at[0]], []byte("\n")), "the line is indented with a tab; YAML requires spaces"
+	case strings.HasSuffix(e.Message, "end of stream"):
+		return e.ContextMark.Line, text + "; the quote of this line is not closed"
+	case strings.HasPrefix(e.Message, "did not find expected ','"):
+		return line, text + fmt.Sprintf(" of line %d; close it, and put values like ${NAME} or a: b in quotes there", e.ContextMark.Line)
+	case e.Message == "did not find expected key":
+		return line, text + "; indent the line like the other keys of its mapping"
+	case e.Message == "found incompatible YAML document":
+		return line, "the directive %YAML has a version that is not supported; remove the line"
 	}
-	return line, "not YAML: " + text
+	return line, text
 }
 
 func isNull(n *yaml.Node) bool {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/safetext"
@@ -113,7 +113,9 @@ func scalarNode(s *spec, text string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Value: escapeVariables(text)}
 	switch s.typ.Kind() {
 	case reflect.String, reflect.Struct:
-		if !plainText.MatchString(text) || n.ShortTag() != "!!str" {
+		var read any
+		_ = yaml.Unmarshal([]byte(text), &read) // plain text is YAML
+		if _, isText := read.(string); !isText || !plainText.MatchString(text) {
 			n.Style = yaml.DoubleQuotedStyle
 		}
 	}
