@@ -29,7 +29,7 @@ type bus struct {
 	files string
 	log   *slog.Logger
 
-	connectMu sync.Mutex // held while connecting
+	connecting *limit.Limit // of one attempt at a time
 	// resumeSlots and commitSlots limit how many sinks of the bus do that at a time.
 	resumeSlots, commitSlots *limit.Limit
 
@@ -46,7 +46,7 @@ type bus struct {
 func newBus(name string, conf config.Bus, log *slog.Logger) *bus {
 	return &bus{
 		name: name, conf: conf, files: fingerprintFiles(conf), log: slog.New(newRepeatFilter(log.Handler())).With("bus", name),
-		resumeSlots: limit.New(limit.OnBus, limit.SlowOnBus), commitSlots: limit.New(limit.OnBus, limit.SlowOnBus),
+		connecting: limit.New(1, 0), resumeSlots: limit.New(limit.OnBus, limit.SlowOnBus), commitSlots: limit.New(limit.OnBus, limit.SlowOnBus),
 		err: fmt.Errorf("bus %s: not connected yet", name),
 	}
 }
@@ -55,10 +55,13 @@ func newBus(name string, conf config.Bus, log *slog.Logger) *bus {
 var errClosed = errors.New("the bus was removed from the configuration")
 
 // open returns the connection. If there is none, it tries to make one. The error is permanent
-// if only a person can mend its cause.
+// if only a person can mend its cause. open waits for the attempt of another caller, until ctx ends.
 func (b *bus) open(ctx context.Context) (*connection, error) {
-	b.connectMu.Lock()
-	defer b.connectMu.Unlock()
+	attempt, err := b.connecting.Acquire(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("bus %s: %w", b.name, err)
+	}
+	defer attempt.Release()
 	if conn, err := b.state(); conn != nil || errors.Is(err, errClosed) {
 		return conn, err
 	}
@@ -218,14 +221,9 @@ func (b *bus) system() string {
 
 // openLog returns a topic to read. While the bus has no connection, each use of the topic
 // tries to make one.
-func (b *bus) openLog(from config.From) serve.Log {
-	if conn, err := b.state(); err == nil {
-		return conn.log(from)
-	}
-	return &lazyLog{bus: b, from: from}
-}
+func (b *bus) openLog(from config.From) serve.Log { return &lazyLog{bus: b, from: from} }
 
-// lazyLog is a topic of a bus that could not be connected at the start.
+// lazyLog is a topic that is opened when it is first read.
 type lazyLog struct {
 	bus  *bus
 	from config.From
@@ -235,13 +233,13 @@ type lazyLog struct {
 }
 
 func (l *lazyLog) open(ctx context.Context) (serve.Log, error) {
+	conn, err := l.bus.open(ctx)
+	if err != nil {
+		return nil, err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.log == nil {
-		conn, err := l.bus.open(ctx)
-		if err != nil {
-			return nil, err
-		}
 		l.log = conn.log(l.from)
 	}
 	return l.log, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/internal/admin"
@@ -20,10 +19,8 @@ type buses struct {
 	server *embedded.Server // nil unless it runs in this process
 }
 
-// openBuses connects to all configured buses, to the embedded one by embed. A bus that does
-// not answer is not an error: the connection is retried in the background. Neither is one
-// whose configuration cannot be used: [bus.open] returns why.
-func openBuses(ctx context.Context, cfg *config.Config, embed openEmbedded, log *slog.Logger) (*buses, error) {
+// openBuses returns all configured buses, the embedded one by embed. None is connected yet.
+func openBuses(cfg *config.Config, embed openEmbedded, log *slog.Logger) (*buses, error) {
 	if err := CheckBuild(cfg); err != nil {
 		return nil, err
 	}
@@ -41,22 +38,16 @@ func openBuses(ctx context.Context, cfg *config.Config, embed openEmbedded, log 
 		}
 		b.byName[name] = bus
 	}
-	b.connectAll(ctx)
-	if ctx.Err() != nil {
-		b.closeAll()
-		return nil, ctx.Err()
-	}
 	return b, nil
 }
 
-// connectAll connects to all buses concurrently, as each may take its timeout if nothing
-// answers. Errors are returned by [bus.open].
+// connectAll begins to connect to all buses, also to those that no feed needs yet. It does not wait: a
+// bus that does not answer may take its timeout, and delays only those that need it. [bus.open] returns
+// errors.
 func (b *buses) connectAll(ctx context.Context) {
-	var connecting sync.WaitGroup
 	for _, bus := range b.byName {
-		connecting.Go(func() { _, _ = bus.open(ctx) })
+		go func() { _, _ = bus.open(ctx) }()
 	}
-	connecting.Wait()
 }
 
 // readinessChecks returns the checks of the buses for /readyz, by name.
@@ -113,7 +104,7 @@ type Bus struct {
 func OpenBus(ctx context.Context, cfg *config.Config, name string, log *slog.Logger) (*Bus, error) {
 	only := *cfg
 	only.Buses = map[string]config.Bus{name: cfg.Buses[name]}
-	b, err := openBuses(ctx, &only, attachEmbedded, log)
+	b, err := openBuses(&only, attachEmbedded, log)
 	if err != nil {
 		return nil, err
 	}

@@ -81,14 +81,11 @@ func (d *daemon) run(ctx context.Context) error {
 	starting := sync.OnceFunc(d.mu.Unlock)
 	defer starting()
 	d.ctx = ctx
-	d.log.Debug("connecting to the buses", "buses", len(d.cfg.Buses))
-	opened, err := openBuses(ctx, d.cfg, runEmbedded, d.log)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil // stopped while it was waiting for a bus
-	case err != nil:
+	opened, err := openBuses(d.cfg, runEmbedded, d.log)
+	if err != nil {
 		return err
 	}
+	opened.connectAll(ctx)
 	d.buses.Store(opened)
 	// A reload may have replaced some of them.
 	defer func() { d.buses.Load().closeAll() }()
@@ -98,7 +95,11 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	defer listeners.close()
 	d.openFeeds(writer, redact, listeners)
-	if d.served, err = openServer(ctx, d.cfg.Serve, d.cfg.Memory, opened, d.adm, d.traces, d.log); err != nil {
+	d.served, err = openServer(ctx, d.cfg.Serve, d.cfg.Memory, opened, d.adm, d.traces, d.log)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil // stopped while it was looking up its address
+	case err != nil:
 		return err
 	}
 	defer d.served.close()

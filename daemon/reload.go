@@ -307,7 +307,7 @@ func (d *daemon) apply(cfg *config.Config, accept func()) (_ *Reloaded, finish f
 			d.adm.AddBus(check)
 		}
 	}
-	go next.connectAll(d.ctx)
+	next.connectAll(d.ctx)
 	start := d.feeds.addAll(d.ctx, prepared)
 	if d.opts.Level != nil {
 		_ = d.opts.Level.UnmarshalText([]byte(cfg.Log.Level)) // it was checked
