@@ -35,7 +35,6 @@ type bus struct {
 
 	mu     sync.Mutex  // guards the fields below
 	conn   *connection // nil until there is one
-	err    error       // of the last attempt
 	closed bool
 	// endWatch ends the watch of the checkpoints; nil if there is none.
 	endWatch context.CancelFunc
@@ -47,7 +46,6 @@ func newBus(name string, conf config.Bus, log *slog.Logger) *bus {
 	return &bus{
 		name: name, conf: conf, files: fingerprintFiles(conf), log: slog.New(newRepeatFilter(log.Handler())).With("bus", name),
 		connecting: limit.New(1, 0), resumeSlots: limit.New(limit.OnBus, limit.SlowOnBus), commitSlots: limit.New(limit.OnBus, limit.SlowOnBus),
-		err: fmt.Errorf("bus %s: not connected yet", name),
 	}
 }
 
@@ -57,26 +55,34 @@ var errClosed = errors.New("the bus was removed from the configuration")
 // open returns the connection. If there is none, it tries to make one. The error is permanent
 // if only a person can mend its cause. open waits for the attempt of another caller, until ctx ends.
 func (b *bus) open(ctx context.Context) (*connection, error) {
-	attempt, err := b.connecting.Acquire(ctx)
+	conn, err := b.connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("bus %s: %w", b.name, err)
 	}
+	return conn, nil
+}
+
+// connect is open, and its errors do not name the bus.
+func (b *bus) connect(ctx context.Context) (*connection, error) {
+	attempt, err := b.connecting.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer attempt.Release()
-	if conn, err := b.state(); conn != nil || errors.Is(err, errClosed) {
+	if conn, err := b.state(); conn != nil || err != nil {
 		return conn, err
 	}
 	conn, err := connect(ctx, b.conf, b.log)
+	if err != nil {
+		return nil, err
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err != nil {
-		b.err = fmt.Errorf("bus %s: %w", b.name, err)
-		return nil, b.err
-	}
 	if b.closed {
 		conn.close()
 		return nil, errClosed
 	}
-	b.conn, b.err = conn, nil
+	b.conn = conn
 	return conn, nil
 }
 
@@ -91,19 +97,19 @@ func (b *bus) watchOnce(ctx context.Context, conn *connection) {
 	conn.watch(ctx, b.hints.send)
 }
 
-// state returns the connection, or why there is none. It does not wait.
+// state returns the connection, nil if there is none, or an error if there will be none. It does not wait.
 func (b *bus) state() (*connection, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return nil, errClosed
 	}
-	return b.conn, b.err
+	return b.conn, nil
 }
 
 // check returns an error unless the bus answers.
 func (b *bus) check(ctx context.Context) error {
-	conn, err := b.state()
+	conn, err := b.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -112,7 +118,7 @@ func (b *bus) check(ctx context.Context) error {
 
 // reconnected returns the context that ends when the connection is made again, or nil while there is none.
 func (b *bus) reconnected() context.Context {
-	if conn, err := b.state(); err == nil {
+	if conn, _ := b.state(); conn != nil {
 		return conn.reconnected()
 	}
 	return nil

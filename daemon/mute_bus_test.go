@@ -56,7 +56,7 @@ func TestAMuteBusDelaysOnlyItsOwnFeeds(t *testing.T) {
 			t.Errorf("a topic of a mute bus is served: %s", resp.Status)
 		}
 	}()
-	if _, body := r.read(t, "/readyz"); !strings.Contains(body, `bus silent: not connected yet"`) {
+	if _, body := r.read(t, "/readyz"); !strings.Contains(body, `"bus silent: no answer within 2s"`) {
 		t.Errorf("readiness does not name the bus: %s", body)
 	}
 	if _, body := r.read(t, "/status"); !strings.Contains(body, "readers get 503, and are served again when the bus answers: ") {
@@ -87,7 +87,7 @@ func TestAMuteBusOfTheFleetDelaysNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	r := startReloadable(t, reloadableEnviron(dir, map[string][]string{"orders": {url, "TO_BUS=here"}},
 		append(muteBus(t, "silent"), "FEEDBRIDGE_FLEET_NAME=shop", "FEEDBRIDGE_FLEET_BUS=silent")...))
-	if _, body := r.read(t, "/readyz"); !strings.Contains(body, `bus silent: not connected yet"`) {
+	if _, body := r.read(t, "/readyz"); !strings.Contains(body, `"bus silent: no answer within 2s"`) {
 		t.Errorf("readiness does not name the bus: %s", body)
 	}
 	r.stop()

@@ -54,7 +54,7 @@ func TestAFeedThatWaitsToCommitStops(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	var memory sinktest.Memory
 	b := newBus("main", config.Bus{}, log)
-	b.err, b.conn = nil, &connection{
+	b.conn = &connection{
 		watch: func(context.Context, func(topic, writer string)) {},
 		close: func() {}, reconnected: func() context.Context { return nil },
 		sink: func(string, config.Feed) topicSink { return memoryTopic{nil, memory.Open(sinktest.Faults{})} },
