@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"reflect"
 	"regexp"
 	"slices"
@@ -72,9 +73,10 @@ func Decode(t reflect.Type, text string) (reflect.Value, error) {
 		v.SetFloat(f)
 		ok = err == nil && !math.IsNaN(f) && !math.IsInf(f, 0)
 	default:
-		i, err := strconv.ParseInt(text, 10, t.Bits())
+		var i int64
+		i, ok = wholeNumber(text)
+		ok = ok && !v.OverflowInt(i)
 		v.SetInt(i)
-		ok = err == nil
 	}
 	if !ok {
 		return v, errors.New(Expected(t))
@@ -92,6 +94,18 @@ func decodeDuration(text string) (time.Duration, error) {
 		return 0, errors.New(Expected(durationType))
 	}
 	return d, nil
+}
+
+// wholeNumber reads an integer, or a float that is one: Helm renders 134217728 as 1.34217728e+08.
+func wholeNumber(text string) (int64, bool) {
+	if i, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return i, true
+	}
+	r, ok := new(big.Rat).SetString(text) // exact, unlike a float64, but it also reads 0x10, 1_000 and 4/2
+	if !ok || strings.Trim(text, "0123456789.eE+-") != "" || !r.IsInt() || !r.Num().IsInt64() {
+		return 0, false
+	}
+	return r.Num().Int64(), true
 }
 
 // Expected describes the values of a scalar of type t, for an error.
