@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,7 +10,7 @@ import (
 	"syscall"
 )
 
-// Read returns value, or, if value names a file, the content of the file without the line
+// Read returns value, or, if value names a file, the content of the file without a byte order mark and the line
 // ends behind it. The file is read each time. It returns an error if the file cannot be read or is empty. key is the
 // key of the value in the configuration; errors begin with it.
 func Read(value Secret, key string) (Secret, error) {
@@ -20,6 +21,21 @@ func Read(value Secret, key string) (Secret, error) {
 // sent in an HTTP header.
 func ReadTrimmed(value Secret, key string) (Secret, error) {
 	return readValue(value, key, strings.TrimSpace)
+}
+
+// ReadFile returns the content of a text file without the byte order mark of UTF-8, which editors and shells
+// of Windows write and which neither servers nor parsers of PEM expect.
+func ReadFile(file string) ([]byte, error) {
+	data, err := os.ReadFile(file)
+	switch {
+	case err != nil:
+		return nil, ExplainFileError(err)
+	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
+		return nil, fmt.Errorf("%s is in UTF-16; write it in UTF-8", file)
+	case bytes.IndexByte(data, 0) >= 0:
+		return nil, fmt.Errorf("%s contains a NUL byte; write it as text, certificates and keys as PEM", file)
+	}
+	return bytes.TrimPrefix(data, []byte("\ufeff")), nil
 }
 
 // ExplainFileError adds its cure to err, the error of reading a file that the configuration names.
@@ -40,9 +56,9 @@ func readValue(value Secret, key string, trim func(string) string) (Secret, erro
 	if !ok {
 		return value, nil
 	}
-	data, err := os.ReadFile(file)
+	data, err := ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", key, ExplainFileError(err))
+		return "", fmt.Errorf("%s: %w", key, err)
 	}
 	text := trim(string(data))
 	if text == "" {

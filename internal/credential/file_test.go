@@ -29,6 +29,8 @@ func TestReadSecretFile(t *testing.T) {
 		{" \n", " ", ""},
 		{"\n", "", ""},
 		{"", "", ""},
+		{"\ufeffhunter2\r\n", "hunter2", "hunter2"},
+		{"\ufeff\n", "", ""},
 	} {
 		write(t, file, tt.text) // the file is read again each time
 		for name, f := range map[string]struct {
@@ -55,5 +57,29 @@ func TestReadSecretFile(t *testing.T) {
 	}
 	if _, err := credential.Read(credential.Secret("file:"+file+"x"), "password"); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "password: ") || !strings.HasSuffix(err.Error(), "; create the file, or correct its path") {
 		t.Errorf("a missing file: %v", err)
+	}
+}
+
+func TestFilesThatAreNotUTF8(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	for text, want := range map[string]string{
+		"\xff\xfeh\x00": file + " is in UTF-16; write it in UTF-8",
+		"\xfe\xff\x00h": file + " is in UTF-16; write it in UTF-8",
+		"hunter2\x00\n": file + " contains a NUL byte; write it as text, certificates and keys as PEM",
+	} {
+		write(t, file, text)
+		_, ofSecret := credential.Read(credential.Secret("file:"+file), "password")
+		_, ofAuthorities := credential.ClientFiles{CAFile: file}.Config("tls")
+		_, ofPair := credential.ClientFiles{CertFile: file, KeyFile: file}.Config("tls")
+		_, ofServer := credential.ServerConfig(file, file)
+		for key, err := range map[string]error{
+			"password": ofSecret, "tls.ca_file": ofAuthorities, "tls.cert_file " + file + " with key_file " + file: ofPair,
+			file + " and " + file + " are not a certificate and its key": ofServer,
+		} {
+			if err == nil || err.Error() != key+": "+want {
+				t.Errorf("%q: got %v, want %s: %s", text, err, key, want)
+			}
+		}
 	}
 }

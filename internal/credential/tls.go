@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -27,9 +28,9 @@ type ClientFiles struct {
 func (f ClientFiles) Config(key string) (*tls.Config, error) {
 	settings := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.CAFile != "" {
-		pem, err := os.ReadFile(f.CAFile)
+		pem, err := ReadFile(f.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("%s.ca_file: %w", key, ExplainFileError(err))
+			return nil, fmt.Errorf("%s.ca_file: %w", key, err)
 		}
 		settings.RootCAs = x509.NewCertPool()
 		if !settings.RootCAs.AppendCertsFromPEM(pem) {
@@ -38,11 +39,11 @@ func (f ClientFiles) Config(key string) (*tls.Config, error) {
 	}
 	if f.CertFile != "" {
 		load := func() (*tls.Certificate, error) {
-			certificate, err := tls.LoadX509KeyPair(f.CertFile, f.KeyFile)
+			certificate, err := loadPair(f.CertFile, f.KeyFile)
 			if err != nil {
-				return nil, fmt.Errorf("%s.cert_file %s with key_file %s: %w", key, f.CertFile, f.KeyFile, ExplainFileError(err))
+				return nil, fmt.Errorf("%s.cert_file %s with key_file %s: %w", key, f.CertFile, f.KeyFile, err)
 			}
-			return &certificate, nil
+			return certificate, nil
 		}
 		if _, err := load(); err != nil {
 			return nil, err
@@ -77,9 +78,9 @@ func (c *serverCertificate) currentCertificate(*tls.ClientHelloInfo) (*tls.Certi
 	defer c.mu.Unlock()
 	changed, err := newestChange(c.certFile, c.keyFile)
 	if err == nil && (c.loaded == nil || changed.After(c.changed)) {
-		var loaded tls.Certificate
-		if loaded, err = tls.LoadX509KeyPair(c.certFile, c.keyFile); err == nil {
-			c.loaded, c.changed = &loaded, changed
+		var loaded *tls.Certificate
+		if loaded, err = loadPair(c.certFile, c.keyFile); err == nil {
+			c.loaded, c.changed = loaded, changed
 		} else {
 			err = fmt.Errorf("%s and %s are not a certificate and its key: %w", c.certFile, c.keyFile, err)
 		}
@@ -88,6 +89,23 @@ func (c *serverCertificate) currentCertificate(*tls.ClientHelloInfo) (*tls.Certi
 		return nil, err
 	}
 	return c.loaded, nil
+}
+
+// loadPair reads the PEM files of a certificate and its key.
+func loadPair(certFile, keyFile string) (*tls.Certificate, error) {
+	cert, err := ReadFile(certFile)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ReadFile(keyFile)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil && (bytes.Contains(key, []byte("BEGIN ENCRYPTED PRIVATE KEY")) || bytes.Contains(key, []byte("Proc-Type: 4,ENCRYPTED"))) {
+		err = fmt.Errorf("%s is encrypted; write it without its password: openssl pkey -in %s -out PLAIN", keyFile, keyFile)
+	}
+	return &pair, err
 }
 
 // newestChange returns when the file was written that was written last.

@@ -119,3 +119,45 @@ func TestClientFilesThatCannotBeRead(t *testing.T) {
 		}
 	}
 }
+
+func TestPEMFilesWithAByteOrderMark(t *testing.T) {
+	t.Parallel()
+	certFile, keyFile := filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	cert, key := newPair(t, 1)
+	write(t, certFile, "\ufeff"+cert)
+	write(t, keyFile, "\ufeff"+key)
+	client, err := credential.ClientFiles{CAFile: certFile, CertFile: certFile, KeyFile: keyFile}.Config("tls")
+	must.Succeed(t, err)
+	c, err := client.GetClientCertificate(nil)
+	wantSerial(t, c, err, 1)
+	server, err := credential.ServerConfig(certFile, keyFile)
+	must.Succeed(t, err)
+	c, err = server.GetCertificate(nil)
+	wantSerial(t, c, err, 1)
+}
+
+func TestEncryptedKeyIsNamedAsSuch(t *testing.T) {
+	t.Parallel()
+	certFile, keyFile := filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	cert, plain := newPair(t, 1)
+	write(t, certFile, cert)
+	for text, encrypted := range map[string]bool{
+		string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("x")})):                                                            true,
+		string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED", "DEK-Info": "AES-128-CBC,00"}})): true,
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("x")})):                                                                      false,
+	} {
+		write(t, keyFile, text)
+		_, ofClient := credential.ClientFiles{CertFile: certFile, KeyFile: keyFile}.Config("tls")
+		_, ofServer := credential.ServerConfig(certFile, keyFile)
+		for _, err := range []error{ofClient, ofServer} {
+			want := ": " + keyFile + " is encrypted; write it without its password: openssl pkey -in " + keyFile + " -out PLAIN"
+			if err == nil || strings.HasSuffix(err.Error(), want) != encrypted {
+				t.Errorf("%s: got %v", text, err)
+			}
+		}
+	}
+	write(t, keyFile, "BEGIN ENCRYPTED PRIVATE KEY is what this was\n"+plain)
+	if _, err := credential.ServerConfig(certFile, keyFile); err != nil {
+		t.Errorf("a plain key: %v", err)
+	}
+}

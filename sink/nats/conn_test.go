@@ -81,7 +81,10 @@ func TestConnectReportsPermanentErrors(t *testing.T) {
 		"timeout":                   {nats.Config{URL: url, Timeout: -1}, "timeout: must be more than zero"},
 		"no credentials file":       {nats.Config{URL: url, CredentialsFile: "/not/there.creds"}, "credentials_file: open /not/there.creds: no such file or directory; create the file, or correct its path"},
 		"no credentials in it":      {nats.Config{URL: url, CredentialsFile: writeFile(t, "hunter2")}, "has no user"},
-		"no nkey file":              {nats.Config{URL: url, NKeyFile: "/not/there.nk"}, "nkey_file: "},
+		"no nkey file":              {nats.Config{URL: url, NKeyFile: "/not/there.nk"}, "nkey_file: open /not/there.nk: no such file or directory; create the file, or correct its path"},
+		"no nkey in it":             {nats.Config{URL: url, NKeyFile: writeFile(t, "hunter2")}, "has no user nkey"},
+		"nkey in UTF-16":            {nats.Config{URL: url, NKeyFile: writeFile(t, "\xff\xfeS\x00")}, "is in UTF-16; write it in UTF-8"},
+		"credentials in UTF-16":     {nats.Config{URL: url, CredentialsFile: writeFile(t, "\xff\xfe-\x00")}, "is in UTF-16; write it in UTF-8"},
 		"no password file":          {nats.Config{URL: url, Username: "me", Password: "file:/not/there"}, "password: open /not/there: no such file or directory; create the file, or correct its path"},
 		"empty token file":          {nats.Config{URL: url, Token: credential.Secret("file:" + writeFile(t, "\n"))}, "token: "},
 		"no authorities":            {nats.Config{URL: url, TLS: nats.TLS{ClientFiles: credential.ClientFiles{CAFile: "/not/there.pem"}}}, "tls.ca_file: "},
@@ -170,6 +173,11 @@ func TestProofOfIdentity(t *testing.T) {
 		"nkey": {
 			server.Options{Nkeys: []*server.NkeyUser{{Nkey: public}}},
 			nats.Config{NKeyFile: writeFile(t, string(seed))},
+			nats.Config{Token: "hunter2"},
+		},
+		"nkey after a byte order mark": {
+			server.Options{Nkeys: []*server.NkeyUser{{Nkey: public}}},
+			nats.Config{NKeyFile: writeFile(t, "\ufeff"+string(seed)+"\r\n")},
 			nats.Config{Token: "hunter2"},
 		},
 	} {

@@ -2,7 +2,6 @@ package nats
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
@@ -21,7 +20,7 @@ func (c Config) credentialOptions() ([]nats.Option, error) {
 		}
 		opts = append(opts, nats.UserCredentials(c.CredentialsFile))
 	case c.NKeyFile != "":
-		opt, err := nats.NkeyOptionFromSeed(c.NKeyFile)
+		opt, err := nkeyOption(c.NKeyFile)
 		if err != nil {
 			return nil, fmt.Errorf("nkey_file: %w", err)
 		}
@@ -56,9 +55,9 @@ func (c Config) credentialOptions() ([]nats.Option, error) {
 }
 
 func checkCredentialsFile(file string) error {
-	data, err := os.ReadFile(file)
+	data, err := credential.ReadFile(file)
 	if err != nil {
-		return credential.ExplainFileError(err)
+		return err
 	}
 	// The errors of nkeys do not quote the file.
 	if _, err := nkeys.ParseDecoratedJWT(data); err != nil {
@@ -68,6 +67,20 @@ func checkCredentialsFile(file string) error {
 		return fmt.Errorf("%s has no user nkey: %w", file, err)
 	}
 	return nil
+}
+
+// nkeyOption is nats.NkeyOptionFromSeed, which finds no seed behind a byte order mark.
+func nkeyOption(file string) (nats.Option, error) {
+	data, err := credential.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	key, err := nkeys.ParseDecoratedUserNKey(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s has no user nkey: %w", file, err)
+	}
+	public, err := key.PublicKey()
+	return nats.Nkey(public, key.Sign), err
 }
 
 // secretOrFile returns a function that returns s, or the current content of its file. The

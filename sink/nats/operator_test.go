@@ -121,7 +121,7 @@ func TestCredentialsFile(t *testing.T) {
 		credentials string
 		want        string
 	}{
-		"of the account":                {credentials(t, shop, asIs), ""},
+		"of the account, after a BOM":   {"\ufeff" + credentials(t, shop, asIs), ""},
 		"expired":                       {credentials(t, shop, expired), refused},
 		"of an unknown account":         {credentials(t, stranger, asIs), refused},
 		"of an account with no streams": {credentials(t, small, asIs), "JetStream is off for this account on NATS at " + s.ClientURL()},
