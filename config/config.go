@@ -7,17 +7,16 @@
 // by tags; see package setting. The tag doc describes a key that contains others, and each the
 // elements of a mapping. A spec has all of a key, and Load works in this order:
 //
-//  1. A loader decodes each value of the file into a valueSet, then of FEEDBRIDGE_ variables, and then of
-//     --set, whose values replace those before. ${VAR} in the file is replaced after the YAML
-//     has been parsed, so that a variable is never read as YAML. In variables nothing is.
-//  2. The valueSet builds the structs of the values and the defaults. A feed has the values of
-//     feed_defaults for the keys that it does not set.
+//  1. A loader reads the file, then FEEDBRIDGE_ variables, and then --set, strictly: a value that its key cannot have is
+//     an error here. Each source is a layer for viper, whose values replace those before. ${VAR} in the file is replaced
+//     after the YAML has been parsed, so that a variable is never read as YAML. In variables nothing is.
+//  2. viper decodes the merged layers into the structs, over their defaults: a feed over the values of feed_defaults.
 //  3. completeDefaults fills in the defaults that depend on other values.
 //  4. A validator checks the structs. Errors refer to the line or variable of a value.
 //
-// A value is text until it is decoded: a password of 0123 keeps its zero without quotes. viper
-// and similar libraries are not used: they know neither the line of a value nor names that the
-// operator chooses, and they fold keys to lower case and drop empty mappings.
+// A value is text until it is decoded: a password of 0123 keeps its zero without quotes. viper only sees layers of text
+// that was read strictly before, since it knows neither the line of a value nor a misspelt key, and folds keys to lower
+// case: no key and no name has capitals or dots.
 // Every int64 in the structs is a size in bytes.
 package config
 
@@ -72,24 +71,24 @@ type Config struct {
 
 	// ListOf has the list of each feed that is not one of the configuration itself.
 	ListOf map[string]string `yaml:"-"`
-	// loaded has the values that the configuration was built of. It is nil without lists.
-	loaded *valueSet
+	// loaded has the values that the configuration was decoded from. It is nil without lists.
+	loaded *loader
 	// file is the absolute path of the file that was read; empty without one.
 	file string
-	// set has the keys that are configured.
-	set locations
-	// titles has the titles of feeds in lists, by name.
-	titles map[string]string
+	// set has the locations of the keys that are configured.
+	set diagnostics
+	// listed has the entries of lists that are feeds, by the name of the feed.
+	listed map[string]Entry
 }
 
 // File returns the absolute path of the file that was read; empty without one.
 func (c *Config) File() string { return c.file }
 
 // IsSet reports whether a key such as admin.listen is configured, and not a default.
-func (c *Config) IsSet(key string) bool { return c.set.isSet(key) }
+func (c *Config) IsSet(key string) bool { return c.set.locations.isSet(key) }
 
 // Title returns the title that a list has for a feed, or its name.
-func (c *Config) Title(feed string) string { return cmp.Or(c.titles[feed], feed) }
+func (c *Config) Title(feed string) string { return cmp.Or(c.listed[feed].Title, feed) }
 
 // Log configures the log.
 type Log struct {

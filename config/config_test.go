@@ -158,7 +158,7 @@ func withDefaults() *Config {
 		common := func(name, url string) Feed {
 			f := defaults(name, url)
 			f.Every, f.Freshness, f.Gap = 5*time.Minute, 15*time.Minute, "restart"
-			f.Source.Headers, f.Source.Auth.Bearer = []credential.Secret{"X-Api-Key: secret"}, "common"
+			f.Source.Headers, f.Source.Auth.Bearer, f.Source.AllowHosts = []credential.Secret{"X-Api-Key: secret"}, "common", []string{}
 			f.To.Stream.Name, f.To.Stream.MaxAge, f.To.Stream.Subjects = "news", 24*time.Hour, []string{"news.>"}
 			return f
 		}
@@ -381,8 +381,10 @@ func TestSample(t *testing.T) {
 		if _, ok := l.locations[path]; !ok && s.documentedPath() == s.path {
 			t.Errorf("the sample does not mention %s", s.path)
 		}
-		if value, ok := l.values[path]; ok && s.preset != "" && s.name != "url" && s.documentedPath() == s.path && setting.Encode(value) != s.preset {
-			t.Errorf("the sample has %s: %v, the default is %s", path, setting.Encode(value), s.preset)
+		if text, ok := l.layers.Get(path).(string); ok && s.preset != "" && s.name != "url" && s.documentedPath() == s.path {
+			if value, err := setting.Decode(s.typ, text); err != nil || setting.Encode(value) != s.preset {
+				t.Errorf("the sample has %s: %v, the default is %s", path, text, s.preset)
+			}
 		}
 	})
 }
@@ -429,8 +431,8 @@ func TestDefaultSockets(t *testing.T) {
 	} {
 		l := newLoader(test.environ)
 		l.file = test.file
-		readVariables(l.valueSet)
-		cfg := l.buildConfig()
+		l.readVariables()
+		cfg := l.decode()
 		completeAdmin(cfg, l.environ, l.file)
 		if !slices.Equal(cfg.Admin.DefaultSockets, test.want) || cfg.Admin.Socket == "off" {
 			t.Errorf("%s: got %q and %q, want %q", test.situation, cfg.Admin.Socket, cfg.Admin.DefaultSockets, test.want)

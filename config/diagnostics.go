@@ -24,6 +24,13 @@ type diagnostics struct {
 	refused    Errors
 }
 
+func newDiagnostics() diagnostics {
+	return diagnostics{
+		locations: locations{}, suppressed: map[string]bool{}, inDefaults: map[string]bool{},
+		listOf: map[string]string{}, refusedFeeds: map[string]bool{}, incumbents: map[string]bool{},
+	}
+}
+
 // reportAt adds an error that was found while reading, and excludes path from later
 // checks.
 func (d *diagnostics) reportAt(at location, path, text string) {

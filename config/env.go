@@ -15,8 +15,8 @@ var serviceLink = regexp.MustCompile(`_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT(_
 
 // readVariables reads the values of FEEDBRIDGE_ variables. A variable with several targets is
 // resolved by the names in the file, not by those in other variables.
-func readVariables(l *valueSet) {
-	inFile := maps.Clone(l.locations)
+func (l *loader) readVariables() {
+	inFile, layer := maps.Clone(l.locations), map[string]any{}
 	var unknown []string
 	for _, variable := range slices.Sorted(maps.Keys(l.environ)) {
 		if !strings.HasPrefix(variable, envPrefix) || variable == envFile {
@@ -26,25 +26,26 @@ func readVariables(l *valueSet) {
 		targets := findTargets(variable, inFile)
 		switch {
 		case len(targets) == 1:
-			l.setText(targets[0].setting, targets[0].settingPath(), l.environ[variable], at)
+			l.setText(layer, targets[0].setting, targets[0].settingPath(), l.environ[variable], at)
 		case len(targets) > 1:
 			l.reportAt(at, targets[0].settingPath(), fmt.Sprintf("the variable can mean this key and %s; set it in the file instead", targets[1].settingPath()))
 		case !serviceLink.MatchString(variable):
 			unknown = append(unknown, variable)
 		}
 	}
+	l.addLayer(layer)
 	for _, variable := range unknown {
-		reportUnknown(l, variable, inFile)
+		l.reportUnknown(variable, inFile)
 	}
 }
 
 // reportUnknown reports a variable that sets no key, and suppresses errors about the
 // setting that was probably meant.
-func reportUnknown(l *valueSet, variable string, inFile locations) {
+func (l *loader) reportUnknown(variable string, inFile locations) {
 	at := location{source: variable}
 	meant := nearestVariable(variable, inFile)
 	for _, t := range findTargets(meant, inFile) {
-		suppressMissing(l, t, at)
+		l.suppressMissing(t, at)
 	}
 	l.errs = append(l.errs, &Error{Source: at.source, Text: "no key of the configuration has this variable" + didYouMean(meant)})
 }
@@ -52,7 +53,7 @@ func reportUnknown(l *valueSet, variable string, inFile locations) {
 // suppressMissing suppresses errors about the setting that a misspelt variable was
 // probably meant to set, unless it is set: about the key, or about the whole feed or bus
 // if that occurs nowhere else.
-func suppressMissing(l *valueSet, t target, at location) {
+func (l *loader) suppressMissing(t target, at location) {
 	path := t.settingPath()
 	if l.locations.isSet(path) {
 		return

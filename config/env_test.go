@@ -118,14 +118,14 @@ func TestAmbiguousVariables(t *testing.T) {
 		if c.file != "" {
 			l.readYAML("f.yaml", []byte(c.file))
 		}
-		readVariables(l.valueSet)
-		if v, ok := l.values[c.path]; !ok || v.String() != token || len(l.errs) > 0 {
-			t.Errorf("%s: got %v, %v; want %s", c.situation, l.values, l.errs, c.path)
+		l.readVariables()
+		if got := l.layers.GetString(c.path); got != token || len(l.errs) > 0 {
+			t.Errorf("%s: got %v, %v; want %s", c.situation, l.layers.AllSettings(), l.errs, c.path)
 		}
 	}
 	l := newLoader([]string{variable + "=" + token})
 	l.readYAML("f.yaml", []byte("feeds: {a: {}, a-auth-oauth2-token: {}}"))
-	readVariables(l.valueSet)
+	l.readVariables()
 	const want = variable + ": feeds.a-auth-oauth2-token.url: the variable can mean this key and feeds.a.auth.oauth2.token_url; set it in the file instead"
 	if l.errs.Error() != want {
 		t.Errorf("the file has both names:\n got %v\nwant %s", l.errs, want)
@@ -153,7 +153,7 @@ func TestWrongVariables(t *testing.T) {
 		"FEEDBRIDGE_FEEDS_ORDERS_FORMAT=json":          "feeds.orders.format: want auto, datareplication, atom, rss, jsonfeed or http-feeds",
 		"FEEDBRIDGE_FEEDS_ORDERS_HEADERS=[s3cret: x]":  "feeds.orders.headers: not a YAML list of text",
 		"FEEDBRIDGE_FEEDS_ORDERS_HEADERS=s3cret":       "feeds.orders.headers[0]: ...",
-		"FEEDBRIDGE_FEEDS_ORDERS_AUTH_BEARER=s3cret\n": "feeds.orders.auth.bearer: ...",
+		"FEEDBRIDGE_FEEDS_ORDERS_AUTH_BEARER=s3\ncret": "feeds.orders.auth.bearer: ...",
 		"FEEDBRIDGE_FEEDS_ORDERS_TO_TOPIC=\xff":        "feeds.orders.to.topic: the value is not UTF-8",
 	} {
 		name, _, _ := strings.Cut(variable, "=")

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/spf13/viper"
 )
 
 // Load reads, completes and checks a configuration. Its error is of type
@@ -25,9 +27,9 @@ func Load(opts Options) (*Config, error) {
 func LoadAdmin(opts Options) (Admin, error) {
 	l := newLoader(opts.Environ)
 	l.readFile(opts.File)
-	readVariables(l.valueSet)
-	readSettings(l.valueSet, opts.Set)
-	cfg := l.buildConfig()
+	l.readVariables()
+	l.readSettings(opts.Set)
+	cfg := l.decode()
 	completeAdmin(cfg, l.environ, l.file)
 	completeDefaults(cfg, nil, l.locations)
 	(&validator{cfg: cfg, diagnostics: &l.diagnostics}).checkAdmin(cfg.Admin)
@@ -41,13 +43,31 @@ func LoadAdmin(opts Options) (Admin, error) {
 	return cfg.Admin, nil
 }
 
-// A loader reads the sources of a configuration, and completes and checks it.
-type loader struct{ *valueSet }
+// A loader reads the sources of a configuration, one after the other, and completes and checks it.
+type loader struct {
+	environ map[string]string
+	// layers has the values of the sources; see [loader.addLayer].
+	layers *viper.Viper
+	// feedless has the value of the field of Options.
+	feedless bool
+	// listed has the entries of lists that are feeds, by the name of the feed.
+	listed map[string]Entry
+	diagnostics
+}
 
-func newLoader(environ []string) loader { return loader{newValueSet(environ)} }
+// newLoader returns a loader with the environment. Blanks and line ends behind a value are left out: a variable that was
+// made of a file has them.
+func newLoader(environ []string) *loader {
+	l := &loader{environ: map[string]string{}, layers: viper.New(), listed: map[string]Entry{}, diagnostics: newDiagnostics()}
+	for _, e := range environ {
+		name, value, _ := strings.Cut(e, "=")
+		l.environ[name] = strings.TrimRight(value, " \t\r\n")
+	}
+	return l
+}
 
 // readFile reads the YAML file at path, unless path is empty.
-func (l loader) readFile(path string) {
+func (l *loader) readFile(path string) {
 	if path == "" {
 		return
 	}
@@ -60,7 +80,7 @@ func (l loader) readFile(path string) {
 }
 
 // readYAML reads data, which is the content of the file.
-func (l loader) readYAML(name string, data []byte) {
+func (l *loader) readYAML(name string, data []byte) {
 	l.file = name
 	node, err := parseYAML(data)
 	if err != nil {
@@ -69,44 +89,68 @@ func (l loader) readYAML(name string, data []byte) {
 		}
 		return
 	}
-	fileReader(l).readNode(schemaRoot, "", node)
+	values, _ := fileReader{l}.readNode(schemaRoot, "", node).(map[string]any)
+	l.addLayer(values)
 }
 
 // loadConfig reads the sources other than the file after it, and returns the configuration.
-func (l loader) loadConfig(opts Options) (*Config, error) {
-	readVariables(l.valueSet)
-	readSettings(l.valueSet, opts.Set)
+func (l *loader) loadConfig(opts Options) (*Config, error) {
+	l.readVariables()
+	l.readSettings(opts.Set)
 	if opts.URL != "" {
-		path, feed := joinPath("feeds", feedName(opts.URL)), schemaRoot.findKey("feeds").elem
+		path, feed, layer := joinPath("feeds", feedName(opts.URL)), schemaRoot.findKey("feeds").elem, map[string]any{}
 		// URL is the source of its errors.
-		l.setText(feed.findKey("url"), path+".url", opts.URL, location{source: "URL"})
+		l.setText(layer, feed.findKey("url"), path+".url", opts.URL, location{source: "URL"})
 		if opts.Topic != "" {
-			l.setText(feed.findKey("to").findKey("topic"), path+".to.topic", opts.Topic, location{source: "--topic"})
+			l.setText(layer, feed.findKey("to").findKey("topic"), path+".to.topic", opts.Topic, location{source: "--topic"})
 		}
+		l.addLayer(layer)
 	}
 	cfg := l.complete()
 	if len(l.errs) > 0 {
 		l.errs.sortByLocation()
 		return nil, l.errs
 	}
-	cfg.set = l.locations
 	if l.file != "" {
 		cfg.file, _ = filepath.Abs(l.file) // fails only without a working directory
 	}
 	if len(cfg.FeedsFrom) > 0 {
-		cfg.loaded = l.valueSet
+		cfg.loaded = l
 	}
 	return cfg, nil
 }
 
+// setText adds the value of s, which is at path, to a layer from a text outside of the file. No error
+// quotes a value that may be a secret.
+func (l *loader) setText(layer map[string]any, s *spec, path, text string, at location) {
+	value, err := s.parse(text)
+	if err != nil {
+		l.reportAt(at, path, err.Error())
+		return
+	}
+	l.locations.setLocation(path, at)
+	keys := strings.Split(path, ".")
+	for _, key := range keys[:len(keys)-1] {
+		below, ok := layer[key].(map[string]any)
+		if !ok {
+			below = map[string]any{}
+			layer[key] = below
+		}
+		layer = below
+	}
+	layer[keys[len(keys)-1]] = value
+}
+
 // complete returns the configuration with all defaults. It checks it.
-func (l loader) complete() *Config {
+func (l *loader) complete() *Config {
 	buses := l.locations.namesBelow("buses")
 	if len(buses) == 0 {
 		buses = []string{"embedded"}
 		l.locations.setLocation("buses.embedded.embedded", location{})
+		l.addLayer(map[string]any{"buses": map[string]any{"embedded": map[string]any{"embedded": map[string]any{}}}})
 	}
-	cfg := l.buildConfig()
+	cfg := l.decode()
+	cfg.set = l.diagnostics
 	completeAdmin(cfg, l.environ, l.file)
 	completeDefaults(cfg, buses, l.locations)
 	(&validator{cfg, buses, l.feedless, map[[2]string][]string{}, &l.diagnostics}).checkConfig()

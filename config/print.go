@@ -59,7 +59,7 @@ func (c *Config) encodeNode(s *spec, v reflect.Value) *yaml.Node {
 		return n
 	case s.isScalar():
 		text := maskedText(s, v)
-		if _, err := s.decode(text); text == "" && s.preset == "" && (err != nil || !c.hasDefault(s)) {
+		if _, err := s.parse(text); text == "" && s.preset == "" && (err != nil || !c.hasDefault(s)) {
 			return nil
 		}
 		return scalarNode(s, text)

@@ -1,20 +1,22 @@
 package config
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
-	"reflect"
+	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 )
 
-// A fileReader reads the values of a file.
-type fileReader struct{ *valueSet }
+// A fileReader reads the values of a file strictly: each is one that its key can have.
+type fileReader struct{ *loader }
 
-// readNode reads n, the value of s at path in the file. It returns the value of a scalar or a
-// list, and sets those in a mapping. A value with an error is left out, and ok is false if that
-// is n itself. No error quotes a value that may be a secret.
-func (l fileReader) readNode(s *spec, path string, n *yaml.Node) (v reflect.Value, ok bool) {
+// readNode returns the value of s at path in the file: text, a list of text, or a mapping of them by keys. It is nil
+// if it has an error; a mapping is empty then. No error quotes a value that may be a secret.
+func (l fileReader) readNode(s *spec, path string, n *yaml.Node) any {
 	at := location{l.file, n.Line}
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -24,7 +26,7 @@ func (l fileReader) readNode(s *spec, path string, n *yaml.Node) (v reflect.Valu
 	case n.Style&yaml.TaggedStyle != 0 && !strings.HasPrefix(n.ShortTag(), "!!"):
 		text = "YAML tags are not supported; put a value that starts with ! in quotes"
 	case isNull(n) && path == "feeds" && l.feedless:
-		return v, false
+		return nil
 	case isNull(n):
 		text = "the value is missing; " + text + ", or leave the key out"
 	case s.isList() && n.Kind == yaml.SequenceNode:
@@ -32,22 +34,24 @@ func (l fileReader) readNode(s *spec, path string, n *yaml.Node) (v reflect.Valu
 	case s.isScalar() && n.Kind == yaml.ScalarNode:
 		read, err := interpolate(n.Value, l.environ)
 		if err == nil {
-			v, err = s.decode(read)
+			_, err = s.parse(read)
 		}
 		if err == nil {
-			return v, true
+			return read
 		}
 		text = err.Error()
-	case !s.isList() && !s.isScalar() && n.Kind == yaml.MappingNode:
-		l.readMapping(s, path, n)
-		return v, false
+	case s.isMapping() && n.Kind == yaml.MappingNode:
+		return l.readMapping(s, path, n)
 	}
 	l.reportAt(at, path, text)
-	return v, false
+	if s.isMapping() {
+		return map[string]any{}
+	}
+	return nil
 }
 
-func (l fileReader) readList(s *spec, path string, n *yaml.Node) (list reflect.Value, ok bool) {
-	list = reflect.MakeSlice(s.typ, 0, len(n.Content))
+func (l fileReader) readList(s *spec, path string, n *yaml.Node) any {
+	list := []any{}
 	for i, item := range n.Content {
 		below, at := fmt.Sprintf("%s[%d]", path, i), location{l.file, item.Line}
 		l.locations.setLocation(below, at)
@@ -55,15 +59,18 @@ func (l fileReader) readList(s *spec, path string, n *yaml.Node) (list reflect.V
 			l.reportAt(at, below, `want text; write an item with ": " in it in quotes`)
 			continue
 		}
-		if v, ok := l.readNode(s.elem, below, item); ok {
-			list = reflect.Append(list, v)
+		if text := l.readNode(s.elem, below, item); text != nil {
+			list = append(list, text)
 		}
 	}
-	return list, list.Len() == len(n.Content)
+	if len(list) < len(n.Content) {
+		return nil
+	}
+	return list
 }
 
-func (l fileReader) readMapping(s *spec, path string, n *yaml.Node) {
-	lines := map[string]int{}
+func (l fileReader) readMapping(s *spec, path string, n *yaml.Node) map[string]any {
+	lines, values := map[string]int{}, map[string]any{}
 	for i := 0; i < len(n.Content); i += 2 {
 		key, at := n.Content[i], location{l.file, n.Content[i].Line}
 		below := joinPath(path, quoteKey(key.Value))
@@ -77,23 +84,25 @@ func (l fileReader) readMapping(s *spec, path string, n *yaml.Node) {
 		}
 		lines[key.Value] = key.Line
 
-		k := s.findKey(key.Value)
+		k, layerName := s.findKey(key.Value), key.Value
 		if name := key.Value; s.isNameMapping() && !nameForm.MatchString(name) {
 			if name == "<<" || !plainKey.MatchString(name) {
 				l.reportAt(at, below, badNameText(name))
 				continue // merged keys are neither feeds nor buses, and the name would break the paths below it
 			}
 			l.errs = append(l.errs, &Error{Source: at.source, Line: at.line, Key: below, Text: badNameText(name)})
+			layerName = layerKey(name)
 		}
 		if k == nil {
 			l.reportUnknownKey(s, path, below, key.Value, at)
 			continue
 		}
 		l.locations.setLocation(below, at)
-		if v, ok := l.readNode(k, below, n.Content[i+1]); ok {
-			l.values[below] = v
+		if value := l.readNode(k, below, n.Content[i+1]); value != nil {
+			values[layerName] = value
 		}
 	}
+	return values
 }
 
 // reportUnknownKey reports a key below s, which is at path, and suppresses errors about
@@ -111,3 +120,34 @@ func (l fileReader) reportUnknownKey(s *spec, path, below, key string, at locati
 	}
 	l.reportAt(at, below, text)
 }
+
+// variableForm matches $${, ${NAME} and ${NAME:-default}, and every other ${.
+var variableForm = regexp.MustCompile(`\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\})?`)
+
+// interpolate replaces ${NAME} and ${NAME:-default} in text, once, and $${ by ${. Its
+// error is the first one. It names variables, and never quotes the text, which may be a
+// secret.
+func interpolate(text string, environ map[string]string) (string, error) {
+	var err error
+	text = variableForm.ReplaceAllStringFunc(text, func(found string) string {
+		m := variableForm.FindStringSubmatch(found)
+		value, set := environ[m[1]]
+		switch {
+		case found == "$${":
+			return "${"
+		case m[1] == "" || strings.Contains(m[3], "${"):
+			err = cmp.Or(err, errors.New("want ${NAME} or ${NAME:-default}, not nested; write $${ where ${ itself is meant"))
+		case value == "" && m[2] != "":
+			return m[3]
+		case !set:
+			err = cmp.Or(err, fmt.Errorf("the variable %s is not set; give it a default with ${%s:-default}", m[1], m[1]))
+		case !utf8.ValidString(value):
+			err = cmp.Or(err, fmt.Errorf("the value of the variable %s is not UTF-8", m[1]))
+		}
+		return value
+	})
+	return text, err
+}
+
+// escapeVariables returns text in the form that interpolate turns back into text.
+func escapeVariables(text string) string { return strings.ReplaceAll(text, "${", "$${") }

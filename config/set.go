@@ -13,8 +13,8 @@ import (
 const setSource = "--set"
 
 // readSettings reads settings of the form path=value. A later one takes precedence.
-func readSettings(l *valueSet, settings []string) {
-	at := location{source: setSource}
+func (l *loader) readSettings(settings []string) {
+	at, layer := location{source: setSource}, map[string]any{}
 	for _, setting := range settings {
 		path, text, ok := strings.Cut(setting, "=")
 		if !ok {
@@ -30,9 +30,10 @@ func readSettings(l *valueSet, settings []string) {
 			l.reportAt(at, path, "a command line can be read by everyone on the machine; set secrets as file:PATH, in the file, by "+
 				"${NAME} in it, or by the variable "+envPrefix+strings.ReplaceAll(spellPath(s.path), "*", "<NAME>"))
 		default:
-			l.setText(s, path, text, at)
+			l.setText(layer, s, path, text, at)
 		}
 	}
+	l.addLayer(layer)
 }
 
 func isFile(text string) bool {
@@ -67,7 +68,7 @@ func findSetting(path string) (*spec, error) {
 		}
 		s = k
 	}
-	if s.isScalar() || s.isList() {
+	if !s.isMapping() {
 		return s, nil
 	}
 	if s.isNameMapping() {

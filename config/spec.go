@@ -9,7 +9,18 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"go.yaml.in/yaml/v4"
+
+	"github.com/feedbridge/feedbridge/internal/credential"
 	"github.com/feedbridge/feedbridge/internal/setting"
+	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/source"
+)
+
+var (
+	secretType = reflect.TypeFor[credential.Secret]()
+	startType  = reflect.TypeFor[source.Start]()
+	keyType    = reflect.TypeFor[kafka.Key]()
 )
 
 // A spec describes one key of the configuration. The tree of specs is derived once from
@@ -117,6 +128,9 @@ func (s *spec) isList() bool { return s.typ.Kind() == reflect.Slice }
 // isScalar reports whether s is one value, which is written as text.
 func (s *spec) isScalar() bool { return s.keys == nil && s.elem == nil }
 
+// isMapping reports whether s has keys or names below it.
+func (s *spec) isMapping() bool { return !s.isScalar() && !s.isList() }
+
 // findKey returns the spec of a key of s, or nil.
 func (s *spec) findKey(name string) *spec {
 	if s.isNameMapping() {
@@ -189,30 +203,57 @@ func (s *spec) unknownKey(key string) (text, meant string) {
 	return "unknown key; want one of: " + strings.Join(s.keyNames(), ", "), ""
 }
 
-// decode returns the value of the scalar or list s that text has. Only an enumeration's error
-// quotes a word, one of its own.
-func (s *spec) decode(text string) (reflect.Value, error) {
+// parse returns the value that text has for s in a layer: text for a scalar, and its items for a list. Only the error
+// of an enumeration quotes a word, one of its own.
+func (s *spec) parse(text string) (any, error) {
 	switch {
 	case !utf8.ValidString(text):
-		return reflect.Value{}, errors.New("the value is not UTF-8")
+		return nil, errors.New("the value is not UTF-8")
 	case s.isList():
-		items, err := splitList(text, s.itemsHaveCommas())
-		list := reflect.MakeSlice(s.typ, 0, len(items))
-		for _, item := range items {
-			list = reflect.Append(list, reflect.ValueOf(item).Convert(s.elem.typ))
-		}
-		return list, err
+		return splitList(text, s.itemsHaveCommas())
+	case s.typ != secretType && len(text) > 1 && strings.ContainsRune(`"'`, rune(text[0])) && text[len(text)-1] == text[0]:
+		return nil, errors.New("the value begins with a quote, which is a part of it; remove the quotes")
 	}
-	v, err := decodeText(s.typ, text)
+	v, err := setting.Decode(s.typ, text)
 	switch {
 	case err == nil:
 		err = s.bounds.Check(v)
 	case s.isRange():
 		err = errors.New(s.expectedValue())
 	default:
-		err = errors.New(strings.TrimPrefix(err.Error(), s.name+" "))
+		err = errors.New(strings.TrimPrefix(err.Error(), s.name+" ") + DidYouMean(text, setting.Words(s.typ)))
 	}
-	return v, err
+	return text, err
+}
+
+// splitList returns the items of a list in the text of a variable. Commas separate
+// items unless they are part of items.
+func splitList(text string, commasInItems bool) ([]any, error) {
+	text = strings.TrimSpace(text)
+	list := []any{}
+	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
+		var items []string
+		if yaml.Unmarshal([]byte(text), &items) != nil {
+			return nil, errors.New("not a YAML list of text") // yaml's error would quote it
+		}
+		for _, item := range items {
+			list = append(list, item)
+		}
+		return list, nil
+	}
+	isSeparator := func(r rune) bool { return r == '\n' || r == ',' && !commasInItems }
+	for _, item := range strings.FieldsFunc(text, isSeparator) {
+		if item = strings.TrimSpace(item); item != "" {
+			list = append(list, item)
+		}
+	}
+	return list, nil
+}
+
+// ParseFormat reads the format of a feed as the configuration writes it.
+func ParseFormat(text string) (Format, error) {
+	_, err := schemaRoot.findKey("feeds").elem.findKey("format").parse(text)
+	return Format(text), err
 }
 
 // isRange reports whether s is a whole number with both bounds.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 
 	"github.com/feedbridge/feedbridge/source"
@@ -17,14 +16,15 @@ func (c *Config) WithLists(lists map[string][]Entry, running *Config) (*Config, 
 	if c.loaded == nil {
 		return c, nil
 	}
-	l := loader{c.loaded.clone()}
+	l := newLoader(nil)
+	l.file, l.feedless, l.environ, l.layers, l.locations = c.loaded.file, c.loaded.feedless, c.loaded.environ, c.loaded.layers, maps.Clone(c.loaded.locations)
 	l.addListed(c, running, lists)
 	cfg := l.complete()
 	for name := range l.refusedFeeds {
 		delete(cfg.Feeds, name)
 		delete(l.listOf, name)
 	}
-	cfg.ListOf, cfg.loaded, cfg.titles, cfg.file, cfg.set = l.listOf, c.loaded, l.titles, c.file, c.set
+	cfg.ListOf, cfg.listed, cfg.loaded, cfg.file = l.listOf, l.listed, c.loaded, c.file
 	return cfg, l.refused
 }
 
@@ -42,7 +42,7 @@ func (c *Config) hasEntry(list string, e Entry) bool {
 // URL under another name. That moves nothing until most members have restarted: the members agree on the version of
 // each list that most have, and of two versions with equally many votes on the one with more feeds. Until then a URL
 // in two lists may be copied to the topics of both.
-func (l *valueSet) addListed(c, running *Config, lists map[string][]Entry) {
+func (l *loader) addListed(c, running *Config, lists map[string][]Entry) {
 	type listed struct {
 		list string
 		Entry
@@ -102,10 +102,7 @@ func (l *valueSet) addListed(c, running *Config, lists map[string][]Entry) {
 		}
 		e, path := entries[0], joinPath("feeds", name)
 		l.listOf[name] = e.list
-		if e.Title != "" {
-			l.titles[name] = e.Title
-		}
+		l.listed[name] = e.Entry
 		l.locations.setLocation(path+".url", location{"feeds_from." + e.list, e.Line})
-		l.values[path+".url"] = reflect.ValueOf(e.URL)
 	}
 }

@@ -100,6 +100,7 @@ var alone = map[string][]string{
 	"github.com/nats-io/nats-server": {"sink/nats/embedded", "examples/comparison"},
 	"github.com/twmb/franz-go":       {"sink/kafka", "internal/testkit/kafkatest", "internal/testkit/floor", "examples/consumers/go/kafka"},
 	"github.com/spf13/cobra":         {"cmd/feedbridge"},
+	"github.com/spf13/viper":         {"config"},
 	"github.com/prometheus":          {"internal/admin"},
 	"golang.org/x/oauth2":            {"internal/credential"},
 	"code.dny.dev/ssrf":              {"source"},
