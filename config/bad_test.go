@@ -219,7 +219,7 @@ log: {levle: info}
 		`f.yaml:8: feeds.a.to.bus: there is no bus "none"; want embedded`,
 		`f.yaml:9: log.levle: unknown key; did you mean "level"?`,
 		"FEEDBRIDGE_ADMIN_LISTEN: admin.listen: want host:port, such as 127.0.0.1:9321; or off",
-		"FEEDBRIDGE_FOO: no key of the configuration has this variable",
+		"FEEDBRIDGE_FOO: no key of the configuration has this variable; want FEEDBRIDGE_ and the key in capitals, with _ in place of . and -",
 		"FEEDBRIDGE_GRACE: grace: want a duration with a unit, such as 30s",
 	}
 	same := func(got *Error, want string) bool { return matchesError(got, want) }

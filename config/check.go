@@ -69,7 +69,6 @@ func (v *validator) checkBuses() {
 			v.reportAll(joinPath(path, "nats"), bus.NATS.Validate())
 		case bus.Kafka != nil:
 			v.reportAll(joinPath(path, "kafka"), bus.Kafka.Validate())
-		case bus.Embedded == nil: // its only key has an error, which is reported
 		case embedded != "":
 			v.addError(joinPath(path, "embedded"), fmt.Sprintf("the bus %s is embedded already; only one bus can be embedded", embedded))
 		default:

@@ -75,10 +75,8 @@ type Config struct {
 	loaded *loader
 	// file is the absolute path of the file that was read; empty without one.
 	file string
-	// set has the locations of the keys that are configured.
+	// set has the locations of the keys that are configured, and the entries of lists.
 	set diagnostics
-	// listed has the entries of lists that are feeds, by the name of the feed.
-	listed map[string]Entry
 }
 
 // File returns the absolute path of the file that was read; empty without one.
@@ -87,8 +85,11 @@ func (c *Config) File() string { return c.file }
 // IsSet reports whether a key such as admin.listen is configured, and not a default.
 func (c *Config) IsSet(key string) bool { return c.set.locations.isSet(key) }
 
+// Overridden returns the keys of the file that variables override, such as "admin.listen by FEEDBRIDGE_ADMIN_LISTEN".
+func (c *Config) Overridden() []string { return c.set.overridden }
+
 // Title returns the title that a list has for a feed, or its name.
-func (c *Config) Title(feed string) string { return cmp.Or(c.listed[feed].Title, feed) }
+func (c *Config) Title(feed string) string { return cmp.Or(c.set.listed[feed].Title, feed) }
 
 // Log configures the log.
 type Log struct {

@@ -19,6 +19,10 @@ type diagnostics struct {
 	// feeds are in refused, one for each of refusedFeeds.
 	listOf       map[string]string
 	refusedFeeds map[string]bool
+	// listed has the entries of the feeds in listOf.
+	listed map[string]Entry
+	// overridden has the keys of the file that variables override, such as admin.listen by FEEDBRIDGE_ADMIN_LISTEN.
+	overridden []string
 	// incumbents are the feeds of lists that the configuration in use has already.
 	incumbents map[string]bool
 	refused    Errors
@@ -27,7 +31,7 @@ type diagnostics struct {
 func newDiagnostics() diagnostics {
 	return diagnostics{
 		locations: locations{}, suppressed: map[string]bool{}, inDefaults: map[string]bool{},
-		listOf: map[string]string{}, refusedFeeds: map[string]bool{}, incumbents: map[string]bool{},
+		listOf: map[string]string{}, listed: map[string]Entry{}, refusedFeeds: map[string]bool{}, incumbents: map[string]bool{},
 	}
 }
 

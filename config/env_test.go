@@ -1,8 +1,6 @@
 package config
 
 import (
-	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -134,16 +132,14 @@ func TestAmbiguousVariables(t *testing.T) {
 
 func TestWrongVariables(t *testing.T) {
 	t.Parallel()
-	const noKey = "no key of the configuration has this variable"
+	const noKey = "no key of the configuration has this variable; want FEEDBRIDGE_ and the key in capitals, with _ in place of . and -"
 	for variable, want := range map[string]string{
 		"FEEDBRIDGE_GRACE=30":                          "grace: want a duration with a unit, such as 30s",
 		"FEEDBRIDGE_GRACE=":                            "grace: want a duration with a unit, such as 30s",
-		"FEEDBRIDGE_GRCE=30s":                          noKey + `; did you mean "FEEDBRIDGE_GRACE"?`,
-		"FEEDBRIDGE_DATADIR=/x":                        noKey + `; did you mean "FEEDBRIDGE_DATA_DIR"?`,
-		"FEEDBRIDGE_FEEDS_ORDERS_EVRY=1s":              noKey + `; did you mean "FEEDBRIDGE_FEEDS_ORDERS_EVERY"?`,
-		"FEEDBRIDGE_FEEDS_MY_ORDERS_ALOW_HOSTS=a":      noKey + `; did you mean "FEEDBRIDGE_FEEDS_MY_ORDERS_ALLOW_HOSTS"?`,
-		"FEEDBRIDGE_FEEDS_orders_URL=" + shop:          noKey + `; did you mean "FEEDBRIDGE_FEEDS_ORDERS_URL"?`,
-		"FEEDBRIDGE_FEEDS_ORDERS_AUTH=x":               noKey + `; did you mean "FEEDBRIDGE_FEEDS_ORDERS_AUTH_BEARER"?`,
+		"FEEDBRIDGE_GRCE=30s":                          noKey,
+		"FEEDBRIDGE_FEEDS_ORDERS_EVRY=1s":              noKey,
+		"FEEDBRIDGE_FEEDS_orders_URL=" + shop:          noKey,
+		"FEEDBRIDGE_FEEDS_ORDERS_AUTH=x":               noKey,
 		"FEEDBRIDGE_FEEDS_URL=" + shop:                 noKey,
 		"FEEDBRIDGE_WHATEVER=1":                        noKey,
 		"FEEDBRIDGE_SERVE_FEEDS_ORDERS_AUTH_BEARER=":   "serve.feeds.orders.auth: no credential is set, or it is empty, so everyone could read the feed; remove auth if that is intended",
@@ -163,61 +159,6 @@ func TestWrongVariables(t *testing.T) {
 		}
 		if err != nil && strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("the error shows a secret: %v", err)
-		}
-	}
-}
-
-// A typo is the only error, without one for a value that is missing because of it.
-func TestMisspeltVariables(t *testing.T) {
-	t.Parallel()
-	const (
-		feed = "FEEDBRIDGE_FEEDS_ORDERS_URL=" + shop
-		bus  = "FEEDBRIDGE_BUSES_MAIN_NATS_URL=nats://10.0.0.1:4222"
-	)
-	for _, c := range []struct {
-		environ []string
-		want    []string
-	}{
-		{
-			[]string{"FEEDBRIDGE_FEEDS_ORDERS_ULR=" + shop},
-			[]string{`FEEDBRIDGE_FEEDS_ORDERS_ULR: no key of the configuration has this variable; did you mean "FEEDBRIDGE_FEEDS_ORDERS_URL"?`},
-		},
-		{
-			[]string{feed, "FEEDBRIDGE_FEEDS_ORDERS_TO_BUS=main", "FEEDBRIDGE_BUSES_MAIN_NATS_ULR=nats://10.0.0.1:4222"},
-			[]string{`FEEDBRIDGE_BUSES_MAIN_NATS_ULR: no key of the configuration has this variable; did you mean "FEEDBRIDGE_BUSES_MAIN_NATS_URL"?`},
-		},
-		{
-			[]string{feed, "FEEDBRIDGE_FEEDS_ORDERS_TO_BUSS=main", bus, "FEEDBRIDGE_BUSES_LOCAL_EMBEDDED_LISTEN=127.0.0.1:4222"},
-			[]string{`FEEDBRIDGE_FEEDS_ORDERS_TO_BUSS: no key of the configuration has this variable; did you mean "FEEDBRIDGE_FEEDS_ORDERS_TO_BUS"?`},
-		},
-		{
-			[]string{feed, "FEEDBRIDGE_FEEDS_ORDERS_AUTH_BASIC_USRNAME=me", "FEEDBRIDGE_FEEDS_ORDERS_AUTH_BASIC_PASSWORD=s3cret"},
-			[]string{`FEEDBRIDGE_FEEDS_ORDERS_AUTH_BASIC_USRNAME: no key of the configuration has this variable; did you mean "FEEDBRIDGE_FEEDS_ORDERS_AUTH_BASIC_USERNAME"?`},
-		},
-		{
-			[]string{feed, bus, "FEEDBRIDGE_BUSES_LOCAL_EMBEDDED_LISTN=127.0.0.1:4222"},
-			[]string{
-				`FEEDBRIDGE_BUSES_LOCAL_EMBEDDED_LISTN: no key of the configuration has this variable; did you mean "FEEDBRIDGE_BUSES_LOCAL_EMBEDDED_LISTEN"?`,
-				"FEEDBRIDGE_FEEDS_ORDERS_URL: feeds.orders.to.bus: there are several buses; want local or main",
-			},
-		},
-		{
-			[]string{feed, "FEEDBRIDGE_SERVE_FEEDS_ORDERS_AUTH_BEARR=/run/secrets/token"},
-			[]string{`FEEDBRIDGE_SERVE_FEEDS_ORDERS_AUTH_BEARR: no key of the configuration has this variable; did you mean "FEEDBRIDGE_SERVE_FEEDS_ORDERS_AUTH_BEARER"?`},
-		},
-		{ // Errors that do not follow from the typo are reported too.
-			[]string{"FEEDBRIDGE_FEEDS_ORDERS_ULR=" + shop, "FEEDBRIDGE_FEEDS_ORDERS_URL=ftp://x", "FEEDBRIDGE_FEEDS_ORDERS_EVERY=1ms"},
-			[]string{
-				"FEEDBRIDGE_FEEDS_ORDERS_EVERY: feeds.orders.every: must be 100ms or more",
-				`FEEDBRIDGE_FEEDS_ORDERS_ULR: no key of the configuration has this variable; did you mean "FEEDBRIDGE_FEEDS_ORDERS_URL"?`,
-				"FEEDBRIDGE_FEEDS_ORDERS_URL: feeds.orders.url: ...",
-			},
-		},
-	} {
-		_, err := Load(Options{Environ: c.environ})
-		same := func(got *Error, want string) bool { return matchesError(got, want) }
-		if errs, _ := errors.AsType[Errors](err); !slices.EqualFunc(errs, c.want, same) {
-			t.Errorf("%q:\n got %v\nwant %s", c.environ, err, strings.Join(c.want, "\n     "))
 		}
 	}
 }

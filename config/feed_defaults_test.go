@@ -23,7 +23,7 @@ func TestVariablesGoBeforeFeedDefaults(t *testing.T) {
 		}
 	}
 	_, err = Load(Options{File: "testdata/feed_defaults.good.yaml", Environ: []string{"FEEDBRIDGE_FEED_DEFAULTS_EVRY=6m"}})
-	if want := `did you mean "FEEDBRIDGE_FEED_DEFAULTS_EVERY"?`; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "FEEDBRIDGE_FEED_DEFAULTS_EVRY: no key of the configuration has this variable"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

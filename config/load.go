@@ -50,15 +50,13 @@ type loader struct {
 	layers *viper.Viper
 	// feedless has the value of the field of Options.
 	feedless bool
-	// listed has the entries of lists that are feeds, by the name of the feed.
-	listed map[string]Entry
 	diagnostics
 }
 
 // newLoader returns a loader with the environment. Blanks and line ends behind a value are left out: a variable that was
 // made of a file has them.
 func newLoader(environ []string) *loader {
-	l := &loader{environ: map[string]string{}, layers: viper.New(), listed: map[string]Entry{}, diagnostics: newDiagnostics()}
+	l := &loader{environ: map[string]string{}, layers: viper.New(), diagnostics: newDiagnostics()}
 	for _, e := range environ {
 		name, value, _ := strings.Cut(e, "=")
 		l.environ[name] = strings.TrimRight(value, " \t\r\n")
@@ -98,13 +96,13 @@ func (l *loader) loadConfig(opts Options) (*Config, error) {
 	l.readVariables()
 	l.readSettings(opts.Set)
 	if opts.URL != "" {
-		path, feed, layer := joinPath("feeds", feedName(opts.URL)), schemaRoot.findKey("feeds").elem, map[string]any{}
+		path, feed, layer := joinPath("feeds", feedName(opts.URL)), schemaRoot.findKey("feeds").elem, viper.New()
 		// URL is the source of its errors.
 		l.setText(layer, feed.findKey("url"), path+".url", opts.URL, location{source: "URL"})
 		if opts.Topic != "" {
 			l.setText(layer, feed.findKey("to").findKey("topic"), path+".to.topic", opts.Topic, location{source: "--topic"})
 		}
-		l.addLayer(layer)
+		l.addLayer(layer.AllSettings())
 	}
 	cfg := l.complete()
 	if len(l.errs) > 0 {
@@ -122,23 +120,17 @@ func (l *loader) loadConfig(opts Options) (*Config, error) {
 
 // setText adds the value of s, which is at path, to a layer from a text outside of the file. No error
 // quotes a value that may be a secret.
-func (l *loader) setText(layer map[string]any, s *spec, path, text string, at location) {
+func (l *loader) setText(layer *viper.Viper, s *spec, path, text string, at location) {
 	value, err := s.parse(text)
 	if err != nil {
 		l.reportAt(at, path, err.Error())
 		return
 	}
-	l.locations.setLocation(path, at)
-	keys := strings.Split(path, ".")
-	for _, key := range keys[:len(keys)-1] {
-		below, ok := layer[key].(map[string]any)
-		if !ok {
-			below = map[string]any{}
-			layer[key] = below
-		}
-		layer = below
+	if l.file != "" && l.locations[path].source == l.file && strings.HasPrefix(at.source, envPrefix) {
+		l.overridden = append(l.overridden, path+" by "+at.source)
 	}
-	layer[keys[len(keys)-1]] = value
+	l.locations.setLocation(path, at)
+	layer.Set(path, value)
 }
 
 // complete returns the configuration with all defaults. It checks it.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -8,9 +9,24 @@ import (
 
 // A location is the origin of a value.
 type location struct {
-	source string // a file or a variable
-	line   int    // of the file, or 0
+	source string // a file, a variable, or the path of a list
+	line   int    // of the file or the list, or 0
 }
+
+// String returns the location beside a value.
+func (at location) String() string {
+	list, isList := strings.CutPrefix(at.source, listSource)
+	switch {
+	case isList:
+		return fmt.Sprintf("list %s, line %d", list, at.line)
+	case at.line > 0:
+		return fmt.Sprintf("%s:%d", at.source, at.line)
+	}
+	return at.source
+}
+
+// listSource begins the source of the feeds of a list.
+const listSource = "feeds_from."
 
 // locations has the location that last set each path. Every path above a path is
 // in it too, with the location that was first to set something below it.

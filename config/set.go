@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/spf13/viper"
+
 	"github.com/feedbridge/feedbridge/internal/credential"
 )
 
@@ -14,7 +16,7 @@ const setSource = "--set"
 
 // readSettings reads settings of the form path=value. A later one takes precedence.
 func (l *loader) readSettings(settings []string) {
-	at, layer := location{source: setSource}, map[string]any{}
+	at, layer := location{source: setSource}, viper.New()
 	for _, setting := range settings {
 		path, text, ok := strings.Cut(setting, "=")
 		if !ok {
@@ -33,7 +35,7 @@ func (l *loader) readSettings(settings []string) {
 			l.setText(layer, s, path, text, at)
 		}
 	}
-	l.addLayer(layer)
+	l.addLayer(layer.AllSettings())
 }
 
 func isFile(text string) bool {

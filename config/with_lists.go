@@ -24,7 +24,7 @@ func (c *Config) WithLists(lists map[string][]Entry, running *Config) (*Config, 
 		delete(cfg.Feeds, name)
 		delete(l.listOf, name)
 	}
-	cfg.ListOf, cfg.listed, cfg.loaded, cfg.file = l.listOf, l.listed, c.loaded, c.file
+	cfg.ListOf, cfg.loaded, cfg.file, cfg.set.overridden = l.listOf, c.loaded, c.file, c.set.overridden
 	return cfg, l.refused
 }
 
@@ -48,7 +48,7 @@ func (l *loader) addListed(c, running *Config, lists map[string][]Entry) {
 		Entry
 	}
 	refuse := func(e listed, text string) {
-		l.refused = append(l.refused, &Error{Source: "feeds_from." + e.list, Line: e.Line, Text: text})
+		l.refused = append(l.refused, &Error{Source: listSource + e.list, Line: e.Line, Text: text})
 	}
 	own := map[string]string{} // the feeds of the configuration itself, by URL
 	for _, name := range l.locations.namesBelow("feeds") {
@@ -103,6 +103,6 @@ func (l *loader) addListed(c, running *Config, lists map[string][]Entry) {
 		e, path := entries[0], joinPath("feeds", name)
 		l.listOf[name] = e.list
 		l.listed[name] = e.Entry
-		l.locations.setLocation(path+".url", location{"feeds_from." + e.list, e.Line})
+		l.locations.setLocation(path+".url", location{listSource + e.list, e.Line})
 	}
 }
