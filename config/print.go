@@ -17,20 +17,46 @@ import (
 
 // YAML returns the configuration as an equivalent file: with every default, without text
 // and lists that are empty by default, and without settings that have no meaning for a
-// feed's format. Secrets, values of headers, and credentials in URLs are ***.
+// feed's format. Secrets, values of headers, and credentials in URLs are ***. A comment says where a value comes
+// from; see [Config.Origins].
 func (c *Config) YAML() ([]byte, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
-	if err := errors.Join(encoder.Encode(c.encodeNode(schemaRoot, reflect.ValueOf(*c))), encoder.Close()); err != nil {
+	if err := errors.Join(encoder.Encode(c.encodeNode(schemaRoot, "", reflect.ValueOf(*c))), encoder.Close()); err != nil {
 		return nil, err
 	}
 	// maskedText masks parameters with the usual names; mask those of SecretParameters too.
 	return []byte(safetext.NewRedactor(c.SecretParameters...).Text(out.String())), nil
 }
 
-// encodeNode returns the value v of s, or nil if it is left out.
-func (c *Config) encodeNode(s *spec, v reflect.Value) *yaml.Node {
+// Origins returns where each value that is set comes from, by its path such as admin.listen: FILE:LINE, a variable, --set,
+// or the line of a list.
+func (c *Config) Origins() map[string]string {
+	origins := map[string]string{}
+	var add func(path string, n *yaml.Node)
+	add = func(path string, n *yaml.Node) {
+		if n.LineComment != "" {
+			origins[path] = strings.TrimPrefix(n.LineComment, "# ")
+		}
+		for i := 0; n.Kind == yaml.MappingNode && i < len(n.Content); i += 2 {
+			add(joinPath(path, n.Content[i].Value), n.Content[i+1])
+		}
+	}
+	add("", c.encodeNode(schemaRoot, "", reflect.ValueOf(*c)))
+	return origins
+}
+
+// origin returns a comment with where the value at path comes from; empty for a default.
+func (c *Config) origin(path string) string {
+	if at := c.set.locations[c.set.layer(path)]; at.source != "" {
+		return "# " + safetext.Clean(at.String())
+	}
+	return ""
+}
+
+// encodeNode returns the value v of s, which is at path, or nil if it is left out.
+func (c *Config) encodeNode(s *spec, path string, v reflect.Value) *yaml.Node {
 	if s.optional {
 		if v.IsNil() {
 			return nil
@@ -43,31 +69,32 @@ func (c *Config) encodeNode(s *spec, v reflect.Value) *yaml.Node {
 		names := v.MapKeys()
 		slices.SortFunc(names, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		for _, name := range names {
-			appendKey(n, name.String(), c.encodeNode(s.elem, v.MapIndex(name)))
+			appendKey(n, name.String(), c.encodeNode(s.elem, joinPath(path, name.String()), v.MapIndex(name)))
 		}
 		return n
 	case s.isDefaults:
-		return encodeDefaults(s, s, v.Interface().(Defaults))
+		return c.encodeDefaults(s, s, path, v.Interface().(Defaults))
 	case s.isList():
 		if v.Len() == 0 && !c.hasDefault(s) {
 			return nil
 		}
 		n.Kind, n.Style = yaml.SequenceNode, yaml.FlowStyle
 		for i := range v.Len() {
-			n.Content = append(n.Content, scalarNode(s.elem, maskedText(s.elem, v.Index(i))))
+			n.Content = append(n.Content, scalarNode(s.elem, maskedText(s.elem, v.Index(i)), ""))
 		}
+		n.LineComment = c.origin(path)
 		return n
 	case s.isScalar():
 		text := maskedText(s, v)
 		if _, err := s.parse(text); text == "" && s.preset == "" && (err != nil || !c.hasDefault(s)) {
 			return nil
 		}
-		return scalarNode(s, text)
+		return scalarNode(s, text, c.origin(path))
 	}
 	f, isFeed := v.Interface().(Feed)
 	for _, k := range s.keys {
 		if !isFeed || k.appliesTo(f.Format) {
-			appendKey(n, k.name, c.encodeNode(k, v.FieldByIndex(k.index)))
+			appendKey(n, k.name, c.encodeNode(k, joinPath(path, k.name), v.FieldByIndex(k.index)))
 		}
 	}
 	if len(n.Content) == 0 && !s.optional {
@@ -82,18 +109,18 @@ func (c *Config) hasDefault(s *spec) bool {
 	return isOfFeed && c.FeedDefaults[key] != nil
 }
 
-// encodeDefaults returns the values of s, a key of root, or nil if there are none.
-func encodeDefaults(root, s *spec, set Defaults) *yaml.Node {
+// encodeDefaults returns the values of s at path, a key of root, or nil if there are none.
+func (c *Config) encodeDefaults(root, s *spec, path string, set Defaults) *yaml.Node {
 	if s.keys == nil {
 		v := set[strings.TrimPrefix(s.path, root.path+".")]
 		if v == nil {
 			return nil
 		}
-		return new(Config).encodeNode(s, reflect.ValueOf(v))
+		return (&Config{set: c.set}).encodeNode(s, path, reflect.ValueOf(v))
 	}
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for _, k := range s.keys {
-		appendKey(n, k.name, encodeDefaults(root, k, set))
+		appendKey(n, k.name, c.encodeDefaults(root, k, joinPath(path, k.name), set))
 	}
 	if len(n.Content) == 0 {
 		return nil
@@ -107,10 +134,10 @@ func appendKey(n *yaml.Node, key string, value *yaml.Node) {
 	}
 }
 
-// scalarNode returns text as a value of s. It quotes text unless every YAML parser reads
+// scalarNode returns text as a value of s, with a comment. It quotes text unless every YAML parser reads
 // it as text without quotes.
-func scalarNode(s *spec, text string) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.ScalarNode, Value: escapeVariables(text)}
+func scalarNode(s *spec, text, comment string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Value: escapeVariables(text), LineComment: comment}
 	switch s.typ.Kind() {
 	case reflect.String, reflect.Struct:
 		var read any

@@ -65,8 +65,51 @@ func checkRoundTrip(t *testing.T, cfg *Config) {
 	if diff := cmp.Diff(cfg, again, masked, urls, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(Config{})); diff != "" {
 		t.Fatalf("-first +again:\n%s\n%s", diff, printed)
 	}
-	if twice, err := again.YAML(); err != nil || !bytes.Equal(twice, printed) {
-		t.Fatalf("printed twice (error %v):\n%s\nand once:\n%s", err, twice, printed)
+	bare := *cfg // without comments, since values come from other lines now
+	bare.set, again.set = diagnostics{}, diagnostics{}
+	once, err := bare.YAML()
+	must.Succeed(t, err)
+	if twice, err := again.YAML(); err != nil || !bytes.Equal(twice, once) {
+		t.Fatalf("printed twice (error %v):\n%s\nand once:\n%s", err, twice, once)
+	}
+}
+
+// Each value that is set has its origin beside it: that of the source that takes precedence.
+func TestOrigins(t *testing.T) {
+	t.Parallel()
+	opts := Options{
+		File: "f.yaml",
+		Data: []byte("feed_defaults:\n  every: 30s\n  auth: {bearer: s3cret}\n" +
+			"feeds_from:\n  vendors:\n    file: v.opml\n    defaults: {gap: restart}\n" +
+			"admin:\n  listen: 127.0.0.1:1\nfeeds:\n  a: {url: http://h/a, every: 10s}\n  b:\n    url: http://h/b\n    headers: [\"X-A: b\"]\n"),
+		Environ: []string{"FEEDBRIDGE_ADMIN_LISTEN=127.0.0.1:2", "FEEDBRIDGE_FEEDS_A_FORMAT=rss"},
+		Set:     []string{"grace=7s"},
+	}
+	cfg, err := Load(opts)
+	must.Succeed(t, err)
+	must.Match(t, "keys of the file that variables override", []string{"admin.listen by FEEDBRIDGE_ADMIN_LISTEN"}, cfg.Overridden())
+	want := map[string]string{
+		"feed_defaults.every": "f.yaml:2", "feed_defaults.auth.bearer": "f.yaml:3",
+		"feeds_from.vendors.file": "f.yaml:6", "feeds_from.vendors.defaults.gap": "f.yaml:7",
+		"admin.listen": "FEEDBRIDGE_ADMIN_LISTEN", "grace": "--set",
+		"feeds.a.url": "f.yaml:11", "feeds.a.every": "f.yaml:11", "feeds.a.auth.bearer": "f.yaml:3", "feeds.a.format": "FEEDBRIDGE_FEEDS_A_FORMAT",
+		"feeds.b.url": "f.yaml:13", "feeds.b.every": "f.yaml:2", "feeds.b.auth.bearer": "f.yaml:3", "feeds.b.headers": "f.yaml:14",
+	}
+	must.Match(t, "origins", want, cfg.Origins())
+	printed, err := cfg.YAML()
+	must.Succeed(t, err)
+	for _, line := range []string{"    every: 30s # f.yaml:2\n", "  listen: 127.0.0.1:2 # FEEDBRIDGE_ADMIN_LISTEN\n", `    headers: ["X-A: ***"] # f.yaml:14` + "\n", "grace: 7s # --set\n"} {
+		if !bytes.Contains(printed, []byte(line)) {
+			t.Errorf("%q is missing in\n%s", line, printed)
+		}
+	}
+	listed, _ := cfg.WithLists(map[string][]Entry{"vendors": {{Name: "c", URL: "http://h/c", Line: 9}}}, nil)
+	for path, origin := range map[string]string{"url": "list vendors, line 9", "gap": "f.yaml:7", "every": "f.yaml:2", "auth.bearer": "f.yaml:3"} {
+		want["feeds.c."+path] = origin
+	}
+	must.Match(t, "origins with the list", want, listed.Origins())
+	if keys := listed.Overridden(); len(keys) != 1 {
+		t.Errorf("with the list, variables override %q", keys)
 	}
 }
 
@@ -87,7 +130,7 @@ func TestPrintingMasksSecrets(t *testing.T) {
 	if bytes.Contains(got, []byte("s3cret")) {
 		t.Errorf("a secret shows in\n%s", got)
 	}
-	for _, want := range []string{`headers: ["X-Api-Key: ***"]`, "username: me\n", `password: "***"`, `url: "nats://***@10.0.0.1:4222"`} {
+	for _, want := range []string{`headers: ["X-Api-Key: ***"]`, "username: me #", `password: "***"`, `url: "nats://***@10.0.0.1:4222"`} {
 		if !bytes.Contains(got, []byte(want)) {
 			t.Errorf("%s is missing in\n%s", want, got)
 		}

@@ -248,6 +248,9 @@ func (d *daemon) announce(writer string, admin adminListeners) {
 		attrs = append(attrs, "served_feeds", len(d.cfg.Serve.Feeds), "serve", at.Feeds)
 	}
 	d.log.Info("feedbridge is up", attrs...)
+	if keys := d.cfg.Overridden(); len(keys) > 0 {
+		d.log.Info("variables override keys of the file", "keys", keys)
+	}
 	warnOfMemory(d.cfg, d.log)
 	announceTopics(d.cfg, d.log)
 	if d.opts.Started != nil {

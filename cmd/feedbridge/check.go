@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
@@ -22,9 +24,10 @@ func checkCommand(a *app) *cobra.Command {
 		Use:   "check",
 		Short: "Validate the configuration and print it with all defaults",
 		Long: `Check validates the configuration, from the file and the environment, and
-prints it with all defaults and with secrets as ***. It also reads the lists of
-feeds_from. It reports all errors at once, and exits with 2 if there are any, also
-if a list cannot be read at the moment.
+prints it with all defaults and with secrets as ***. Beside each value that is no
+default it prints the line of the file, the variable or the flag that has set it.
+It also reads the lists of feeds_from. It reports all errors at once, and exits
+with 2 if there are any, also if a list cannot be read at the moment.
 
 With --connect it tries every bus, feed and topic, and whether the addresses of
 its servers are free, without publishing or creating anything. It prints a line
@@ -57,8 +60,12 @@ for each instead of the configuration, and exits with 1 unless all of them work.
 			if len(cfg.FeedsFrom) > 0 {
 				cfg, err = readLists(cmd.Context(), a, cfg)
 				found.Errors, found.OK = problemsOf(err), err == nil
-				if !asJSON { // a comment, as the configuration is YAML
-					(&printer{w: a.out}).printLine("# %s with those of the lists", withNoun(len(cfg.Feeds), "feed", "feeds"))
+				if !asJSON { // comments, as the configuration is YAML
+					p, origins := &printer{w: a.out}, cfg.Origins()
+					p.printLine("# %s with those of the lists", withNoun(len(cfg.Feeds), "feed", "feeds"))
+					for _, name := range slices.Sorted(maps.Keys(cfg.ListOf)) {
+						p.printLine("# feeds.%s.url: %s # %s", name, a.redact.URL(cfg.Feeds[name].Source.URL), origins["feeds."+name+".url"])
+					}
 				}
 			}
 			if connect {
@@ -74,6 +81,7 @@ for each instead of the configuration, and exits with 1 unless all of them work.
 				found.OK = err == nil
 			}
 			if asJSON {
+				found.Origins = cfg.Origins()
 				return errors.Join(printReport(a.out, a.redact, found), err)
 			}
 			return err
@@ -114,6 +122,7 @@ type checked struct {
 	OK            bool                `json:"ok"`
 	Errors        []problem           `json:"errors,omitempty"`
 	Configuration yamlText            `json:"configuration,omitempty"`
+	Origins       map[string]string   `json:"origins,omitempty"` // of values that are no defaults, by their keys
 	Connections   []daemon.Connection `json:"connections,omitempty"`
 }
 
