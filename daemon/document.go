@@ -72,12 +72,10 @@ func newNotFeedError(resp *source.Response, head []byte, redact *safetext.Redact
 // linkedFeeds returns the URLs of the feeds that the header Link of a response names.
 func linkedFeeds(resp *source.Response) (urls []string) {
 	for _, field := range resp.Header.Values("Link") {
-		for value := range link.Values(field) {
-			target, rest, ok := link.CutTarget(value)
-			params, readable := link.ParseParams(rest)
-			to, err := resp.URL.Parse(target)
-			if ok && readable && target != "" && err == nil && !params.Anchored && len(urls) < mostPageFeeds &&
-				feedxml.AnnouncesFeed(params.Rel, params.Type, target) && !slices.Contains(urls, to.String()) {
+		for l := range link.Read(field) {
+			to, err := resp.URL.Parse(l.Target)
+			if err == nil && !l.Anchored && len(urls) < mostPageFeeds && feedxml.AnnouncesFeed(l.Relations, l.Type, l.Target) &&
+				!slices.Contains(urls, to.String()) {
 				urls = append(urls, to.String())
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,17 +83,27 @@ func TestDocumentsThatAreNoFeed(t *testing.T) {
 	}
 }
 
-// A header Link names feeds, too.
+// A header Link names feeds, too: in the error, and to discover.
 func TestFeedsOfTheHeader(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Link", `</feed>; rel="alternate"; type="application/atom+xml", </de>; rel=alternate; hreflang=de`)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/feed" {
+			_, _ = w.Write([]byte(`<feed xmlns="http://www.w3.org/2005/Atom"><title>News</title></feed>`))
+			return
+		}
+		w.Header().Set("Link", `</feed>; rel="Alternate"; type="application/atom+xml", </de>; rel=alternate; hreflang=de, `+
+			`</other>; rel=alternate; type=application/atom+xml; anchor="/x", <>; rel=alternate; type=application/atom+xml, `+
+			`</feed>; rel="up alternate"; type=application/rss+xml`)
 		_, _ = w.Write([]byte("hello"))
 	}))
 	t.Cleanup(server.Close)
 	_, err := sourcesFor(t, server.URL).DetectFormat(t.Context())
-	if no, ok := errors.AsType[*NotFeedError](err); !ok || len(no.Feeds) != 1 || no.Feeds[0] != server.URL+"/feed" {
+	if no, ok := errors.AsType[*NotFeedError](err); !ok || !slices.Equal(no.Feeds, []string{server.URL + "/feed"}) || !strings.Contains(err.Error(), "names the feed "+server.URL+"/feed, and no feed; set url to that") {
 		t.Errorf("got %v", err)
+	}
+	found, err := sourcesFor(t, server.URL).Discover(t.Context(), false)
+	if err != nil || len(found) != 1 || found[0].URL != server.URL+"/feed" || found[0].Title != "News" {
+		t.Errorf("discovered %+v, %v", found, err)
 	}
 }
 

@@ -96,16 +96,17 @@ var layers = map[string][]string{
 // alone lists the modules that only the given packages (and their tests) import, so that
 // replacing a library changes one package.
 var alone = map[string][]string{
-	"github.com/nats-io/nats.go":     {"sink/nats", "internal/testkit/floor", "examples/comparison", "examples/comparison/script", "examples/consumers/go/nats"},
-	"github.com/nats-io/nats-server": {"sink/nats/embedded", "examples/comparison"},
-	"github.com/twmb/franz-go":       {"sink/kafka", "internal/testkit/kafkatest", "internal/testkit/floor", "examples/consumers/go/kafka"},
-	"github.com/spf13/cobra":         {"cmd/feedbridge"},
-	"github.com/spf13/viper":         {"config"},
-	"github.com/prometheus":          {"internal/admin"},
-	"golang.org/x/oauth2":            {"internal/credential"},
-	"code.dny.dev/ssrf":              {"source"},
-	"github.com/coreos/go-systemd":   {"daemon"},
-	"go.opentelemetry.io":            {"internal/trace"},
+	"github.com/nats-io/nats.go":      {"sink/nats", "internal/testkit/floor", "examples/comparison", "examples/comparison/script", "examples/consumers/go/nats"},
+	"github.com/nats-io/nats-server":  {"sink/nats/embedded", "examples/comparison"},
+	"github.com/twmb/franz-go":        {"sink/kafka", "internal/testkit/kafkatest", "internal/testkit/floor", "examples/consumers/go/kafka"},
+	"github.com/tomnomnom/linkheader": {"source/link"},
+	"github.com/spf13/cobra":          {"cmd/feedbridge"},
+	"github.com/spf13/viper":          {"config"},
+	"github.com/prometheus":           {"internal/admin"},
+	"golang.org/x/oauth2":             {"internal/credential"},
+	"code.dny.dev/ssrf":               {"source"},
+	"github.com/coreos/go-systemd":    {"daemon"},
+	"go.opentelemetry.io":             {"internal/trace"},
 }
 
 // standard are the packages that may import nothing but the standard library.

@@ -1,144 +1,129 @@
-// Package link reads the syntax of the HTTP field Link (RFC 8288).
+// Package link reads the HTTP field Link (RFC 8288).
+//
+// Package linkheader parses it. It splits at every comma and semicolon, also within a URL or a quoted
+// string, ignores backslashes, and omits what it cannot read. Therefore this package escapes these
+// characters, and passes only well-formed values, one at a time.
 package link
 
 import (
 	"iter"
 	"regexp"
+	"slices"
 	"strings"
 
-	"golang.org/x/net/http/httpguts"
+	"github.com/tomnomnom/linkheader"
 )
 
-// Values returns the values of a Link field, which commas outside of <> and of quotes
-// separate. If a bracket or a quote is not closed, the last value has the rest of the field,
-// so that no link is overlooked.
-func Values(field string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		start, closing := 0, byte(0)
-		for i := 0; i < len(field); i++ {
-			switch c := field[i]; {
-			case closing == '"' && c == '\\':
-				i++
-			case closing != 0:
-				if c == closing {
-					closing = 0
-				}
-			case c == '<':
-				closing = '>'
-			case c == '"':
-				closing = '"'
-			case c == ',':
-				if value := trimBlanks(field[start:i]); value != "" && !yield(value) {
-					return
-				}
-				start = i + 1
+// A Link is one value of a Link field.
+type Link struct {
+	// Target is the URL reference. If it is empty, there are no relations: the server has filled a
+	// template with a link that it does not have.
+	Target string
+	// Relations are the relation types, in lower case.
+	Relations []string
+	// Type is the media type of the target.
+	Type string
+	// Anchored reports that another page, or a part of this one, is the origin of the link.
+	Anchored bool
+
+	// Malformed reports that the value cannot be read, so that the fields above are empty.
+	Malformed bool
+	// Value is the value as written.
+	Value string
+	// Parameters is the value without its target, or the whole value if its target cannot be read.
+	Parameters string
+}
+
+// The characters that linkheader must not see are replaced by control characters. No server can send
+// these: noControls removes them from a field that has them all the same. No replacement changes the
+// length, so that the values are found in the field as written.
+var (
+	noControls    = strings.NewReplacer("\t", " ", "\x00", "\x7f", "\x01", "\x7f", "\x02", "\x7f", "\x03", "\x7f", "\x04", "\x7f", "\x05", "\x7f")
+	escapedTarget = strings.NewReplacer(",", "\x01", ";", "\x02")
+	escapedString = strings.NewReplacer(",", "\x01", ";", "\x02", `\"`, "\x03\x04", `\\`, "\x03\x05", `\`, "\x03")
+	unescaped     = strings.NewReplacer("\x01", ",", "\x02", ";", "\x03", "", "\x04", `"`, "\x05", `\`)
+)
+
+var (
+	// enclosed matches a target or a quoted string. One that is not closed extends to the end of the
+	// field, so that no link in it is overlooked.
+	enclosed = regexp.MustCompile(`(?s)<[^>]*>?|"(?:[^"\\]|\\.?)*"?`)
+	// bare matches the beginning of a URL without brackets, as in the specification of datareplication.
+	bare = regexp.MustCompile(`^(?i:https?)://`)
+	// relFirst matches the only parameter that such a URL may precede. Any other may be a part of the URL.
+	relFirst = regexp.MustCompile(`^ *(?i:rel) *=`)
+	// parameter matches a parameter. It accepts the faults that are common in links of other software:
+	// no name, no value, and characters that should be in quotes.
+	parameter = regexp.MustCompile("^ *(?:([!#-'*+.^_`|~0-9A-Za-z-]+) *(?:(=) *(\"[^\"]*\"|[^\\x00-\\x20\\x7f\"<>]*) *)?)?$")
+)
+
+// Read returns the links of a Link field, in order.
+func Read(field string) iter.Seq[Link] {
+	return func(yield func(Link) bool) {
+		start := 0
+		for escaped := range strings.SplitSeq(enclosed.ReplaceAllStringFunc(noControls.Replace(field), escape), ",") {
+			value := strings.Trim(field[start:start+len(escaped)], " \t")
+			start += len(escaped) + len(",")
+			if value != "" && !yield(parse(value, strings.Trim(escaped, " "))) {
+				return
 			}
 		}
-		if value := trimBlanks(field[start:]); value != "" {
-			yield(value)
-		}
 	}
 }
 
-// relFirst matches the parameters of a link whose first one is rel.
-var relFirst = regexp.MustCompile(`(?i)^;[ \t]*rel[ \t]*=`)
-
-// CutTarget splits a link value into its target and the rest. The target may be without
-// <>, as in the specification's examples, if it is an absolute http URL and rel follows.
-// Otherwise the end of the URL would be ambiguous.
-func CutTarget(value string) (target, rest string, ok bool) {
-	if strings.HasPrefix(value, "<") {
-		target, rest, ok = strings.Cut(value[1:], ">")
-		return trimBlanks(target), rest, ok && isPlain(trimBlanks(target))
+func escape(enclosed string) string {
+	if enclosed[0] == '<' {
+		return escapedTarget.Replace(enclosed)
 	}
-	end := strings.IndexByte(value, ';')
-	if end < 0 {
-		end = len(value)
-	}
-	target, rest = trimBlanks(value[:end]), value[end:]
-	if target == "" {
-		return "", rest, true
-	}
-	lower := strings.ToLower(target)
-	absolute := strings.HasPrefix(lower, "http://") || strings.HasPrefix(lower, "https://")
-	return target, rest, absolute && isPlain(target) && (rest == "" || relFirst.MatchString(rest))
+	return escapedString.Replace(enclosed)
 }
 
-// isPlain reports whether s has no control characters, blanks, brackets or quotes. No URL
-// has them, and they may be signs of a missing bracket or quote.
-func isPlain(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '"' || r == '<' || r == '>' })
-}
-
-// Params are the parameters of a link that decide its relation.
-type Params struct {
-	Rel      string // of the first rel; RFC 8288 has parsers ignore the others
-	Type     string // the media type of the target
-	Anchored bool   // an anchor names another page as the origin of the link
-}
-
-// ParseParams parses the parameters of a link value. It accepts the faults that are
-// common in links of other software: no value, nothing between semicolons, and characters
-// that should be in quotes.
-func ParseParams(s string) (params Params, ok bool) {
-	hasRel := false
-	for s = trimBlanks(s); s != ""; s = trimBlanks(s) {
-		if s[0] != ';' {
-			return Params{}, false
-		}
-		s = trimBlanks(s[1:])
-		n := 0
-		for n < len(s) && httpguts.IsTokenRune(rune(s[n])) {
-			n++
-		}
-		name, value := strings.ToLower(s[:n]), ""
-		s = trimBlanks(s[n:])
-		if n > 0 && strings.HasPrefix(s, "=") {
-			s = trimBlanks(s[1:])
-			if strings.HasPrefix(s, `"`) {
-				if value, s, ok = CutQuoted(s); !ok {
-					return Params{}, false
-				}
-			} else {
-				end := len(s)
-				if i := strings.IndexAny(s, "; \t"); i >= 0 {
-					end = i
-				}
-				value, s = s[:end], s[end:]
-				if !isPlain(value) {
-					return Params{}, false
-				}
-			}
-		}
-		switch {
-		case name == "rel" && !hasRel:
-			params.Rel, hasRel = value, true
-		case name == "type":
-			params.Type = value
-		case name == "anchor":
-			params.Anchored = true
-		}
+// parse parses a value, which is given as written and escaped.
+func parse(value, escaped string) Link {
+	l := Link{Malformed: true, Value: value, Parameters: value}
+	parts := strings.Split(escaped, ";")
+	url, behind, ok := cutTarget(parts)
+	if !ok {
+		return l
 	}
-	return params, true
-}
-
-// CutQuoted splits s, which starts with a quote, into the quoted string, without its quotes
-// and backslashes, and the rest. If the string does not end, ok is false.
-func CutQuoted(s string) (value, rest string, ok bool) {
-	var b strings.Builder
-	for i := 1; i < len(s); i++ {
-		switch s[i] {
-		case '"':
-			return b.String(), s[i+1:], true
-		case '\\':
-			if i++; i == len(s) {
-				return "", "", false
-			}
-		}
-		b.WriteByte(s[i])
+	l.Parameters = value[len(parts[0])-len(behind):]
+	if strings.Trim(behind, " ") != "" {
+		return l
 	}
-	return "", "", false
+	parts[0] = "<" + url + ">"
+	for i, part := range parts[1:] {
+		match := parameter.FindStringSubmatch(part)
+		if match == nil {
+			return l
+		}
+		name, equals, text := match[1], match[2], match[3]
+		parts[i+1] = strings.ToLower(name) + equals + text
+	}
+	l.Malformed = false
+	// The first of several parameters with one name counts (RFC 8288, sections 3.3 and 3.4.1). For
+	// linkheader the last one does.
+	slices.Reverse(parts)
+	for _, parsed := range linkheader.Parse(strings.Join(parts, ";")) {
+		l.Target = unescaped.Replace(parsed.URL)
+		l.Relations = strings.Fields(strings.ToLower(unescaped.Replace(parsed.Rel)))
+		l.Type = unescaped.Replace(parsed.Params["type"])
+		l.Anchored = parsed.HasParam("anchor")
+	}
+	return l
 }
 
-// trimBlanks returns s without leading and trailing spaces and tabs.
-func trimBlanks(s string) string { return strings.Trim(s, " \t") }
+// cutTarget returns the target of a value that is split at its semicolons, and what is behind its
+// brackets. A target has no control characters, blanks, brackets and quotes: they may be signs of a missing
+// bracket or quote.
+func cutTarget(parts []string) (url, behind string, ok bool) {
+	url, inBrackets := strings.CutPrefix(parts[0], "<")
+	if inBrackets {
+		url, behind, ok = strings.Cut(url, ">")
+	} else {
+		ok = url == "" || bare.MatchString(url) && (len(parts) == 1 || relFirst.MatchString(parts[1]))
+	}
+	url = strings.Trim(url, " ")
+	return url, behind, ok && !strings.ContainsFunc(url, func(r rune) bool {
+		return r > '\x02' && r <= ' ' || r == '"' || r == '<' || r == '>' || r == '\x7f'
+	})
+}

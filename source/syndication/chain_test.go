@@ -192,6 +192,12 @@ func TestPaged(t *testing.T) {
 			r.want("")
 		})
 	}
+	run("case 77: a Link header: of RSS", func(t *testing.T) {
+		u := newUpstream("/feed", rss("", "c:x"), "/2", rss(archive, "b:x"), "/1", rss(archive, "a:x"))
+		u.field("/feed", "Link", `</2>; rel="prev-archive"; type="application/rss+xml"`)
+		u.field("/2", "Link", "<1>; rel=prev-archive")
+		u.read(t).want("a:x b:x c:x")
+	})
 	run("case 93: prev without this is a page", func(t *testing.T) {
 		u := newUpstream("/feed", atom(link("prev", "/x"), "a@1"))
 		r := u.read(t)

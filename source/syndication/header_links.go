@@ -3,7 +3,6 @@ package syndication
 import (
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/feedbridge/feedbridge/source/link"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
@@ -18,17 +17,12 @@ func (p *profile) addHeaderLinks(d *document) {
 		return slices.Contains(navigation, rel) || slices.Contains(p.older, rel) || rel == p.newer
 	}
 	for _, field := range d.response.Header.Values("Link") {
-		for value := range link.Values(field) {
-			target, rest, ok := link.CutTarget(value)
-			params, readable := link.ParseParams(rest)
-			if !ok || !readable || target == "" || params.Anchored || !feedxml.IsFeedType(params.Type) {
+		for l := range link.Read(field) {
+			to, err := d.response.URL.Parse(l.Target)
+			if err != nil || l.Anchored || !feedxml.IsFeedType(l.Type) {
 				continue
 			}
-			to, err := d.response.URL.Parse(target)
-			if err != nil {
-				continue
-			}
-			for rel := range strings.FieldsSeq(params.Rel) {
+			for _, rel := range l.Relations {
 				if rel = feedxml.NormalRelation(rel); known(rel) {
 					d.addHeaderLink(rel, to)
 				}

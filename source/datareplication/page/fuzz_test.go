@@ -91,8 +91,8 @@ func loseNext(t *testing.T, field string, at int, char byte) {
 
 // blankTarget reports whether a link value may be one without a target.
 func blankTarget(field string) bool {
-	for value := range link.Values(field) {
-		if target, _, _ := link.CutTarget(value); target == "" {
+	for l := range link.Read(field) {
+		if !l.Malformed && l.Target == "" {
 			return true
 		}
 	}

@@ -31,22 +31,22 @@ func ParseLinks(fields []string, base *url.URL) (Links, []feed.Violation, error)
 	var violations []feed.Violation
 	page := Name(base)
 	for _, field := range fields {
-		for value := range link.Values(field) {
-			target, relations, err := readLink(value)
+		for l := range link.Read(field) {
+			relations, err := ownRelations(l)
 			if err != nil {
-				return Links{}, nil, newBreach(kindBadLink, page, "the link %q %s", evidence(value), err.Error())
+				return Links{}, nil, newBreach(kindBadLink, page, "the link %q %s", evidence(l.Value), err.Error())
 			}
-			if target == "" || len(relations) == 0 {
+			if len(relations) == 0 {
 				continue
 			}
-			address, ok := resolveLink(base, target)
+			address, ok := resolveLink(base, l.Target)
 			if !ok {
-				return Links{}, nil, newBreach(kindBadLink, page, "the link %q does not lead to an http or https URL", evidence(value))
+				return Links{}, nil, newBreach(kindBadLink, page, "the link %q does not lead to an http or https URL", evidence(l.Value))
 			}
 			for _, relation := range relations {
 				known := found.linkOf(relation)
 				if *known != "" {
-					violations = append(violations, feed.NewViolation(kindRepeatedLink, page, "there is a second link rel=%s, %q; the first one, %q, counts", relation, evidence(value), *known))
+					violations = append(violations, feed.NewViolation(kindRepeatedLink, page, "there is a second link rel=%s, %q; the first one, %q, counts", relation, evidence(l.Value), *known))
 					continue
 				}
 				*known = address
@@ -80,36 +80,25 @@ var ours = regexp.MustCompile(`(?i)self|prev|next`)
 // A relation is a registered name or a URI (RFC 8288, section 3.3).
 var wellFormedRelation = regexp.MustCompile(`^[a-z][a-z0-9.-]*$|:`)
 
-// readLink returns the target of one link value, and those of its relations that are self,
-// prev or next, in lower case. It fails on a malformed value that may be such a link.
-func readLink(value string) (target string, relations []string, err error) {
-	target, rest, ok := link.CutTarget(value)
-	if !ok {
-		rest = value
+// ownRelations returns the relations of a link that are self, prev or next. It fails on a malformed
+// link that may have one of them.
+func ownRelations(l link.Link) (relations []string, err error) {
+	// In a quoted string a backslash may split a word.
+	if l.Malformed && ours.MatchString(strings.ReplaceAll(l.Parameters, `\`, "")) {
+		return nil, errUnreadableLink
 	}
-	params, readable := link.ParseParams(rest)
-	if !ok || !readable {
-		// In a quoted string a backslash may split a word.
-		if ours.MatchString(strings.ReplaceAll(rest, `\`, "")) {
-			return "", nil, errUnreadableLink
-		}
-		return "", nil, nil
-	}
-	if target == "" {
-		return "", nil, nil
-	}
-	for _, relation := range strings.Fields(strings.ToLower(params.Rel)) {
+	for _, relation := range l.Relations {
 		switch {
 		case relation == "self" || relation == "prev" || relation == "next":
 			relations = append(relations, relation)
 		case ours.MatchString(relation) && !wellFormedRelation.MatchString(relation):
-			return "", nil, errUnreadableLink
+			return nil, errUnreadableLink
 		}
 	}
-	if len(relations) > 0 && params.Anchored {
-		return "", nil, errForeignAnchor
+	if len(relations) > 0 && l.Anchored {
+		return nil, errForeignAnchor
 	}
-	return target, relations, nil
+	return relations, nil
 }
 
 // resolveLink returns target as an absolute URL, without user info: only the

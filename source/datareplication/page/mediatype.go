@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/feedbridge/feedbridge/internal/safetext"
-	"github.com/feedbridge/feedbridge/source/link"
 )
 
 // ParseBoundary returns the boundary parameter of a page's Content-Type, which
@@ -62,11 +61,29 @@ func cutParam(s string) (name, value, rest string, ok bool) {
 		value, rest, _ = strings.Cut(rest, ";")
 		return name, trimBlanks(value), rest, true
 	}
-	if value, rest, ok = link.CutQuoted(rest); !ok {
+	if value, rest, ok = cutQuoted(rest); !ok {
 		return "", "", "", false
 	}
 	junk, rest, _ := strings.Cut(rest, ";")
 	return name, value, rest, trimBlanks(junk) == ""
+}
+
+// cutQuoted splits s, which starts with a quote, into the quoted string, without its quotes
+// and backslashes, and the rest. If the string does not end, ok is false.
+func cutQuoted(s string) (value, rest string, ok bool) {
+	var b strings.Builder
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '"':
+			return b.String(), s[i+1:], true
+		case '\\':
+			if i++; i == len(s) {
+				return "", "", false
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return "", "", false
 }
 
 // trimBlanks returns s without leading and trailing spaces and tabs.

@@ -43,7 +43,7 @@ func PageFeeds(page []byte, base string, most int) []string {
 		case attrs["href"] == "" || !ok:
 		case t.Data == "base" && !hasBase:
 			base, hasBase = url, true
-		case t.Data == "link" && AnnouncesFeed(attrs["rel"], attrs["type"], url) && !slices.Contains(urls, url):
+		case t.Data == "link" && AnnouncesFeed(strings.Fields(strings.ToLower(attrs["rel"])), attrs["type"], url) && !slices.Contains(urls, url):
 			urls = append(urls, url)
 		}
 	}
@@ -51,8 +51,8 @@ func PageFeeds(page []byte, base string, most int) []string {
 }
 
 // AnnouncesFeed reports whether a link of a page, or of the header of its answer, leads to a feed. JSON may also
-// be an API's: version 1 of JSON Feed has that type for feeds.
-func AnnouncesFeed(rel, mediaType, url string) bool {
+// be an API's: version 1 of JSON Feed has that type for feeds. The relations are in lower case.
+func AnnouncesFeed(relations []string, mediaType, url string) bool {
 	name, _, _ := strings.Cut(strings.ToLower(mediaType), ";")
 	switch strings.TrimSpace(name) {
 	case "application/atom+xml", "application/rss+xml", "application/feed+json", "application/cloudevents-batch+json":
@@ -63,5 +63,5 @@ func AnnouncesFeed(rel, mediaType, url string) bool {
 	default:
 		return false
 	}
-	return slices.Contains(strings.Fields(strings.ToLower(rel)), "alternate")
+	return slices.Contains(relations, "alternate")
 }
