@@ -180,6 +180,7 @@ func TestPaged(t *testing.T) {
 		{"of a complete document", "<fh:complete/>", "</p2>; rel=next", "b", []string{"mixed_dialects"}},
 		{"of another page", "", `</p2>; rel=next; anchor="/x"`, "b", nil},
 		{"to a page of HTML", "", `</p2>; rel=next; type="text/html"`, "b", nil},
+		{"to a JSON Feed", "", "</p2>; rel=next; type=application/feed+json", "b", nil},
 		{"of another relation", "", "</p2>; rel=preload, </p2>; rel=shortlink", "b", nil},
 		{"malformed", "", "</p2; rel=next", "b", nil},
 	} {

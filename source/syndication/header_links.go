@@ -19,7 +19,7 @@ func (p *profile) addHeaderLinks(d *document) {
 	for _, field := range d.response.Header.Values("Link") {
 		for l := range link.Read(field) {
 			to, err := d.response.URL.Parse(l.Target)
-			if err != nil || l.Anchored || !feedxml.IsFeedType(l.Type) {
+			if err != nil || l.Anchored || !d.meta.Format.MayHaveType(l.Type) {
 				continue
 			}
 			for _, rel := range l.Relations {

@@ -88,6 +88,22 @@ func TestJSONFeedPages(t *testing.T) {
 		u := newUpstream("/feed", jsonFeed(next("2"), "d c"), "/2", jsonFeed(next("/3"), "c b"), "/3", jsonFeed("", "a"))
 		u.read(t, inSource).want("a b c d", "paged_feed_is_lossy")
 	})
+	for name, test := range map[string]struct {
+		field, want string
+		violations  []string
+	}{
+		"without a type":           {"</2>; rel=next", "a b", []string{"paged_feed_is_lossy"}},
+		"to a JSON Feed":           {`</2>; rel=next; type="application/feed+json"`, "a b", []string{"paged_feed_is_lossy"}},
+		"to JSON":                  {`</2>; rel=next; type="application/json; charset=utf-8"`, "a b", []string{"paged_feed_is_lossy"}},
+		"to a page of HTML":        {"</2>; rel=next; type=text/html", "b", nil},
+		"to Atom and to JSON Feed": {"</atom>; rel=next; type=application/atom+xml, </2>; rel=next; type=application/feed+json", "a b", []string{"paged_feed_is_lossy"}},
+	} {
+		t.Run("case 27: a Link header "+name, func(t *testing.T) {
+			u := newUpstream("/feed", jsonFeed("", "b"), "/2", jsonFeed("", "a"))
+			u.field("/feed", "Link", test.field)
+			u.read(t, inSource).want(test.want, test.violations...)
+		})
+	}
 	t.Run("grows while a page is awaited and nothing is held", func(t *testing.T) {
 		u := newUpstream("/feed", jsonFeed(next("/b"), "d c"), "/b", jsonFeed("", "b a"))
 		r := u.read(t, inSource)

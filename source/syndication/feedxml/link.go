@@ -108,15 +108,17 @@ func NormalRelation(rel string) string {
 	return strings.ToLower(rel)
 }
 
-// IsFeedType reports whether a link of that media type may lead to a feed.
-func IsFeedType(mediaType string) bool {
+// MayHaveType reports whether a link of that media type may lead to another document of the feed.
+func (f Format) MayHaveType(mediaType string) bool {
 	name, _, err := mime.ParseMediaType(mediaType)
 	if err != nil {
 		return mediaType == ""
 	}
 	switch name {
 	case "application/atom+xml", "application/rss+xml", "application/rdf+xml", "application/xml", "text/xml":
-		return true
+		return f != JSON
+	case "application/feed+json", "application/json":
+		return f == JSON
 	}
 	return false
 }

@@ -75,7 +75,7 @@ func (m *Meta) Link(rel string) (link Link, count int) {
 		if l.Rel != rel {
 			continue
 		}
-		if feed := IsFeedType(l.Type); count == 0 || feed && !suits {
+		if feed := m.Format.MayHaveType(l.Type); count == 0 || feed && !suits {
 			link, suits = l, feed
 		}
 		count++
