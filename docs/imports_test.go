@@ -93,7 +93,7 @@ var layers = map[string][]string{
 	"cmd/feedbridge": {"docs", "internal/admin/status", "internal/asyncapi", "bridge", "checkpoint", "config", "internal/conformance", "internal/credential", "daemon", "feed", "internal/logonce", "message", "internal/retry", "internal/safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/httpfeed", "source/syndication", "internal/verify"},
 }
 
-// alone lists the modules that only the given packages (and their tests) import, so that
+// alone lists the modules that the given packages import and no others (but for tests), so that
 // replacing a library changes one package.
 var alone = map[string][]string{
 	"github.com/nats-io/nats.go":      {"sink/nats", "internal/testkit/floor", "examples/comparison", "examples/comparison/script", "examples/consumers/go/nats"},
@@ -116,7 +116,7 @@ var standard = []string{"feed", "message", "internal/limit", "internal/logonce",
 var badNames = []string{"util", "utils", "common", "helper", "helpers", "types", "misc"}
 
 func TestImportsRunOneWay(t *testing.T) {
-	seen := map[string]bool{}
+	imports := map[string][]string{}
 	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -128,7 +128,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		if dir == "." || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
 			return nil
 		}
-		seen[dir] = true
+		imports[dir] = append(imports[dir], dir) // a package may have no imports
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
 		if err != nil {
 			return err
@@ -138,12 +138,13 @@ func TestImportsRunOneWay(t *testing.T) {
 			if err != nil {
 				return err
 			}
+			imports[dir] = append(imports[dir], imported)
 			checkImport(t, file, dir, imported)
 		}
 		return nil
 	})
 	must.Succeed(t, err)
-	for dir := range seen {
+	for dir := range imports {
 		if _, ok := layers[dir]; !ok {
 			t.Errorf("package %s is in no layer: add it to layers", dir)
 		}
@@ -152,8 +153,15 @@ func TestImportsRunOneWay(t *testing.T) {
 		}
 	}
 	for dir := range layers {
-		if !seen[dir] {
+		if imports[dir] == nil {
 			t.Errorf("layers names package %s, which does not exist", dir)
+		}
+	}
+	for prefix, owners := range alone {
+		for _, owner := range owners {
+			if !slices.ContainsFunc(imports[owner], func(imported string) bool { return isPartOf(imported, prefix) }) {
+				t.Errorf("alone names package %s, which does not import %s", owner, prefix)
+			}
 		}
 	}
 }
@@ -177,11 +185,16 @@ func checkImport(t *testing.T, file, dir, imported string) {
 		t.Errorf("%s: package %s must not import %s, only the standard library", file, dir, imported)
 	}
 	for prefix, owners := range alone {
-		if (imported == prefix || strings.HasPrefix(imported, prefix+"/")) && !slices.Contains(owners, dir) {
+		if isPartOf(imported, prefix) && !slices.Contains(owners, dir) {
 			t.Errorf("%s: %s is for package %v alone", file, imported, owners)
 		}
 	}
 	if imported == "net/http" && slices.Contains([]string{"feed", "checkpoint", "bridge"}, dir) {
 		t.Errorf("%s: package %s must not import net/http", file, dir)
 	}
+}
+
+// isPartOf reports whether a package is prefix, or below it.
+func isPartOf(imported, prefix string) bool {
+	return imported == prefix || strings.HasPrefix(imported, prefix+"/")
 }
