@@ -63,37 +63,43 @@ func writeFile(t *testing.T, text string) string {
 func TestConnectReportsPermanentErrors(t *testing.T) {
 	t.Parallel()
 	const url = "nats://127.0.0.1:1"
+	user, err := nkeys.CreateUser()
+	must.Succeed(t, err)
+	seed, err := user.Seed()
+	must.Succeed(t, err)
 	for name, test := range map[string]struct {
 		config nats.Config
 		want   string
 	}{
-		"no URL":                    {nats.Config{}, "url: is missing"},
-		"malformed URL":             {nats.Config{URL: "nats://host:port"}, "url: one of the URLs cannot be read: invalid port"},
-		"malformed secret URL":      {nats.Config{URL: "nats://me:hunter%2@host"}, "are the special characters of its password escaped?"},
-		"scheme":                    {nats.Config{URL: "http://me:hunter2@host"}, "url: http://host: the scheme must be nats, tls, ws or wss"},
-		"no host":                   {nats.Config{URL: "nats://:4222"}, "has no host"},
-		"mixed schemes":             {nats.Config{URL: "ws://a,nats://b"}, "ws:// and wss:// cannot be mixed"},
-		"two ways":                  {nats.Config{URL: url, Token: "hunter2", NKeyFile: "x"}, "nkey_file, token: exclude each other: keep one"},
-		"a password without a user": {nats.Config{URL: url, Password: "hunter2"}, "username: is missing beside the password"},
-		"half a certificate":        {nats.Config{URL: url, TLS: nats.TLS{ClientFiles: credential.ClientFiles{CertFile: "x"}}}, "tls: cert_file and key_file need each other"},
-		"inbox":                     {nats.Config{URL: url, InboxPrefix: "a.>"}, `inbox_prefix: "a.>" is not the start of a subject`},
-		"prefix":                    {nats.Config{URL: url, APIPrefix: "JS.>"}, `api_prefix: "JS.>" is not the start of a subject`},
-		"timeout":                   {nats.Config{URL: url, Timeout: -1}, "timeout: must be more than zero"},
-		"no credentials file":       {nats.Config{URL: url, CredentialsFile: "/not/there.creds"}, "credentials_file: open /not/there.creds: no such file or directory; create the file, or correct its path"},
-		"no credentials in it":      {nats.Config{URL: url, CredentialsFile: writeFile(t, "hunter2")}, "has no user"},
-		"no nkey file":              {nats.Config{URL: url, NKeyFile: "/not/there.nk"}, "nkey_file: open /not/there.nk: no such file or directory; create the file, or correct its path"},
-		"no nkey in it":             {nats.Config{URL: url, NKeyFile: writeFile(t, "hunter2")}, "has no user nkey"},
-		"nkey in UTF-16":            {nats.Config{URL: url, NKeyFile: writeFile(t, "\xff\xfeS\x00")}, "is in UTF-16; write it in UTF-8"},
-		"credentials in UTF-16":     {nats.Config{URL: url, CredentialsFile: writeFile(t, "\xff\xfe-\x00")}, "is in UTF-16; write it in UTF-8"},
-		"no password file":          {nats.Config{URL: url, Username: "me", Password: "file:/not/there"}, "password: open /not/there: no such file or directory; create the file, or correct its path"},
-		"empty token file":          {nats.Config{URL: url, Token: credential.Secret("file:" + writeFile(t, "\n"))}, "token: "},
-		"no authorities":            {nats.Config{URL: url, TLS: nats.TLS{ClientFiles: credential.ClientFiles{CAFile: "/not/there.pem"}}}, "tls.ca_file: "},
-		"no client certificate":     {nats.Config{URL: url, TLS: nats.TLS{ClientFiles: credential.ClientFiles{CertFile: "/not/a", KeyFile: "/not/b"}}}, "tls.cert_file /not/a with key_file /not/b: "},
+		"no URL":                               {nats.Config{}, "url: is missing"},
+		"malformed URL":                        {nats.Config{URL: "nats://host:port"}, "url: one of the URLs cannot be read: invalid port"},
+		"malformed secret URL":                 {nats.Config{URL: "nats://me:hunter%2@host"}, "are the special characters of its password escaped?"},
+		"scheme":                               {nats.Config{URL: "http://me:hunter2@host"}, "url: http://host: the scheme must be nats, tls, ws or wss"},
+		"no host":                              {nats.Config{URL: "nats://:4222"}, "has no host"},
+		"mixed schemes":                        {nats.Config{URL: "ws://a,nats://b"}, "ws:// and wss:// cannot be mixed"},
+		"two ways":                             {nats.Config{URL: url, Token: "hunter2", NKeyFile: "x"}, "nkey_file, token: exclude each other: keep one"},
+		"a password without a user":            {nats.Config{URL: url, Password: "hunter2"}, "username: is missing beside the password"},
+		"half a certificate":                   {nats.Config{URL: url, TLS: nats.TLS{ClientFiles: credential.ClientFiles{CertFile: "x"}}}, "tls: cert_file and key_file need each other"},
+		"inbox":                                {nats.Config{URL: url, InboxPrefix: "a.>"}, `inbox_prefix: "a.>" is not the start of a subject`},
+		"prefix":                               {nats.Config{URL: url, APIPrefix: "JS.>"}, `api_prefix: "JS.>" is not the start of a subject`},
+		"timeout":                              {nats.Config{URL: url, Timeout: -1}, "timeout: must be more than zero"},
+		"no credentials file":                  {nats.Config{URL: url, CredentialsFile: "/not/there.creds"}, "credentials_file: open /not/there.creds: no such file or directory; create the file, or correct its path"},
+		"no credentials in it":                 {nats.Config{URL: url, CredentialsFile: writeFile(t, "hunter2")}, "has no user"},
+		"a seed in the place of credentials":   {nats.Config{URL: url, CredentialsFile: writeFile(t, "-----BEGIN USER NKEY SEED-----\n"+string(seed)+"\n------END USER NKEY SEED------\n")}, "has no user JWT"},
+		"a JWT and a seed without their lines": {nats.Config{URL: url, CredentialsFile: writeFile(t, "a.b.c\n"+string(seed)+"\n")}, "has no user JWT"},
+		"no nkey file":                         {nats.Config{URL: url, NKeyFile: "/not/there.nk"}, "nkey_file: open /not/there.nk: no such file or directory; create the file, or correct its path"},
+		"no nkey in it":                        {nats.Config{URL: url, NKeyFile: writeFile(t, "hunter2")}, "has no user nkey"},
+		"nkey in UTF-16":                       {nats.Config{URL: url, NKeyFile: writeFile(t, "\xff\xfeS\x00")}, "is in UTF-16; write it in UTF-8"},
+		"credentials in UTF-16":                {nats.Config{URL: url, CredentialsFile: writeFile(t, "\xff\xfe-\x00")}, "is in UTF-16; write it in UTF-8"},
+		"no password file":                     {nats.Config{URL: url, Username: "me", Password: "file:/not/there"}, "password: open /not/there: no such file or directory; create the file, or correct its path"},
+		"empty token file":                     {nats.Config{URL: url, Token: credential.Secret("file:" + writeFile(t, "\n"))}, "token: "},
+		"no authorities":                       {nats.Config{URL: url, TLS: nats.TLS{ClientFiles: credential.ClientFiles{CAFile: "/not/there.pem"}}}, "tls.ca_file: "},
+		"no client certificate":                {nats.Config{URL: url, TLS: nats.TLS{ClientFiles: credential.ClientFiles{CertFile: "/not/a", KeyFile: "/not/b"}}}, "tls.cert_file /not/a with key_file /not/b: "},
 	} {
 		parallel.Run(t, name, func(t *testing.T) {
 			_, err := nats.Connect(t.Context(), test.config, silent)
 			wantError(t, err, true, nil, test.want)
-			if strings.Contains(err.Error(), "hunter") {
+			if strings.Contains(err.Error(), "hunter") || strings.Contains(err.Error(), string(seed)) {
 				t.Errorf("error %q shows a secret", err)
 			}
 		})

@@ -2,6 +2,7 @@ package nats
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
@@ -59,9 +60,9 @@ func checkCredentialsFile(file string) error {
 	if err != nil {
 		return err
 	}
-	// The errors of nkeys do not quote the file.
-	if _, err := nkeys.ParseDecoratedJWT(data); err != nil {
-		return fmt.Errorf("%s has no user JWT: %w", file, err)
+	// Without a JWT, nkeys returns the first decorated text or the whole file in its place: the seed would be sent.
+	if jwt, err := nkeys.ParseDecoratedJWT(data); err != nil || jwt == string(data) || strings.Count(jwt, ".") != 2 {
+		return fmt.Errorf("%s has no user JWT; name a file that 'nsc generate creds' has made, or a seed in nkey_file", file)
 	}
 	if _, err := nkeys.ParseDecoratedUserNKey(data); err != nil {
 		return fmt.Errorf("%s has no user nkey: %w", file, err)
