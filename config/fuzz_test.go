@@ -18,6 +18,7 @@ func FuzzLoad(f *testing.F) {
 	}
 	f.Add([]byte("feeds: {a: {url: \"x\\ny\", start: \"x\\ny\", every: \"x\\ny\", \"x\\ny\": 1}}"))
 	f.Add([]byte("feeds: {a: {url: http://0}}\nadmin: {token: 0000000000000000}"))
+	f.Add([]byte("feeds: {a: {url: http://0}}\nbuses: {k: {kafka: {brokers: [\"a//b:1\", \"c:1\"]}}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cputime.CheckRepeated(t, string(data), func(text string) { newLoader(goodEnv).readYAML("fuzz.yaml", []byte(text)) })
 		l := newLoader(goodEnv)

@@ -80,7 +80,11 @@ func (c *Config) encodeNode(s *spec, path string, v reflect.Value) *yaml.Node {
 		}
 		n.Kind, n.Style = yaml.SequenceNode, yaml.FlowStyle
 		for i := range v.Len() {
-			n.Content = append(n.Content, scalarNode(s.elem, maskedText(s.elem, v.Index(i)), ""))
+			item := scalarNode(s.elem, maskedText(s.elem, v.Index(i)), "")
+			if strings.Contains(item.Value, ":") {
+				item.Style = yaml.DoubleQuotedStyle // not the encoder's ', which may be part of a password that is masked
+			}
+			n.Content = append(n.Content, item)
 		}
 		n.LineComment = c.origin(path)
 		return n
