@@ -47,6 +47,7 @@ c"/></feed>`,
 	`<feed><entry></entry><entry><id>2</id></entry><entry xmlns="http://www.w3.org/2005/Atom"><a/></entry></feed>`,
 	`<rss><channel xmlns=" "><item><guid>1&#13;
 2</guid></item></channel></rss>`,
+	"<feed xmlns='http://www.w3.org/2005/Atom\r\n'><entry xmlns:p='urn:\n'><id p:a=''>1</id></entry></feed>",
 }
 
 // FuzzDocument reads its input as a document: in chunks of any size, and cut at any byte. The

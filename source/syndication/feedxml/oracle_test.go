@@ -168,11 +168,10 @@ func oracleRef(t xml.StartElement) string {
 	return ""
 }
 
-// sameID compares an ID with that of encoding/xml, which keeps the line ends in attributes.
-func sameID(a, b string) bool {
-	blanks := strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
-	return blanks.Replace(a) == blanks.Replace(b)
-}
+// blanks replaces the line ends and tabs that encoding/xml keeps in attributes.
+var blanks = strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
+
+func sameID(a, b string) bool { return blanks.Replace(a) == blanks.Replace(b) }
 
 // treeWriter writes an element as encoding/xml reads it, in a form that can be compared:
 // names resolved, text in one piece, no declarations of namespaces. xml:base and xml:lang
@@ -186,13 +185,13 @@ type treeWriter struct {
 func (w *treeWriter) add(token xml.Token) {
 	switch t := token.(type) {
 	case xml.StartElement:
-		line := fmt.Sprintf("<%s %s", t.Name.Space, t.Name.Local)
+		line := fmt.Sprintf("<%s %s", blanks.Replace(t.Name.Space), t.Name.Local)
 		for _, a := range t.Attr {
 			inherits := a.Name.Space == xmlURI && (a.Name.Local == "base" || a.Name.Local == "lang")
 			if a.Name.Space == "xmlns" || a.Name == (xml.Name{Local: "xmlns"}) || w.depth == 0 && inherits {
 				continue
 			}
-			line += fmt.Sprintf(" %s %s=%q", a.Name.Space, a.Name.Local, a.Value)
+			line += fmt.Sprintf(" %s %s=%q", blanks.Replace(a.Name.Space), a.Name.Local, a.Value)
 		}
 		w.write(line)
 		w.depth++
