@@ -14,6 +14,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 )
 
 var update = flag.Bool("update", false, "write the golden file of the current version")
@@ -139,7 +140,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"version":1}`))
 	f.Add([]byte(`{"version":1,"feed":"a","source":"b","at":"9999-12-31T23:59:59-01:00"}`))
 	f.Add([]byte(`{"version":1,"feed":"a","source":"b","moved":"0000-01-01T00:00:00+01:00"}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	f.Fuzz(mutation.OfCorpus(200, func(t *testing.T, data []byte) {
 		cputime.CheckRepeated(t, string(data), func(text string) { _, _ = Decode([]byte(text)) })
 		cp, err := Decode(data)
 		if err != nil {
@@ -157,5 +158,5 @@ func FuzzDecode(f *testing.F) {
 		if diff := cmp.Diff(cp, again); diff != "" {
 			t.Errorf("(-first +second):\n%s", diff)
 		}
-	})
+	}))
 }

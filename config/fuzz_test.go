@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 )
 
 // FuzzLoad reads any bytes as a file. A configuration that loads can be printed, and
@@ -19,7 +20,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("feeds: {a: {url: \"x\\ny\", start: \"x\\ny\", every: \"x\\ny\", \"x\\ny\": 1}}"))
 	f.Add([]byte("feeds: {a: {url: http://0}}\nadmin: {token: 0000000000000000}"))
 	f.Add([]byte("feeds: {a: {url: http://0}}\nbuses: {k: {kafka: {brokers: [\"a//b:1\", \"c:1\"]}}}"))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	f.Fuzz(mutation.OfCorpus(5, func(t *testing.T, data []byte) {
 		cputime.CheckRepeated(t, string(data), func(text string) { newLoader(goodEnv).readYAML("fuzz.yaml", []byte(text)) })
 		l := newLoader(goodEnv)
 		l.readYAML("fuzz.yaml", data)
@@ -32,5 +33,5 @@ func FuzzLoad(f *testing.F) {
 		if !errors.As(err, &errs) || len(strings.Split(err.Error(), "\n")) != len(errs) {
 			t.Errorf("want one line for each error:\n%v", err)
 		}
-	})
+	}))
 }

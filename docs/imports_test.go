@@ -63,7 +63,8 @@ var layers = map[string][]string{
 
 	"sink":                        {"feed", "checkpoint", "message", "internal/safetext"},
 	"internal/testkit/sinktest":   {"internal/testkit/must", "sink", "feed", "checkpoint", "message"},
-	"internal/testkit/cputime":    {},
+	"internal/testkit/cputime":    {"internal/testkit/mutation"},
+	"internal/testkit/mutation":   {},
 	"internal/testkit/fleettest":  {"internal/fleet"},
 	"internal/testkit/freeport":   {},
 	"internal/testkit/httpfault":  {},

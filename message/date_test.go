@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 )
 
 func TestParseDate(t *testing.T) {
@@ -105,7 +106,7 @@ func FuzzDate(f *testing.F) {
 	} {
 		f.Add(s)
 	}
-	f.Fuzz(func(t *testing.T, s string) {
+	f.Fuzz(mutation.OfCorpus(200, func(t *testing.T, s string) {
 		cputime.CheckRepeated(t, s, func(s string) { ParseDate(s) })
 		got, wrongWeekday, ok := ParseDate(s)
 		if ok {
@@ -141,7 +142,7 @@ func FuzzDate(f *testing.F) {
 				}
 			}
 		}
-	})
+	}))
 }
 
 // dateLayouts are forms of RFC 9110, RFC 5322 and RFC 3339 in which [time.Time.Format] writes

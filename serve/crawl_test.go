@@ -18,6 +18,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/source"
@@ -358,7 +359,7 @@ func FuzzPage(f *testing.F) {
 	f.Add("", "Content-Id", "a\r\nb", []byte(nil), []byte("--"+pageBoundary(pageID{"e0", 3, 0}, nil)+"--"), "x", "")
 	f.Add("é\x00", "feedbridge-header-nats-x", " ", []byte("\n"), []byte("--"), `"put"`, "9999-12-31T23:59:60Z")
 	site := newSite(f)
-	f.Fuzz(func(t *testing.T, id, name, value string, one, two []byte, op, modified string) {
+	f.Fuzz(mutation.OfCorpus(200, func(t *testing.T, id, name, value string, one, two []byte, op, modified string) {
 		topic := newTopic()
 		for i, body := range [][]byte{one, two, one} {
 			topic.add(feed.Record{Time: later(i), Body: body, Header: feed.Header{
@@ -385,5 +386,5 @@ func FuzzPage(f *testing.F) {
 		if diff := cmp.Diff(want, got, cmp.Transformer("empty", func(b []byte) string { return string(b) })); diff != "" {
 			t.Fatal(diff)
 		}
-	})
+	}))
 }

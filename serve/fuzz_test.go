@@ -5,6 +5,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 )
 
 // FuzzMessage serves messages that others wrote. The documents are well-formed whatever is in them, and
@@ -15,7 +16,7 @@ func FuzzMessage(f *testing.F) {
 		format, _ := r.Header.Get("Feed-Format")
 		f.Add("1@x", "Feed-Title", "a", contentType, format, r.Body)
 	}
-	f.Fuzz(func(t *testing.T, id, name, value, contentType, format string, body []byte) {
+	f.Fuzz(mutation.OfCorpus(40, func(t *testing.T, id, name, value, contentType, format string, body []byte) {
 		message := func(body []byte) feed.Record {
 			return feed.Record{Time: noon, Body: body, Header: feed.Header{
 				{Name: "Content-ID", Value: id},
@@ -40,5 +41,5 @@ func FuzzMessage(f *testing.F) {
 			serveAs(format, body)
 			cputime.CheckRepeated(t, string(body), func(text string) { serveAs(format, []byte(text)) })
 		}
-	})
+	}))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 )
 
 // FuzzTail prints messages that others wrote. Each is one line of JSON without control characters, with the
@@ -20,7 +21,7 @@ func FuzzTail(f *testing.F) {
 	f.Add("Operation-Type", "\x1b[2J\n", "", "9999-12-31T23:59:60Z", []byte(nil), []byte("\u2028\xff\x00"), true)
 	f.Add("Content-Type", "application/json", "", "", []byte(nil), []byte("{\"a\": [\"\u009b\",\n1.0]}"), false)
 	f.Add("Feedbridge-Dead-Length", "9", "", "", []byte(nil), []byte("{}"), false)
-	f.Fuzz(func(t *testing.T, name, value, op, modified string, key, body []byte, tombstone bool) {
+	f.Fuzz(mutation.OfCorpus(200, func(t *testing.T, name, value, op, modified string, key, body []byte, tombstone bool) {
 		print := func(value string, body []byte) {
 			var out bytes.Buffer
 			w := &messageWriter{lines: newEntityWriter(&out)}
@@ -44,5 +45,5 @@ func FuzzTail(f *testing.F) {
 		print(value, body)
 		cputime.CheckRepeated(t, value, func(text string) { print(text, body) })
 		cputime.CheckRepeated(t, string(body), func(text string) { print(value, []byte(text)) })
-	})
+	}))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/admin"
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 )
 
 // FuzzRequest sends any request. Without the token nothing is changed, and an answer has no control
@@ -23,7 +24,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("GET", "/served", "after=%00", "Accept", "text/html;q=2", "")
 	s, changes := newChangeable(admin.Options{Token: constantToken(token, nil)})
 	addOrders(s)
-	f.Fuzz(func(t *testing.T, method, path, query, name, value, body string) {
+	f.Fuzz(mutation.OfCorpus(200, func(t *testing.T, method, path, query, name, value, body string) {
 		if _, err := url.ParseRequestURI("/?" + query); err != nil {
 			return // net/http refuses such a request
 		}
@@ -47,5 +48,5 @@ func FuzzRequest(f *testing.F) {
 		}
 		send(query)
 		cputime.CheckRepeated(t, query+"&", send)
-	})
+	}))
 }

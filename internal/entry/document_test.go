@@ -16,6 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/docs"
 	"github.com/feedbridge/feedbridge/internal/entry"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 )
 
 const atom = `<entry xmlns="http://www.w3.org/2005/Atom" xmlns:m="urn:m" xml:lang="de" xml:base="http://x.example/a/">
@@ -223,7 +224,7 @@ func FuzzEncode(f *testing.F) {
 	for _, doc := range []string{atom, rss, "<item><a>x<b/>y</a></item>"} {
 		f.Add([]byte(doc))
 	}
-	f.Fuzz(func(t *testing.T, doc []byte) {
+	f.Fuzz(mutation.OfCorpus(200, func(t *testing.T, doc []byte) {
 		a, ok := entry.Read(doc, "http://x.example/")
 		if !ok {
 			return
@@ -244,7 +245,7 @@ func FuzzEncode(f *testing.F) {
 		if b := again.Encode("id"); !bytes.Equal(text, b) {
 			t.Fatalf("got  %s\nwant %s", b, text)
 		}
-	})
+	}))
 }
 
 func BenchmarkEncode(b *testing.B) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 )
 
 // FuzzValue reports the values of two other members, which any program can store in the bucket. Whatever
@@ -15,7 +16,7 @@ func FuzzValue(f *testing.F) {
 	f.Add("a", []byte(`{"feedbridge_member":"a","topics":"0","hashes":"AQE="}`), []byte(`null`))
 	f.Add("b", []byte(`{"feedbridge_member":"b","topics":"1","lists":{"blogs":{"topics":"0","hashes":"AQE="}}}`), List{URLs: map[string]string{"x": "/"}}.encoded())
 	f.Add("", []byte(`{"feedbridge_member":"","topics":"x"}`), []byte{})
-	f.Fuzz(func(t *testing.T, name string, one, two []byte) {
+	f.Fuzz(mutation.OfCorpus(50, func(t *testing.T, name string, one, two []byte) {
 		cputime.CheckRepeated(t, string(one), func(text string) {
 			if topics, err := decodeTopics([]byte(text), hashBits); err == nil {
 				if again, err := decodeTopics(topics.encode(), hashBits); err != nil || !slices.Equal(again.hashes, topics.hashes) {
@@ -43,7 +44,7 @@ func FuzzValue(f *testing.F) {
 		r.report(name)
 		r.now = r.now.Add(time.Hour)
 		_, _ = r.roster.next(r.now)
-	})
+	}))
 }
 
 // encoded returns what the member c publishes that has the list, and no other feeds.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 )
 
 // readAll returns the items of a document and the error that ends it; nil for io.EOF.
@@ -149,7 +150,7 @@ func FuzzReader(f *testing.F) {
 		f.Add([]byte(doc), true)
 		f.Add([]byte(doc), false)
 	}
-	f.Fuzz(func(t *testing.T, doc []byte, object bool) {
+	f.Fuzz(mutation.OfCorpus(100, func(t *testing.T, doc []byte, object bool) {
 		opts := Options{Item: 1 << 20, Head: 1 << 20}
 		if object {
 			opts.List = "items"
@@ -201,5 +202,5 @@ func FuzzReader(f *testing.F) {
 				t.Fatalf("item %d is %q, want %q", i, items[i], want[i])
 			}
 		}
-	})
+	}))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/safetext"
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 )
 
 // Each of these URLs showed a part of a secret.
@@ -105,7 +106,7 @@ func FuzzRedact(f *testing.F) {
 	f.Add("p@s;s/?#", "01", uint8(3), uint8(1))
 	f.Add("a%2", "0120", uint8(1), uint8(2))
 	r := safetext.NewRedactor("ticket", "mycode")
-	f.Fuzz(func(t *testing.T, middle, spelling string, place, around uint8) {
+	f.Fuzz(mutation.OfCorpus(10, func(t *testing.T, middle, spelling string, place, around uint8) {
 		if len(middle) > 200 {
 			return
 		}
@@ -127,7 +128,7 @@ func FuzzRedact(f *testing.F) {
 		if again := r.Text(got[0]); again != got[0] {
 			t.Fatalf("%q\nis redacted again to %q", got[0], again)
 		}
-	})
+	}))
 }
 
 const (

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 )
 
 func TestStandaloneXML(t *testing.T) {
@@ -42,7 +44,7 @@ func FuzzCDATA(f *testing.F) {
 			f.Add(doc, text)
 		}
 	}
-	f.Fuzz(func(t *testing.T, doc, text string) {
+	f.Fuzz(mutation.OfCorpus(20, func(t *testing.T, doc, text string) {
 		text = "<![CDATA[" + text + strings.Repeat("x", shortestCDATA) + text + "]]>"
 		doc = "<a>" + strings.ReplaceAll(doc, "%s", text) + "</a>"
 		s, ok := Open([]byte(doc))
@@ -65,5 +67,5 @@ func FuzzCDATA(f *testing.F) {
 		if !errors.Is(err, io.EOF) || got != string(want) {
 			t.Errorf("%q: got %q, want %q, %v", doc, got, want, err)
 		}
-	})
+	}))
 }

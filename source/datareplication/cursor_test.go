@@ -16,6 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 )
 
 // storedCursors are cursors as they were stored. Cursors of released versions must stay
@@ -223,7 +224,7 @@ func FuzzCursor(f *testing.F) {
 		f.Add([]byte(stored))
 	}
 	f.Add([]byte(`{"v":1,"search":{"now":true,"id":"a","from":0}}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	f.Fuzz(mutation.OfCorpus(200, func(t *testing.T, data []byte) {
 		_, _ = ParseCursor(string(data))
 		cputime.CheckRepeated(t, string(data), func(text string) { _, _ = ParseCursor(text) })
 		cur, err := decodeCursor(data)
@@ -251,5 +252,5 @@ func FuzzCursor(f *testing.F) {
 		}
 		cur.advance(&e)
 		cur.trimFields()
-	})
+	}))
 }

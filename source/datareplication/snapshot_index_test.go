@@ -20,6 +20,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 	"github.com/feedbridge/feedbridge/source"
 )
@@ -71,7 +72,7 @@ func TestBadSnapshotIndexes(t *testing.T) {
 func FuzzSnapshotIndex(f *testing.F) {
 	f.Add(`{"id": "s1", "createdAt": "2023-10-05T03:04:50Z", "pages": ["0", "/1", "http://x.example/2"]}`, "a?b=%41#c")
 	f.Add(`{"id": "s1", "createdAt": "0000-12-31T23:59:59-23:59", "pages": null}`, "//é:80/../x")
-	f.Fuzz(func(t *testing.T, text, link string) {
+	f.Fuzz(mutation.OfCorpus(200, func(t *testing.T, text, link string) {
 		pages, err := json.Marshal([]string{link, "./" + link, strings.Repeat(link, 3)})
 		must.Succeed(t, err)
 		read := func(text string) {
@@ -96,7 +97,7 @@ func FuzzSnapshotIndex(f *testing.F) {
 		cputime.CheckRepeated(t, link, func(links string) {
 			read(`{"id": "s1", "createdAt": "2023-10-05T03:04:50Z", "pages": ["` + links + `"]}`)
 		})
-	})
+	}))
 }
 
 // The URLs of the pages of an index are not held resolved: a small index behind a

@@ -8,6 +8,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/jsonpage"
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -19,7 +20,7 @@ func FuzzEvent(f *testing.F) {
 	} {
 		f.Add(event)
 	}
-	f.Fuzz(func(t *testing.T, event string) {
+	f.Fuzz(mutation.OfCorpus(200, func(t *testing.T, event string) {
 		s := &Source{batch: &openBatch{resp: &source.Response{}}}
 		read := func(raw string) {
 			_, _, _ = s.readEvent(jsonpage.Item{Raw: []byte(raw)}, &violations{})
@@ -52,5 +53,5 @@ func FuzzEvent(f *testing.F) {
 		if data := want["data"]; len(data) > 0 && data[0] == '{' && string(e.Body) != string(data) {
 			t.Fatalf("%q: the body is %q", event, e.Body)
 		}
-	})
+	}))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
@@ -137,7 +138,7 @@ func FuzzCursor(f *testing.F) {
 	f.Add(golden)
 	f.Add([]byte(`{"v":1}`))
 	f.Add([]byte(`{"v":1,"archives":"AAAA"}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	f.Fuzz(mutation.OfCorpus(200, func(t *testing.T, data []byte) {
 		cputime.CheckRepeated(t, string(data), func(text string) { _, _ = decodeCursor([]byte(text), source.Start{}) })
 		cur, err := decodeCursor(data, source.Start{})
 		if err != nil {
@@ -148,7 +149,7 @@ func FuzzCursor(f *testing.F) {
 		if _, err := Describe(feed.Cursor(data)); err != nil || !cur.hasArchive("x") {
 			t.Errorf("%v", err)
 		}
-	})
+	}))
 }
 
 // FuzzCursorFields sets every field of a cursor. FuzzCursor compares cursors that were read, so it
@@ -157,7 +158,7 @@ func FuzzCursorFields(f *testing.F) {
 	f.Add("", []byte(nil), int64(0), false)
 	f.Add("https://feed.example/?a&b", []byte("<>"), int64(1), true)
 	f.Add("W/\"\u2028\\\x00\"", []byte{0, 255}, int64(math.MinInt64), true)
-	f.Fuzz(func(t *testing.T, text string, hashes []byte, number int64, flag bool) {
+	f.Fuzz(mutation.OfCorpus(200, func(t *testing.T, text string, hashes []byte, number int64, flag bool) {
 		cur, n := fullCursor(), int64(0)
 		visitFields(reflect.ValueOf(&cur), "cursor", func(path string, field reflect.Value) {
 			n++ // so that fields of one type differ
@@ -181,7 +182,7 @@ func FuzzCursorFields(f *testing.F) {
 		})
 		cur.Version, cur.Start = cursorVersion, source.Start{At: time.Unix(0, number).UTC()}.String()
 		checkStoredCursor(t, cur)
-	})
+	}))
 }
 
 // checkStoredCursor checks that a cursor is read as it was stored. Only a cursor that is too long
@@ -232,7 +233,7 @@ func TestMark(t *testing.T) {
 
 func FuzzMark(f *testing.F) {
 	f.Add("1;p;1;2;0102030405060708090a0b0c0d0e0f10;00000007")
-	f.Fuzz(func(t *testing.T, text string) {
+	f.Fuzz(mutation.OfCorpus(1000, func(t *testing.T, text string) {
 		cputime.CheckRepeated(t, text, func(text string) { parseFingerprint(text) })
 		m, ok := parseFingerprint(text)
 		if !ok {
@@ -241,7 +242,7 @@ func FuzzMark(f *testing.F) {
 		if again, ok := parseFingerprint(m.String()); !ok || again != m {
 			t.Errorf("%q, %q", text, m)
 		}
-	})
+	}))
 }
 
 func TestEquivalentCursors(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 )
 
 const (
@@ -21,7 +23,7 @@ const (
 // that takes [CheckTime] with more bytes.
 func CheckRepeated(t testing.TB, text string, read func(text string)) {
 	t.Helper()
-	if text == "" || len(text) > size || !Sampled(text) {
+	if text == "" || len(text) > size || !Sampled(t, text) {
 		return
 	}
 	long := strings.Repeat(text, size/len(text))
@@ -43,8 +45,8 @@ func CheckTime(t testing.TB, what string, most time.Duration, do func()) {
 }
 
 // Sampled reports whether the time for an input is tested: that of each seed, and that of one in 32 while
-// fuzzing, which would otherwise try only a few inputs in a second.
-func Sampled(text string) bool {
+// fuzzing, which would otherwise try only a few inputs in a second, and of mutations.
+func Sampled(t testing.TB, text string) bool {
 	worker := flag.Lookup("test.fuzzworker")
-	return worker == nil || worker.Value.String() != "true" || crc32.ChecksumIEEE([]byte(text))%32 == 0
+	return !mutation.Made(t) && (worker == nil || worker.Value.String() != "true") || crc32.ChecksumIEEE([]byte(text))%32 == 0
 }

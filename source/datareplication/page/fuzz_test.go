@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 	"github.com/feedbridge/feedbridge/source/link"
 )
 
@@ -26,7 +27,7 @@ func FuzzLinks(f *testing.F) {
 	f.Add("/2", "a title", "x", uint8(0), uint16(0), byte(0))
 	f.Add("/feed,1;v=2?a=b&c=%2C", `quo"ted, \ ; rel=prev`, "prev-archive", uint8(3), uint16(20), byte('<'))
 	f.Add("2", "<x>; rel=self", "last", uint8(5), uint16(3), byte('"'))
-	f.Fuzz(func(t *testing.T, path, title, relation string, form uint8, at uint16, char byte) {
+	f.Fuzz(mutation.OfCorpus(200, func(t *testing.T, path, title, relation string, form uint8, at uint16, char byte) {
 		if len(path)+len(title)+len(relation) > 500 {
 			return
 		}
@@ -61,7 +62,7 @@ func FuzzLinks(f *testing.F) {
 		}
 
 		loseNext(t, field, int(at)%strings.LastIndex(field, intactNext), char&0x7f)
-	})
+	}))
 }
 
 // intactNext is the parameter that [loseNext] leaves as it is.
@@ -116,7 +117,7 @@ func FuzzMediaType(f *testing.F) {
 	} {
 		f.Add(s)
 	}
-	f.Fuzz(func(t *testing.T, s string) {
+	f.Fuzz(mutation.OfCorpus(200, func(t *testing.T, s string) {
 		cputime.CheckRepeated(t, s, func(s string) { _, _ = ParseBoundary(s, "page") })
 		got, err := ParseBoundary(s, "page")
 		if (err == nil) != (got != "") || err != nil && !slices.Contains([]string{kindMissingContentType, kindBadContentType, kindMissingBoundary}, kindOf(err)) {
@@ -131,7 +132,7 @@ func FuzzMediaType(f *testing.F) {
 				t.Fatalf("%s: got %q, %v", written, got, err)
 			}
 		}
-	})
+	}))
 }
 
 // FuzzMultipart reads its input as a page, and as the content of a page that mime/multipart
@@ -141,7 +142,7 @@ func FuzzMultipart(f *testing.F) {
 	f.Add("b", "--b \nA: 1\n 2\n\n--bc\n--b--x\r\n--b\n", "Content-ID", "<x>", uint16(3))
 	f.Add("b: x", "first", "--b", "x", uint16(20)) // a field that is a delimiter
 	f.Add("bound-ary", "\r\n--bound-ary\r\n\r\n\r\n--bound-ary--", "x", "", uint16(70))
-	f.Fuzz(func(t *testing.T, boundary, text, name, value string, cut uint16) {
+	f.Fuzz(mutation.OfCorpus(200, func(t *testing.T, boundary, text, name, value string, cut uint16) {
 		if len(boundary) > 100 || len(text) > 1<<12 {
 			return
 		}
@@ -172,7 +173,7 @@ func FuzzMultipart(f *testing.F) {
 		if len(got) > len(whole) || !slices.Equal(got, whole[:len(got)]) {
 			t.Fatalf("%q: got %q of %q", part, got, whole)
 		}
-	})
+	}))
 }
 
 // readEveryWay fails the test if it makes a difference how the bytes arrive.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 	"github.com/feedbridge/feedbridge/internal/xmlcopy"
 )
 
@@ -58,7 +59,7 @@ func FuzzDocument(f *testing.F) {
 	for i, doc := range slices.Concat(seeds, oracleSeeds) {
 		f.Add(doc, uint16(i*40))
 	}
-	f.Fuzz(func(t *testing.T, doc string, cut uint16) {
+	f.Fuzz(mutation.OfCorpus(30, func(t *testing.T, doc string, cut uint16) {
 		if len(doc) > 1<<12 {
 			return
 		}
@@ -71,7 +72,7 @@ func FuzzDocument(f *testing.F) {
 		if _, _, ok := xmlcopy.Standalone([]byte(doc)); ok && err == nil && isPlainXML(doc) {
 			compareWithOracle(t, doc, entries)
 		}
-		if doc != "" && cputime.Sampled(doc) {
+		if doc != "" && cputime.Sampled(t, doc) {
 			long := strings.Repeat(doc, 40_000/len(doc))
 			for _, place := range []string{"in an item", "in an item of 255", "between items"} {
 				checkLooked(t, place, places[place](long), Options{Lenient: true})
@@ -80,7 +81,7 @@ func FuzzDocument(f *testing.F) {
 		if err == nil {
 			cutAnywhere(t, doc, opts, ids(entries), int(cut))
 		}
-	})
+	}))
 }
 
 // isPlainXML reports whether a document has nothing that encoding/xml leaves to its caller: an
@@ -229,7 +230,7 @@ func FuzzJSON(f *testing.F) {
 			f.Add(jsonFeed(members, items))
 		}
 	}
-	f.Fuzz(func(t *testing.T, doc string) {
+	f.Fuzz(mutation.OfCorpus(30, func(t *testing.T, doc string) {
 		if len(doc) > 1<<12 || !strings.HasPrefix(doc, "{") || !utf8.ValidString(doc) || charsetOf(doc) != "utf-8" {
 			return
 		}
@@ -262,5 +263,5 @@ func FuzzJSON(f *testing.F) {
 				t.Fatalf("%q: item %d has the ID %q", doc, i, e.ID)
 			}
 		}
-	})
+	}))
 }

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 )
 
 // mutationTokens splits a document into the pieces that mutations work on: names,
@@ -126,7 +128,7 @@ func FuzzMutatedDocument(f *testing.F) {
 		f.Add(uint8(i), []byte{0, 0, 9})
 	}
 	f.Add(uint8(0), []byte{6, 0, 60, 14, 0, 61, 22, 0, 62})
-	f.Fuzz(func(t *testing.T, seed uint8, script []byte) {
+	f.Fuzz(mutation.OfCorpus(20, func(t *testing.T, seed uint8, script []byte) {
 		if len(script) > 60 {
 			return
 		}
@@ -136,7 +138,7 @@ func FuzzMutatedDocument(f *testing.F) {
 			_, _ = readEveryWay(t, doc, Options{Lenient: true})
 			_, _ = readEveryWay(t, doc, Options{Lenient: true, CutEntries: true, Limits: Limits{Entry: 400, Head: 300, Depth: 5}})
 		}
-	})
+	}))
 }
 
 // TestMutatedDocuments makes the first mutations of [FuzzMutatedDocument], which

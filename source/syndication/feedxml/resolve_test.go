@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/internal/testkit/cputime"
+	"github.com/feedbridge/feedbridge/internal/testkit/mutation"
 	"github.com/feedbridge/feedbridge/internal/testkit/parallel"
 )
 
@@ -54,7 +55,7 @@ func FuzzResolve(f *testing.F) {
 		f.Add("http://a/b/c/d;p?q", s)
 		f.Add("http://a", s)
 	}
-	f.Fuzz(func(t *testing.T, base, ref string) {
+	f.Fuzz(mutation.OfCorpus(100, func(t *testing.T, base, ref string) {
 		base, _ = resolveLink("", base) // as every base is
 		cputime.CheckRepeated(t, ref, func(ref string) { resolveLink(base, ref) })
 		got, ok := resolveLink(base, ref)
@@ -76,5 +77,5 @@ func FuzzResolve(f *testing.F) {
 		if again, ok := resolveLink("http://x.example/", got); !ok || again != got {
 			t.Fatalf("resolve(%q, %q) = %q, and that resolves to %q", base, ref, got, again)
 		}
-	})
+	}))
 }
