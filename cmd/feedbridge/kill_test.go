@@ -58,22 +58,22 @@ func TestNothingIsLostOrRepeatedWhenTheProgramIsKilled(t *testing.T) {
 			}
 			// The way back from the newest page to the oldest comes first.
 			k.waitFor(1)
-			at := map[uint64]bool{}
+			at, random := map[uint64]bool{}, rand.New(rand.NewPCG(1, 2))
 			for n := range test.kills {
 				if n%3 == 0 {
 					// Once more on its way; on a slow machine it may always die before.
 					k.waitFor(min(k.published()+1, k.length))
 				}
-				k.pause(50, 400)
+				k.pause(50 + random.IntN(350))
 				at[k.published()] = true
-				victims[rand.IntN(len(victims))]()
+				victims[random.IntN(len(victims))]()
 			}
 			t.Logf("killed after so many entities: %v", slices.Sorted(maps.Keys(at)))
 			if len(at) < 3 || slices.Min(slices.Collect(maps.Keys(at))) >= test.last || at[k.length] {
 				t.Error("too few of the kills came in the middle of the copy to prove anything")
 			}
 			k.waitFor(k.length)
-			k.pause(500, 600) // for what should not come
+			k.pause(500) // for what should not come
 			k.check()
 		})
 	}
@@ -170,10 +170,10 @@ func portOf(url string) string {
 	return ""
 }
 
-// pause waits for some milliseconds between least and most.
-func (k *killing) pause(least, most int) {
+// pause waits for some milliseconds.
+func (k *killing) pause(n int) {
 	select {
-	case <-time.After(time.Duration(least+rand.IntN(most-least)) * time.Millisecond):
+	case <-time.After(time.Duration(n) * time.Millisecond):
 	case <-k.t.Context().Done():
 	}
 }
@@ -216,7 +216,7 @@ func (k *killing) info(stream jetstream.Stream) *jetstream.StreamInfo {
 // has no copy that runs.
 func (k *killing) waitFor(n uint64) {
 	for had, since := k.published(), time.Now(); had < n; {
-		k.pause(50, 100)
+		k.pause(50)
 		switch now := k.published(); {
 		case now != had:
 			had, since = now, time.Now()

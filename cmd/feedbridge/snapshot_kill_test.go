@@ -71,7 +71,7 @@ func TestNothingIsLostOrRepeatedWhenServersOfASnapshotAreKilled(t *testing.T) {
 	var at []uint64
 	for n := range 6 {
 		k.waitFor(k.published() + 1) // it reads on
-		k.pause(0, 200)
+		k.pause(40 * n)
 		at = append(at, k.published())
 		victims[n%3]()
 	}
@@ -85,7 +85,7 @@ func TestNothingIsLostOrRepeatedWhenServersOfASnapshotAreKilled(t *testing.T) {
 	}
 	k.length, k.id = uint64(len(want)), func(i int) string { return want[i] }
 	k.waitFor(k.length)
-	k.pause(500, 600) // for what should not come
+	k.pause(500) // for what should not come
 	k.check()
 }
 
