@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // TestCrashMatrix injects faults into feedbridge and its buses, and compares the
@@ -80,8 +81,11 @@ func runScenarios(t *testing.T, kind string, tab *table) {
 		running.Wait()
 	}
 	sideBySide((*scenario).begin)
-	ctx, cancel := context.WithTimeout(t.Context(), flags.duration)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	if flags.rounds == 0 {
+		defer time.AfterFunc(flags.duration, cancel).Stop()
+	}
 	tab.limit(flags.faults, cancel)
 	sideBySide(func(s *scenario) error { return s.run(ctx) })
 }

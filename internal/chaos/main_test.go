@@ -22,6 +22,7 @@ var flags struct {
 	bus      string
 	nodes    int
 	faults   int
+	rounds   int
 	only     string
 	duration time.Duration
 	side     int
@@ -36,8 +37,9 @@ func init() {
 	flag.StringVar(&flags.bus, "bus", "", "the bus, nats or kafka; both if empty")
 	flag.IntVar(&flags.nodes, "nodes", 0, "the number of nodes, 1 or 3; both if 0")
 	flag.IntVar(&flags.faults, "faults", 0, "end after this number of faults on each bus; 0 for no limit")
+	flag.IntVar(&flags.rounds, "rounds", 0, "end after this number of rounds of each cluster, whatever the time; 0 for no limit")
 	flag.StringVar(&flags.only, "only", "", "inject into the cluster only faults whose name contains this text")
-	flag.DurationVar(&flags.duration, "duration", time.Minute, "how long faults are injected")
+	flag.DurationVar(&flags.duration, "duration", time.Minute, "how long faults are injected, without -rounds")
 	flag.IntVar(&flags.side, "side", 1, "the number of scenarios of each bus and size side by side")
 	flag.Uint64Var(&flags.seed, "seed", 0, "draws the faults; 0 for a random one")
 	flag.StringVar(&flags.fleet, "fleet", "", "whether the copies of a scenario share the feeds as a fleet, yes or no; drawn if empty")

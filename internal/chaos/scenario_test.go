@@ -135,17 +135,18 @@ func (s *scenario) watching() (stop func()) {
 	}
 }
 
-// run injects faults until ctx ends.
+// run injects faults until ctx ends, or for the rounds of the flag.
 func (s *scenario) run(ctx context.Context) error {
 	defer s.watching()()
 	var queue []fault
-	for ctx.Err() == nil {
+	for n := 1; ctx.Err() == nil && (flags.rounds == 0 || n <= flags.rounds); n++ {
 		if len(queue) == 0 {
 			queue = applicable(s.kind, len(s.nodes), s.table)
 			s.draw.Shuffle(len(queue), func(i, j int) { queue[i], queue[j] = queue[j], queue[i] })
 		}
 		f := queue[0]
 		queue = queue[1:]
+		s.t.Logf("%s: round %d: %s", s.name, n, f.name)
 		if err := s.round(ctx, f); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
