@@ -60,11 +60,8 @@ func encodeFeeds(feeds map[string]NewFeed) (string, error) {
 		f.URL = escapeVariables(f.URL)
 		escaped[name] = f
 	}
-	var b strings.Builder
-	encoder := yaml.NewEncoder(&b)
-	encoder.SetIndent(2)
-	err := errors.Join(encoder.Encode(map[string]map[string]NewFeed{"feeds": escaped}), encoder.Close())
-	return b.String(), err
+	lines, err := dumpYAML(map[string]map[string]NewFeed{"feeds": escaped})
+	return string(lines), err
 }
 
 // insertFeeds inserts the lines of encodeFeeds behind the line feeds:, or all of them at the end of the file.

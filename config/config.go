@@ -86,7 +86,14 @@ func (c *Config) File() string { return c.file }
 func (c *Config) IsSet(key string) bool { return c.set.locations.isSet(key) }
 
 // Overridden returns the keys of the file that variables override, such as "admin.listen by FEEDBRIDGE_ADMIN_LISTEN".
-func (c *Config) Overridden() []string { return c.set.overridden }
+func (c *Config) Overridden() (keys []string) {
+	for _, path := range c.set.overridden {
+		if at := c.set.locations[path]; strings.HasPrefix(at.source, envPrefix) {
+			keys = append(keys, path+" by "+at.source)
+		}
+	}
+	return keys
+}
 
 // Title returns the title that a list has for a feed, or its name.
 func (c *Config) Title(feed string) string { return cmp.Or(c.set.listed[feed].Title, feed) }

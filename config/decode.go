@@ -13,7 +13,7 @@ import (
 // addLayer adds the values of a source: text and lists of text, in mappings by their keys. They take precedence over
 // those that were added before, and a list replaces a list. The layer must not be used again.
 func (l *loader) addLayer(layer map[string]any) {
-	_ = l.layers.MergeConfigMap(layer) // it never fails
+	_ = l.layers.MergeConfigMap(layer) // fails never, and skips a list where a mapping is: no key may be both
 }
 
 // layerKey returns the key of a name in the layers. viper folds keys to lower case and divides them at dots, which only
@@ -97,11 +97,8 @@ func decodeFeed(base Feed, values map[string]any) Feed {
 		k := s.findKey(key)
 		options := mapstructure.DecoderConfig{Result: v.FieldByIndex(k.index).Addr().Interface()}
 		decoding(&options)
-		decoder, err := mapstructure.NewDecoder(&options)
-		if err == nil {
-			err = decoder.Decode(value)
-		}
-		checkDecoded(k.path, err)
+		decoder, _ := mapstructure.NewDecoder(&options) // fails for options only
+		checkDecoded(k.path, decoder.Decode(value))
 	}
 	return base
 }

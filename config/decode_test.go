@@ -78,6 +78,7 @@ func TestValuesOfVariables(t *testing.T) {
 		Data: []byte("feeds: {a: {url: '${URL}', headers: ['X-Key: ${KEY}'], auth: {bearer: '${QUOTED}'}}}"),
 		Environ: []string{
 			"URL=https://h/feed \n", "KEY=k1\r\n", "FEEDBRIDGE_GRACE=7s\n", "FEEDBRIDGE_MEMORY=1.34217728e+08\t", "FEEDBRIDGE_ADMIN_LISTEN=off \n", `QUOTED="b"`,
+			`FEEDBRIDGE_ADMIN_TOKEN="0123456789abcdef"`, // a secret may have any character
 		},
 	})
 	must.Succeed(t, err)
@@ -85,14 +86,22 @@ func TestValuesOfVariables(t *testing.T) {
 	if f.Source.URL != "https://h/feed" || f.Source.Headers[0] != "X-Key: k1" || f.Source.Auth.Bearer != `"b"` {
 		t.Errorf("the feed is %q with %q and %q", f.Source.URL, f.Source.Headers[0].Reveal(), f.Source.Auth.Bearer.Reveal())
 	}
-	if cfg.Grace != 7*time.Second || cfg.Memory != 128<<20 || cfg.Admin.Listen != "" {
+	if cfg.Grace != 7*time.Second || cfg.Memory != 128<<20 || cfg.Admin.Listen != "" || cfg.Admin.Token != `"0123456789abcdef"` {
 		t.Errorf("got grace %v, memory %d, listen %q", cfg.Grace, cfg.Memory, cfg.Admin.Listen)
 	}
 	const want = "the value begins with a quote, which is a part of it; remove the quotes"
-	for _, value := range []string{`"https://h/feed"`, `'https://h/feed'`} {
-		_, err := Load(Options{Environ: []string{"FEEDBRIDGE_FEEDS_A_URL=" + value}})
-		if wanted := "FEEDBRIDGE_FEEDS_A_URL: feeds.a.url: " + want; err == nil || err.Error() != wanted {
-			t.Errorf("%s: got %v, want %s", value, err, wanted)
+	for variable, path := range map[string]string{
+		`FEEDBRIDGE_FEEDS_A_URL="https://h/feed"`: "feeds.a.url", `FEEDBRIDGE_GRACE='7s'`: "grace",
+		`FEEDBRIDGE_FEEDS_A_ALLOW_HOSTS="a, b"`: "feeds.a.allow_hosts", `FEEDBRIDGE_FEEDS_A_ALLOW_HOSTS=a,'b'`: "feeds.a.allow_hosts",
+	} {
+		_, err := Load(Options{Data: []byte("feeds: {a: {url: http://h/}}"), Environ: []string{variable}})
+		name, _, _ := strings.Cut(variable, "=")
+		if wanted := name + ": " + path + ": " + want; err == nil || err.Error() != wanted {
+			t.Errorf("%s: got %v, want %s", variable, err, wanted)
 		}
+	}
+	cfg, err = Load(Options{Data: []byte("feeds: {a: {url: http://h/}}\nserve: {feeds: {a: {title: '\"A\"'}}}"), Set: []string{`serve.feeds.a.title="A" or "B"`}})
+	if err != nil || cfg.Serve.Feeds["a"].Title != `"A" or "B"` {
+		t.Errorf("a title with quotes: %v", err)
 	}
 }

@@ -21,7 +21,7 @@ type diagnostics struct {
 	refusedFeeds map[string]bool
 	// listed has the entries of the feeds in listOf.
 	listed map[string]Entry
-	// overridden has the keys of the file that variables override, such as admin.listen by FEEDBRIDGE_ADMIN_LISTEN.
+	// overridden has the keys of the file that variables or --set override.
 	overridden []string
 	// incumbents are the feeds of lists that the configuration in use has already.
 	incumbents map[string]bool

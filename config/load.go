@@ -1,6 +1,8 @@
 package config
 
 import (
+	"errors"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,11 +15,7 @@ import (
 func Load(opts Options) (*Config, error) {
 	l := newLoader(opts.Environ)
 	l.feedless = opts.Feedless
-	if opts.Data != nil {
-		l.readYAML(opts.File, opts.Data)
-	} else {
-		l.readFile(opts.File)
-	}
+	l.readFile(opts)
 	return l.loadConfig(opts)
 }
 
@@ -26,7 +24,7 @@ func Load(opts Options) (*Config, error) {
 // that they name. Its error is of type [Errors].
 func LoadAdmin(opts Options) (Admin, error) {
 	l := newLoader(opts.Environ)
-	l.readFile(opts.File)
+	l.readFile(opts)
 	l.readVariables()
 	l.readSettings(opts.Set)
 	cfg := l.decode()
@@ -64,17 +62,17 @@ func newLoader(environ []string) *loader {
 	return l
 }
 
-// readFile reads the YAML file at path, unless path is empty.
-func (l *loader) readFile(path string) {
-	if path == "" {
-		return
+// readFile reads the file of the options, if there is one.
+func (l *loader) readFile(opts Options) {
+	data, err := opts.Data, error(nil)
+	if data == nil && opts.File != "" {
+		data, err = readFile(opts.File)
 	}
-	data, err := readFile(path)
 	if err != nil {
-		l.reportAt(location{source: path}, "", err.Error())
-		return
+		l.reportAt(location{source: opts.File}, "", err.Error())
+	} else if data != nil {
+		l.readYAML(opts.File, data)
 	}
-	l.readYAML(path, data)
 }
 
 // readYAML reads data, which is the content of the file.
@@ -122,15 +120,25 @@ func (l *loader) loadConfig(opts Options) (*Config, error) {
 // quotes a value that may be a secret.
 func (l *loader) setText(layer *viper.Viper, s *spec, path, text string, at location) {
 	value, err := s.parse(text)
+	if items, _ := value.([]any); !s.isSecret() && slices.ContainsFunc(append(items, text), isQuoted) {
+		err = errors.New("the value begins with a quote, which is a part of it; remove the quotes")
+	}
 	if err != nil {
 		l.reportAt(at, path, err.Error())
 		return
 	}
-	if l.file != "" && l.locations[path].source == l.file && strings.HasPrefix(at.source, envPrefix) {
-		l.overridden = append(l.overridden, path+" by "+at.source)
+	if l.file != "" && l.locations[path].source == l.file {
+		l.overridden = append(l.overridden, path)
 	}
+	maps.DeleteFunc(l.locations, func(item string, _ location) bool { return s.isList() && strings.HasPrefix(item, path+"[") })
 	l.locations.setLocation(path, at)
 	layer.Set(path, value)
+}
+
+// isQuoted reports whether text is in quotes, which some programs that read env files keep.
+func isQuoted(value any) bool {
+	text, _ := value.(string)
+	return len(text) > 1 && (text[0] == '"' || text[0] == '\'') && strings.Index(text[1:], text[:1]) == len(text)-2
 }
 
 // complete returns the configuration with all defaults. It checks it.

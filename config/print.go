@@ -1,8 +1,6 @@
 package config
 
 import (
-	"bytes"
-	"errors"
 	"reflect"
 	"regexp"
 	"slices"
@@ -20,14 +18,17 @@ import (
 // feed's format. Secrets, values of headers, and credentials in URLs are ***. A comment says where a value comes
 // from; see [Config.Origins].
 func (c *Config) YAML() ([]byte, error) {
-	var out bytes.Buffer
-	encoder := yaml.NewEncoder(&out)
-	encoder.SetIndent(2)
-	if err := errors.Join(encoder.Encode(c.encodeNode(schemaRoot, "", reflect.ValueOf(*c))), encoder.Close()); err != nil {
+	out, err := dumpYAML(c.encodeNode(schemaRoot, "", reflect.ValueOf(*c)))
+	if err != nil {
 		return nil, err
 	}
 	// maskedText masks parameters with the usual names; mask those of SecretParameters too.
-	return []byte(safetext.NewRedactor(c.SecretParameters...).Text(out.String())), nil
+	return []byte(safetext.NewRedactor(c.SecretParameters...).Text(string(out))), nil
+}
+
+// dumpYAML returns v as YAML whose values have a line each, however long they are.
+func dumpYAML(v any) ([]byte, error) {
+	return yaml.Dump(v, yaml.WithV3Defaults(), yaml.WithIndent(2), yaml.WithLineWidth(-1))
 }
 
 // Origins returns where each value that is set comes from, by its path such as admin.listen: FILE:LINE, a variable, --set,

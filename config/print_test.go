@@ -82,8 +82,8 @@ func TestOrigins(t *testing.T) {
 		Data: []byte("feed_defaults:\n  every: 30s\n  auth: {bearer: s3cret}\n" +
 			"feeds_from:\n  vendors:\n    file: v.opml\n    defaults: {gap: restart}\n" +
 			"admin:\n  listen: 127.0.0.1:1\nfeeds:\n  a: {url: http://h/a, every: 10s}\n  b:\n    url: http://h/b\n    headers: [\"X-A: b\"]\n"),
-		Environ: []string{"FEEDBRIDGE_ADMIN_LISTEN=127.0.0.1:2", "FEEDBRIDGE_FEEDS_A_FORMAT=rss"},
-		Set:     []string{"grace=7s"},
+		Environ: []string{"FEEDBRIDGE_ADMIN_LISTEN=127.0.0.1:2", "FEEDBRIDGE_FEEDS_A_FORMAT=rss", "FEEDBRIDGE_FEEDS_A_EVERY=11s"},
+		Set:     []string{"grace=7s", "feeds.a.every=12s"},
 	}
 	cfg, err := Load(opts)
 	must.Succeed(t, err)
@@ -92,7 +92,7 @@ func TestOrigins(t *testing.T) {
 		"feed_defaults.every": "f.yaml:2", "feed_defaults.auth.bearer": "f.yaml:3",
 		"feeds_from.vendors.file": "f.yaml:6", "feeds_from.vendors.defaults.gap": "f.yaml:7",
 		"admin.listen": "FEEDBRIDGE_ADMIN_LISTEN", "grace": "--set",
-		"feeds.a.url": "f.yaml:11", "feeds.a.every": "f.yaml:11", "feeds.a.auth.bearer": "f.yaml:3", "feeds.a.format": "FEEDBRIDGE_FEEDS_A_FORMAT",
+		"feeds.a.url": "f.yaml:11", "feeds.a.every": "--set", "feeds.a.auth.bearer": "f.yaml:3", "feeds.a.format": "FEEDBRIDGE_FEEDS_A_FORMAT",
 		"feeds.b.url": "f.yaml:13", "feeds.b.every": "f.yaml:2", "feeds.b.auth.bearer": "f.yaml:3", "feeds.b.headers": "f.yaml:14",
 	}
 	must.Match(t, "origins", want, cfg.Origins())
@@ -110,6 +110,24 @@ func TestOrigins(t *testing.T) {
 	must.Match(t, "origins with the list", want, listed.Origins())
 	if keys := listed.Overridden(); len(keys) != 1 {
 		t.Errorf("with the list, variables override %q", keys)
+	}
+}
+
+// A value has one line, however long it is, and an error in a list is where the list is set.
+func TestOriginsOfLists(t *testing.T) {
+	t.Parallel()
+	opts := Options{File: "f.yaml", Data: []byte("buses: {k: {kafka: {brokers: ['a:1']}}}\nfeeds: {a: {url: http://h/a}}\n")}
+	opts.Environ = []string{"FEEDBRIDGE_BUSES_K_KAFKA_BROKERS=" + strings.Repeat("broker.example.com:9092,", 20)}
+	cfg, err := Load(opts)
+	must.Succeed(t, err)
+	printed, err := cfg.YAML()
+	must.Succeed(t, err)
+	if want := strings.Repeat(`"broker.example.com:9092", `, 19) + `"broker.example.com:9092"] # FEEDBRIDGE_BUSES_K_KAFKA_BROKERS` + "\n"; !bytes.Contains(printed, []byte(want)) {
+		t.Errorf("%s is missing in\n%s", want, printed)
+	}
+	opts.Environ = []string{"FEEDBRIDGE_BUSES_K_KAFKA_BROKERS=x"}
+	if _, err = Load(opts); err == nil || !strings.HasPrefix(err.Error(), "FEEDBRIDGE_BUSES_K_KAFKA_BROKERS: buses.k.kafka.brokers[0]: ") {
+		t.Errorf("got %v, want an error in the variable", err)
 	}
 }
 

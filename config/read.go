@@ -14,8 +14,8 @@ import (
 // A fileReader reads the values of a file strictly: each is one that its key can have.
 type fileReader struct{ *loader }
 
-// readNode returns the value of s at path in the file: text, a list of text, or a mapping of them by keys. It is nil
-// if it has an error; a mapping is empty then. No error quotes a value that may be a secret.
+// readNode returns the value of s at path in the file: text, a list of text, or a mapping of them by keys. It returns
+// a default if the value has an error, and nil if there is none. No error quotes a value that may be a secret.
 func (l fileReader) readNode(s *spec, path string, n *yaml.Node) any {
 	at := location{l.file, n.Line}
 	if n.Kind == yaml.AliasNode {
@@ -25,6 +25,8 @@ func (l fileReader) readNode(s *spec, path string, n *yaml.Node) any {
 	switch {
 	case n.Style&yaml.TaggedStyle != 0 && !strings.HasPrefix(n.ShortTag(), "!!"):
 		text = "YAML tags are not supported; put a value that starts with ! in quotes"
+	case n.Anchor != "" && !plainKey.MatchString(n.Anchor):
+		text = "this is not the name of an anchor; put a value that starts with & in quotes"
 	case isNull(n) && path == "feeds" && l.feedless:
 		return nil
 	case isNull(n):
@@ -44,10 +46,7 @@ func (l fileReader) readNode(s *spec, path string, n *yaml.Node) any {
 		return l.readMapping(s, path, n)
 	}
 	l.reportAt(at, path, text)
-	if s.isMapping() {
-		return map[string]any{}
-	}
-	return nil
+	return s.fallback()
 }
 
 func (l fileReader) readList(s *spec, path string, n *yaml.Node) any {
@@ -59,12 +58,7 @@ func (l fileReader) readList(s *spec, path string, n *yaml.Node) any {
 			l.reportAt(at, below, `want text; write an item with ": " in it in quotes`)
 			continue
 		}
-		if text := l.readNode(s.elem, below, item); text != nil {
-			list = append(list, text)
-		}
-	}
-	if len(list) < len(n.Content) {
-		return nil
+		list = append(list, l.readNode(s.elem, below, item))
 	}
 	return list
 }

@@ -24,11 +24,12 @@ func (l *loader) readSettings(settings []string) {
 			continue
 		}
 		s, err := findSetting(path)
+		_, isFile := credential.Secret(text).File()
 		switch {
 		case err != nil:
 			// An unknown key has nothing that a later check could find missing.
 			l.errs = append(l.errs, &Error{Source: setSource, Key: path, Text: err.Error()})
-		case s.isSecret() && (s.isList() || !isFile(text)):
+		case s.isSecret() && (s.isList() || !isFile):
 			l.reportAt(at, path, "a command line can be read by everyone on the machine; set secrets as file:PATH, in the file, by "+
 				"${NAME} in it, or by the variable "+envPrefix+strings.ReplaceAll(spellPath(s.path), "*", "<NAME>"))
 		default:
@@ -36,11 +37,6 @@ func (l *loader) readSettings(settings []string) {
 		}
 	}
 	l.addLayer(layer.AllSettings())
-}
-
-func isFile(text string) bool {
-	_, ok := credential.Secret(text).File()
-	return ok
 }
 
 // keyOnly returns the start of a setting that can be a key. A secret may follow.

@@ -211,8 +211,6 @@ func (s *spec) parse(text string) (any, error) {
 		return nil, errors.New("the value is not UTF-8")
 	case s.isList():
 		return splitList(text, s.itemsHaveCommas())
-	case s.typ != secretType && len(text) > 1 && strings.ContainsRune(`"'`, rune(text[0])) && text[len(text)-1] == text[0]:
-		return nil, errors.New("the value begins with a quote, which is a part of it; remove the quotes")
 	}
 	v, err := setting.Decode(s.typ, text)
 	switch {
@@ -224,6 +222,21 @@ func (s *spec) parse(text string) (any, error) {
 		err = errors.New(strings.TrimPrefix(err.Error(), s.name+" ") + DidYouMean(text, setting.Words(s.typ)))
 	}
 	return text, err
+}
+
+// fallback returns the value in a layer of a key whose value has an error: its default, so that no check of another key
+// sees that of feed_defaults. It is nil if there is none.
+func (s *spec) fallback() any {
+	switch {
+	case s.isMapping():
+		return map[string]any{}
+	case s.isList():
+		return []any{}
+	}
+	if _, err := s.parse(s.preset); err != nil {
+		return nil
+	}
+	return s.preset
 }
 
 // splitList returns the items of a list in the text of a variable. Commas separate

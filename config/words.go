@@ -19,22 +19,13 @@ func CheckName(name string) error {
 	return fmt.Errorf("%q: %s", name, badNameText(name))
 }
 
+// badNameText returns the error about a name, with the valid one that it was most likely meant to be.
 func badNameText(name string) string {
 	const rule = "a name has only lower-case letters, digits and -, and starts with a letter"
-	if likely := likelyName(name); likely != "" {
+	if likely := strings.ReplaceAll(strings.ToLower(name), "_", "-"); nameForm.MatchString(likely) {
 		return fmt.Sprintf("%s; try %q", rule, likely)
 	}
 	return rule
-}
-
-// likelyName returns the valid name that an invalid one was most likely meant to be,
-// or the empty string.
-func likelyName(bad string) string {
-	lower := strings.ReplaceAll(strings.ToLower(bad), "_", "-")
-	if nameForm.MatchString(lower) {
-		return lower
-	}
-	return ""
 }
 
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_<-]+$`)

@@ -39,9 +39,11 @@ the document has no credentials.`,
 			if asJSON {
 				return printJSON(a.out, document)
 			}
-			encoder := yaml.NewEncoder(a.out)
-			encoder.SetIndent(2)
-			return errors.Join(encoder.Encode(document), encoder.Close())
+			text, err := yaml.Dump(document, yaml.WithV3Defaults(), yaml.WithIndent(2), yaml.WithLineWidth(-1))
+			if err == nil {
+				_, err = a.out.Write(text)
+			}
+			return err
 		},
 	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -24,11 +24,11 @@ func (a *app) configurable(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// getenv returns a variable of the environment, the last one if it is set several times.
+// getenv returns a variable of the environment, the last one if it is set several times, without blanks behind it.
 func (a *app) getenv(name string) string {
 	for _, e := range slices.Backward(a.environ) {
 		if value, ok := strings.CutPrefix(e, name+"="); ok {
-			return value
+			return strings.TrimRight(value, " \t\r\n")
 		}
 	}
 	return ""
