@@ -19,8 +19,6 @@ import (
 type client struct {
 	cfg      Config
 	log      *slog.Logger
-	nc       *nats.Conn
-	js       jetstream.JetStream
 	sessions *sessionTracker
 	// repeatAfter is the time after which a request without an answer is repeated, if the timeout
 	// is long enough.
@@ -28,6 +26,14 @@ type client struct {
 	// consumerTTL is the time for which the server keeps the consumer of a reader that is
 	// gone, and keptLifetime the time for which a reader is kept for the next Read of its Log.
 	consumerTTL, keptLifetime time.Duration
+}
+
+// nc returns the connection of nats.go in use; see [Conn].
+func (c *client) nc() *nats.Conn { return c.sessions.nc.Load() }
+
+func (c *client) js() jetstream.JetStream {
+	js, _ := jetstream.NewWithAPIPrefix(c.nc(), c.cfg.apiPrefix()) // it refuses only an empty prefix
+	return js
 }
 
 // withSession is runSession for requests about a topic, which is named in errors. stream is empty if
@@ -79,14 +85,14 @@ func (c *client) checkVersion() error {
 		return nil
 	}
 	return feed.Permanent(fmt.Errorf("the NATS server at %s has version %s, which has no atomic batches; feedbridge needs 2.%d or newer",
-		c.sessions.servers, c.nc.ConnectedServerVersion(), minor))
+		c.sessions.servers, c.nc().ConnectedServerVersion(), minor))
 }
 
 // hasMinor reports whether the server has a minor version of 2.x, or a newer one. A version that cannot be
 // read is that of a private build, which passes for new.
 func (c *client) hasMinor(minor int) bool {
 	var major, n int
-	_, err := fmt.Sscanf(c.nc.ConnectedServerVersion(), "%d.%d", &major, &n)
+	_, err := fmt.Sscanf(c.nc().ConnectedServerVersion(), "%d.%d", &major, &n)
 	return err != nil || major > 2 || major == 2 && n >= minor
 }
 
@@ -181,7 +187,7 @@ func (c *client) requestJSON(ctx context.Context, subject string, request, answe
 		return err
 	}
 	reply, err := firstAnswer(ctx, c, func(ctx context.Context) (*nats.Msg, error) {
-		return c.nc.RequestWithContext(ctx, c.cfg.apiPrefix()+subject, data)
+		return c.nc().RequestWithContext(ctx, c.cfg.apiPrefix()+subject, data)
 	})
 	if err != nil {
 		return err

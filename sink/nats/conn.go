@@ -7,22 +7,35 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/retry"
 	"github.com/feedbridge/feedbridge/internal/setting"
 )
 
 // Conn is a connection to a NATS system. It reconnects until it is closed. Any number of
 // sinks and logs share it.
+//
+// nats.go closes its connection for ever after any error of the server that it does not know, such as
+// one of a newer server or of a proxy. Then Conn makes another one, with which a new session begins.
 type Conn struct {
 	client  *client
 	streams openStreams
 	fast    fastBatches
 	watch   *watch
+
+	opts []nats.Option
+	// lost gets the reason when nats.go has closed the connection.
+	lost  chan error
+	close context.CancelFunc // ends sessionTracker.closed
+
+	mu sync.Mutex // held while there is a subscription made, also for the next connection
+	// committed is called by the subscription to the checkpoints; nil without one.
+	committed func(topic, writer string)
 }
 
 // Connect connects to the servers that cfg names. If no server answers, or one refuses the
@@ -46,25 +59,90 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	}
 	servers := strings.Join(shown, ", ")
 	watch := &watch{log: log}
-	sessions := newSessionTracker(servers, log, watch.refuse)
-	opts = slices.Concat(opts, sessions.handlers(), connectionOptions(cfg.Timeout))
-	nc, err := connectServer(ctx, cfg.URL, opts)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil, err
-	case err != nil:
-		return nil, feed.Permanent(fmt.Errorf("nats: %s: %w", servers, err))
-	}
-	js, _ := jetstream.NewWithAPIPrefix(nc, cfg.apiPrefix()) // it refuses only an empty prefix
-	sessions.nc = nc
-	// The first attempt has ended; its handler is called at any moment.
-	<-sessions.attempted
+	closed, closeConn := context.WithCancel(context.Background())
+	sessions := newSessionTracker(closed, servers, log, watch.refuse)
 	watch.client = &client{
-		cfg: cfg, log: log, nc: nc, js: js, sessions: sessions,
+		cfg: cfg, log: log, sessions: sessions,
 		repeatAfter: defaultRepeatAfter,
 		consumerTTL: max(time.Minute, 3*cfg.Timeout), keptLifetime: defaultKeptLifetime,
 	}
-	return &Conn{client: watch.client, fast: fastBatches{nc: nc}, watch: watch}, nil
+	c := &Conn{client: watch.client, fast: fastBatches{client: watch.client}, watch: watch, close: closeConn, lost: make(chan error, 1)}
+	c.opts = slices.Concat(opts, sessions.handlers(), connectionOptions(cfg.Timeout), []nats.Option{nats.ClosedHandler(c.onClosed)})
+	if err := c.open(ctx); err != nil {
+		c.close()
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		return nil, feed.Permanent(fmt.Errorf("nats: %s: %w", servers, err))
+	}
+	// The first attempt has ended; its handler is called at any moment.
+	<-sessions.attempted
+	go c.replaceLost(closed, c.open)
+	return c, nil
+}
+
+// open makes a connection of nats.go, and uses it from now on.
+func (c *Conn) open(ctx context.Context) error {
+	inUse := make(chan struct{})
+	defer close(inUse)
+	nc, err := connectServer(ctx, c.client.cfg.URL, slices.Concat(c.opts, []nats.Option{nats.ConnectHandler(func(nc *nats.Conn) {
+		<-inUse // before those who wait for a connection learn of it
+		c.client.sessions.onConnect(nc)
+	})}))
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.committed != nil {
+		c.watch.subscribe(nc, c.committed) // before a look; see watch.subscribed
+	}
+	c.client.sessions.nc.Store(nc)
+	return nil
+}
+
+// onClosed passes on that nats.go has closed the connection.
+func (c *Conn) onClosed(nc *nats.Conn) {
+	select {
+	case c.lost <- nc.LastError():
+	default: // one that was never in use
+	}
+}
+
+// The waits before a connection that nats.go has closed is replaced. After a connection that lasted longer
+// than the longest of them, the waits begin again.
+const (
+	minReplaceWait = 500 * time.Millisecond
+	maxReplaceWait = 30 * time.Second
+)
+
+// replaceLost opens a new connection each time that nats.go has closed the one in use, until ctx ends.
+func (c *Conn) replaceLost(ctx context.Context, open func(context.Context) error) {
+	var wait retry.Backoff
+	for opened := (time.Time{}); ; opened = time.Now() {
+		var err error
+		select {
+		case err = <-c.lost:
+		case <-ctx.Done():
+			return
+		}
+		if time.Since(opened) > maxReplaceWait {
+			wait = retry.Backoff{Min: minReplaceWait, Max: maxReplaceWait}
+		}
+		for {
+			c.client.sessions.onDisconnect("lost the connection to NATS", err)
+			if wait.Wait(ctx) != nil {
+				return
+			}
+			if err = open(ctx); err == nil {
+				break
+			}
+		}
+		if ctx.Err() != nil { // Close may have closed the connection before
+			c.client.nc().Close()
+			return
+		}
+	}
 }
 
 // connectionOptions returns the options of all connections.
@@ -111,7 +189,10 @@ func connectServer(ctx context.Context, url string, opts []nats.Option) (*nats.C
 }
 
 // Close closes the connection. Requests and commits of the sinks that are in flight fail.
-func (c *Conn) Close() { c.client.nc.Close() }
+func (c *Conn) Close() {
+	c.close()
+	c.client.nc().Close()
+}
 
 // Reconnected returns a context that ends when there is next a new connection, after
 // there was none. Each call after that returns a new one.
@@ -123,7 +204,7 @@ func (c *Conn) Check(ctx context.Context) error {
 	ctx, cancel := c.client.withTimeout(ctx)
 	defer cancel()
 	return c.client.runSession(ctx, scope{}, func(ctx context.Context, _ *session) error {
-		_, err := c.client.js.AccountInfo(ctx)
+		_, err := c.client.js().AccountInfo(ctx)
 		return err
 	})
 }
@@ -139,7 +220,15 @@ func (c *Conn) Check(ctx context.Context) error {
 // streams may not pass the server of the connection, so there is no subscription. It is called once.
 func (c *Conn) WatchCheckpoints(ctx context.Context, committed func(topic, writer string)) {
 	if c.client.cfg.APIPrefix == "" {
-		c.watch.subscribe(committed)
+		c.subscribe(committed)
 	}
 	go visitAll(ctx, c.streams.list, c.watch.lookAt)
+}
+
+// subscribe subscribes to the checkpoints, on this connection of nats.go and on those after it.
+func (c *Conn) subscribe(committed func(topic, writer string)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.committed = committed
+	c.watch.subscribe(c.client.nc(), committed)
 }

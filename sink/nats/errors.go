@@ -102,13 +102,13 @@ type explainer struct {
 
 // newExplainer returns an explainer for the errors of requests that are made after this call.
 func newExplainer(cfg *Config, sessions *sessionTracker, requests scope) explainer {
-	return explainer{cfg, sessions, requests, sessions.nc.LastError(), sessions.violations.counted()}
+	return explainer{cfg, sessions, requests, sessions.nc.Load().LastError(), sessions.violations.counted()}
 }
 
 // violation returns the permissions violation because of which a request may have failed; nil if
 // there is none. The last error of the connection may not be among the violations yet.
 func (e explainer) violation() error {
-	for _, err := range append(e.sessions.violations.after(e.counted), e.sessions.nc.LastError()) {
+	for _, err := range append(e.sessions.violations.after(e.counted), e.sessions.nc.Load().LastError()) {
 		if errors.Is(err, nats.ErrPermissionViolation) && !isSameError(err, e.before) && e.requests.includes(err, e.cfg.apiPrefix()) {
 			return err
 		}

@@ -23,11 +23,11 @@ func (c *Conn) RequestOnce() { c.client.repeatAfter = time.Hour }
 func (c *Conn) KeepReaders() { c.client.keptLifetime = time.Hour }
 
 // Received returns how many bytes the server has sent.
-func (c *Conn) Received() uint64 { return c.client.nc.Stats().InBytes }
+func (c *Conn) Received() uint64 { return c.client.nc().Stats().InBytes }
 
 // Conn returns the connection of the log.
 func (l *Log) Conn() *Conn {
-	return &Conn{client: l.client, fast: fastBatches{nc: l.client.nc}, watch: &watch{client: l.client}}
+	return &Conn{client: l.client, fast: fastBatches{client: l.client}, watch: &watch{client: l.client}}
 }
 
 // Look looks at the streams of all sinks once.
@@ -38,7 +38,7 @@ func (c *Conn) Look(ctx context.Context) {
 }
 
 // Subscribe subscribes to the checkpoints, without looks.
-func (c *Conn) Subscribe(committed func(topic, writer string)) { c.watch.subscribe(committed) }
+func (c *Conn) Subscribe(committed func(topic, writer string)) { c.subscribe(committed) }
 
 // HasSubscription reports whether there is a subscription to the checkpoints that was not refused.
 func (c *Conn) HasSubscription() bool { return c.watch.subscribed.Load() }

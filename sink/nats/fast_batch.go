@@ -37,10 +37,12 @@ const (
 // fastBatches receives what the server answers to the fast batches of a connection, which is one
 // subscription for all sinks. It is safe for concurrent use.
 type fastBatches struct {
-	nc *nats.Conn
+	client *client
 
 	mu sync.Mutex
-	// prefix begins the reply subjects, and ends with a dot; empty before the first batch.
+	// nc is the connection with the subscription; nil before the first batch.
+	nc *nats.Conn
+	// prefix begins the reply subjects, and ends with a dot. It has one length for all connections.
 	prefix string
 	open   map[string]*fastBatch
 }
@@ -49,12 +51,12 @@ type fastBatches struct {
 func (f *fastBatches) begin(stream, subject string) (*fastBatch, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.prefix == "" {
-		prefix := f.nc.NewInbox() + "."
-		if _, err := f.nc.Subscribe(prefix+">", f.receive); err != nil {
+	if nc := f.client.nc(); nc != f.nc {
+		prefix := nc.NewInbox() + "."
+		if _, err := nc.Subscribe(prefix+">", f.receive); err != nil {
 			return nil, err
 		}
-		f.prefix, f.open = prefix, map[string]*fastBatch{}
+		f.nc, f.prefix, f.open = nc, prefix, map[string]*fastBatch{}
 	}
 	b := &fastBatch{nc: f.nc, stream: stream, subject: subject, id: nuid.Next(), changed: make(chan struct{}, 1), flow: fastFlow}
 	b.reply = f.prefix + b.id + "." + strconv.Itoa(fastFlow) + ".fail."

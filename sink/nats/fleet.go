@@ -156,7 +156,7 @@ func (f *Fleet) leave(ctx context.Context, name string) {
 
 // publish stores a message that expires. Its subject is that of a key.
 func (f *Fleet) publish(ctx context.Context, m *nats.Msg, ttl time.Duration) (*jetstream.PubAck, error) {
-	return f.client.js.PublishMsg(ctx, m, jetstream.WithMsgTTL(ttl), jetstream.WithExpectStream(f.bucket.stream()))
+	return f.client.js().PublishMsg(ctx, m, jetstream.WithMsgTTL(ttl), jetstream.WithExpectStream(f.bucket.stream()))
 }
 
 // subject returns the subject of a member's key. Buckets of another JetStream domain or account
@@ -182,7 +182,7 @@ func (f *Fleet) openBucket(ctx context.Context) error {
 		f.client.log.Warn("the bucket of the fleet is gone, and is created again", "fleet", f.opts.Name, "bucket", f.bucket)
 	}
 	_, err = firstAnswer(ctx, f.client, func(ctx context.Context) (jetstream.KeyValue, error) {
-		return f.client.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+		return f.client.js().CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: string(f.bucket), Description: "The members of the feedbridge fleet " + f.opts.Name,
 			LimitMarkerTTL: markerTTL, Replicas: f.opts.Replicas,
 		})

@@ -295,7 +295,7 @@ func (l *Log) findStream(ctx context.Context) (string, error) {
 		return *name, nil
 	}
 	name, err := firstAnswer(ctx, l.client, func(ctx context.Context) (string, error) {
-		return l.client.js.StreamNameBySubject(ctx, l.subject)
+		return l.client.js().StreamNameBySubject(ctx, l.subject)
 	})
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return "", fmt.Errorf("%w: no stream has its subject", feed.ErrNoTopic)

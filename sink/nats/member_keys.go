@@ -56,7 +56,7 @@ var errWatchEnded = errors.New("the watch has ended")
 // watchKeys watches the keys of the bucket until ctx ends or stop is called. It does not use the
 // watch of nats.go, which does not show the headers of messages.
 func (b bucket) watchKeys(ctx context.Context, c *client) (*memberKeys, error) {
-	js, err := c.nc.JetStream(nats.APIPrefix(c.cfg.apiPrefix()))
+	js, err := c.nc().JetStream(nats.APIPrefix(c.cfg.apiPrefix()))
 	if err != nil {
 		return nil, err
 	}

@@ -129,6 +129,15 @@ func (p *proxy) setWatch(watch func(data []byte)) {
 	p.watch = watch
 }
 
+// say makes the server of all connections say a text.
+func (p *proxy) say(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := 0; i < len(p.conns); i += 2 { // see runProxy
+		_, _ = p.conns[i].Write([]byte(text))
+	}
+}
+
 func (p *proxy) keepBack() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -79,14 +79,14 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch) (committed, e
 	case n == 0:
 		// A checkpoint without entities is a plain message, which costs the server much less
 		// than a batch.
-		to = plainMessage{p.client.nc, f, b.ingest}
+		to = plainMessage{p.client.nc(), f, b.ingest}
 		fields = append(fields, feed.Field{Name: lastCommitted, Value: strconv.FormatUint(f.committed, 10)})
 		if f.named != "" {
 			fields = append(fields, feed.Field{Name: commitID, Value: f.named})
 		}
 	case b.ingest == atomicIngest:
 		id = nuid.Next()
-		to = newAtomicBatch(p.client.nc, id, b.entities, f, p.topic)
+		to = newAtomicBatch(p.client.nc(), id, b.entities, f, p.topic)
 	default:
 		fast, err := p.fast.begin(p.topic.Stream.Name, p.topic.Subject)
 		if err != nil {

@@ -68,7 +68,9 @@ func openReader(ctx context.Context, c *client, stream string, subjects []string
 		InactiveThreshold: c.consumerTTL,
 	}
 	r := &reader{client: c, stream: stream, from: from, at: from, inbox: make(chan *nats.Msg, pullMessages+2), limit: pullBytes}
-	create := func(ctx context.Context) (jetstream.Consumer, error) { return c.js.CreateConsumer(ctx, stream, config) }
+	create := func(ctx context.Context) (jetstream.Consumer, error) {
+		return c.js().CreateConsumer(ctx, stream, config)
+	}
 	var err error
 	if r.consumer, err = firstAnswer(ctx, c, create); codeOf(err) == codeInactiveThreshold {
 		// The stream has a lower limit. Without a value the server takes that limit.
@@ -79,7 +81,7 @@ func openReader(ctx context.Context, c *client, stream string, subjects []string
 		return nil, err
 	}
 	r.consumerTTL = r.consumer.CachedInfo().Config.InactiveThreshold
-	if r.sub, err = c.nc.ChanSubscribe(c.nc.NewInbox()+".*", r.inbox); err != nil {
+	if r.sub, err = c.nc().ChanSubscribe(c.nc().NewInbox()+".*", r.inbox); err != nil {
 		r.deleteConsumer()
 		return nil, err
 	}
@@ -95,7 +97,7 @@ func (r *reader) close() {
 }
 
 func (r *reader) deleteConsumer() {
-	_ = r.client.nc.Publish(r.client.cfg.apiPrefix()+"CONSUMER.DELETE."+r.stream+"."+r.consumer.CachedInfo().Name, nil)
+	_ = r.client.nc().Publish(r.client.cfg.apiPrefix()+"CONSUMER.DELETE."+r.stream+"."+r.consumer.CachedInfo().Name, nil)
 }
 
 // pending returns how many messages there were when the reader was opened.
@@ -143,7 +145,7 @@ func (r *reader) nextMessage(ctx context.Context, to uint64) (*deliveredMessage,
 		if r.outstanding = 0; !r.brought {
 			if msg.Header.Get("Status") == statusConflict {
 				// The next message is larger than the limit.
-				r.limit = max(r.limit, 2*r.client.nc.MaxPayload())
+				r.limit = max(r.limit, 2*r.client.nc().MaxPayload())
 			}
 			return nil, nil
 		}
@@ -208,7 +210,7 @@ func (r *reader) requestMessages(n int) error {
 	r.pulls++
 	r.reply = strings.TrimSuffix(r.sub.Subject, "*") + strconv.Itoa(r.pulls)
 	r.outstanding, r.brought, r.left, r.pulled = n, false, r.limit, time.Now()
-	return r.client.nc.PublishRequest(r.client.cfg.apiPrefix()+"CONSUMER.MSG.NEXT."+r.stream+"."+r.consumer.CachedInfo().Name, r.reply, request)
+	return r.client.nc().PublishRequest(r.client.cfg.apiPrefix()+"CONSUMER.MSG.NEXT."+r.stream+"."+r.consumer.CachedInfo().Name, r.reply, request)
 }
 
 // receive returns the next message of the inbox. Messages that have arrived are returned even

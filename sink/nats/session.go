@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 
@@ -46,8 +48,11 @@ type sessionTracker struct {
 	log     *slog.Logger
 	// watchRefused is called when the server has refused the subscription to the checkpoints.
 	watchRefused func(error)
-	// nc is set before current is called.
-	nc *nats.Conn
+	// nc is the connection of nats.go in use. It is set before activeSession is called, and replaced when
+	// nats.go has closed it.
+	nc atomic.Pointer[nats.Conn]
+	// closed ends when the connection is closed on purpose.
+	closed context.Context
 
 	mu sync.Mutex
 	// active is the session of the connection as it is now; nil if there is none.
@@ -63,8 +68,8 @@ type sessionTracker struct {
 	violations  violations
 }
 
-func newSessionTracker(servers string, log *slog.Logger, watchRefused func(error)) *sessionTracker {
-	t := &sessionTracker{servers: servers, log: log, watchRefused: watchRefused, attempted: make(chan struct{})}
+func newSessionTracker(closed context.Context, servers string, log *slog.Logger, watchRefused func(error)) *sessionTracker {
+	t := &sessionTracker{closed: closed, servers: servers, log: log, watchRefused: watchRefused, attempted: make(chan struct{})}
 	t.reconnected, t.announce = context.WithCancel(context.Background())
 	return t
 }
@@ -72,11 +77,12 @@ func newSessionTracker(servers string, log *slog.Logger, watchRefused func(error
 // handlers returns the options that report the state of a connection to t.
 func (t *sessionTracker) handlers() []nats.Option {
 	return []nats.Option{
-		nats.ConnectHandler(t.onConnect),
 		nats.ReconnectHandler(t.onConnect),
-		nats.ReconnectErrHandler(func(nc *nats.Conn, err error) { t.onDisconnect(nc, "cannot connect to NATS", err) }),
-		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) { t.onDisconnect(nc, "lost the connection to NATS", err) }),
-		nats.ErrorHandler(func(nc *nats.Conn, _ *nats.Subscription, err error) { t.onAsyncError(nc, err) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { t.onDisconnect("cannot connect to NATS", err) }),
+		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
+			t.onDisconnect("lost the connection to NATS", cmp.Or(err, nc.LastError()))
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.onAsyncError(err) }),
 	}
 }
 
@@ -101,8 +107,9 @@ func (t *sessionTracker) onConnect(nc *nats.Conn) {
 }
 
 // onDisconnect records that there is no connection, and why. It logs a reason only when it
-// differs from the one before: a server that is away for a day makes one line.
-func (t *sessionTracker) onDisconnect(nc *nats.Conn, text string, err error) {
+// differs from the one before: a server that is away for a day makes one line, and one
+// that is closed on purpose none.
+func (t *sessionTracker) onDisconnect(text string, err error) {
 	if err == nil {
 		err = errors.New("closed by the server")
 	}
@@ -115,12 +122,12 @@ func (t *sessionTracker) onDisconnect(nc *nats.Conn, text string, err error) {
 	t.down = err
 	t.mu.Unlock()
 	t.once.Do(func() { close(t.attempted) })
-	if changed && !nc.IsClosed() {
+	if changed && t.closed.Err() == nil {
 		t.log.Warn(text, "servers", t.servers, "error", err)
 	}
 }
 
-func (t *sessionTracker) onAsyncError(nc *nats.Conn, err error) {
+func (t *sessionTracker) onAsyncError(err error) {
 	if isRefusedWatch(err) {
 		t.watchRefused(err)
 		return
@@ -129,7 +136,7 @@ func (t *sessionTracker) onAsyncError(nc *nats.Conn, err error) {
 		t.violations.add(err)
 	}
 	if isAuthError(err) {
-		t.onDisconnect(nc, "NATS refused the connection", err)
+		t.onDisconnect("NATS refused the connection", err)
 		return
 	}
 	t.log.Warn("NATS reported an error", "error", err)
@@ -144,13 +151,14 @@ func isAuthError(err error) bool {
 func (t *sessionTracker) activeSession() (*session, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.active != nil && t.nc.IsConnected() && t.nc.Stats().Reconnects == t.active.reconnects {
+	nc := t.nc.Load()
+	if t.active != nil && nc.IsConnected() && nc.Stats().Reconnects == t.active.reconnects {
 		return t.active, nil
 	}
 	down := t.down
 	// nats.go passes an error of the server during the handshake to the handlers only if
 	// there was a connection before.
-	if last := t.nc.LastError(); last != nil && t.nc.IsReconnecting() {
+	if last := nc.LastError(); last != nil && nc.IsReconnecting() {
 		down = last
 	}
 	if down == nil {
@@ -158,13 +166,16 @@ func (t *sessionTracker) activeSession() (*session, error) {
 	}
 	var untrusted *tls.CertificateVerificationError
 	switch {
-	case t.nc.IsClosed():
+	case t.closed.Err() != nil:
 		return nil, fmt.Errorf("the connection to %s is closed", t.servers)
 	case isAuthError(down):
 		return nil, feed.Permanent(fmt.Errorf("NATS at %s refuses the connection: %s; check the bus's credentials_file, nkey_file, username and password, token or tls.cert_file",
 			t.servers, strings.ToLower(strings.TrimPrefix(down.Error(), "nats: "))))
 	case errors.As(down, &untrusted):
 		return nil, feed.Permanent(fmt.Errorf("the certificate of NATS at %s is not trusted: %w; check the server's name, or set tls.ca_file", t.servers, untrusted.Err))
+	}
+	if nc.IsClosed() {
+		return nil, fmt.Errorf("NATS at %s has ended the connection: %w; feedbridge makes a new one", t.servers, down)
 	}
 	return nil, fmt.Errorf("no NATS server answers at %s: %w; is it running?", t.servers, down)
 }

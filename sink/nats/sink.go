@@ -60,7 +60,7 @@ type Sink struct {
 func (c *Conn) Sink(topic Topic) *Sink {
 	t := &topic // one copy for all parts: there are ten thousand sinks
 	t.Stream.Name = t.StreamName()
-	size := &sizeLimit{nc: c.client.nc, topic: t}
+	size := &sizeLimit{client: c.client, topic: t}
 	checkpoints := &checkpointReader{client: c.client, topic: t}
 	publisher := &publisher{client: c.client, topic: t, limit: size, checkpoints: checkpoints, fast: &c.fast}
 	return &Sink{

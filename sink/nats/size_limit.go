@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -33,15 +32,15 @@ const overhead = len("NATS/1.0\r\n\r\n") +
 // sizeLimit is the largest message that the server and the stream of a topic take. It is
 // safe for concurrent use.
 type sizeLimit struct {
-	nc    *nats.Conn
-	topic *Topic
+	client *client
+	topic  *Topic
 	// bytes is the limit with headers; 0 before the first setFrom.
 	bytes atomic.Int64
 }
 
 // setFrom takes the limit of the server, and of the stream's configuration if that is lower.
 func (l *sizeLimit) setFrom(c jetstream.StreamConfig) {
-	limit := l.nc.MaxPayload()
+	limit := l.client.nc().MaxPayload()
 	if n := int64(c.MaxMsgSize); n > 0 {
 		limit = min(limit, n)
 	}

@@ -59,7 +59,7 @@ func (s *streamChecker) createStream(ctx context.Context) (*streamInfo, error) {
 	if len(want.Subjects) > 0 {
 		description = "feeds"
 	}
-	_, err := s.client.js.CreateStream(ctx, jetstream.StreamConfig{
+	_, err := s.client.js().CreateStream(ctx, jetstream.StreamConfig{
 		Name:        want.Name,
 		Description: description + ", written by feedbridge",
 		Subjects:    s.topic.createdSubjects(),
@@ -122,7 +122,7 @@ func (s *streamChecker) missingError() error {
 func (s *streamChecker) overlapError(ctx context.Context) error {
 	var taken []string
 	for _, subject := range s.topic.createdSubjects() {
-		if name, err := s.client.js.StreamNameBySubject(ctx, subject); err == nil {
+		if name, err := s.client.js().StreamNameBySubject(ctx, subject); err == nil {
 			taken = append(taken, fmt.Sprintf("%s belongs to stream %s", subject, name))
 		}
 	}
@@ -175,7 +175,7 @@ func (s *streamChecker) findProblems(c jetstream.StreamConfig) []string {
 	add(c.SubjectTransform != nil, "it transforms subjects; %s--no-transform'", edit)
 	add(c.AllowMsgCounter, "it is a counter; give the feed another stream")
 	add(c.MaxMsgSize > 0 && c.MaxMsgSize < leastMessage, "its max_msg_size of %d bytes is too small for a checkpoint; %s--max-msg-size=-1'", c.MaxMsgSize, edit)
-	payload := s.client.nc.MaxPayload()
+	payload := s.client.nc().MaxPayload()
 	add(payload > 0 && payload < leastMessage, "the server's max_payload of %d bytes is too small for a checkpoint; raise it to at least %d", payload, leastMessage)
 	// Only in a stream without other subjects is the checkpoint always among the newest
 	// messages.

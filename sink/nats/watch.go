@@ -49,10 +49,10 @@ type watch struct {
 	subscribed atomic.Bool
 }
 
-// subscribe calls committed for each commit that the server reports.
-func (w *watch) subscribe(committed func(topic, writer string)) {
+// subscribe calls committed for each commit that the server of a connection reports.
+func (w *watch) subscribe(nc *nats.Conn, committed func(topic, writer string)) {
 	w.subscribed.Store(true)
-	_, err := w.client.nc.Subscribe(allCheckpoints, func(m *nats.Msg) {
+	_, err := nc.Subscribe(allCheckpoints, func(m *nats.Msg) {
 		if cp, err := checkpoint.Decode(m.Data); err == nil {
 			committed(strings.TrimPrefix(m.Subject, checkpointPrefix), cp.Writer)
 		}
