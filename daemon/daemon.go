@@ -176,6 +176,7 @@ func (d *daemon) openFeeds(writer string, redact *safetext.Redactor, listeners a
 		Buses: slices.Collect(maps.Values(d.buses.Load().readinessChecks(d.cfg))), Log: d.log, Connections: connections, Redact: redact,
 		Token: tokenReader(d.cfg.Admin), Hosts: d.cfg.Admin.Hosts,
 		Fleet: d.membership.adminFleet(), Lists: d.lists.status, SlowHosts: func() []status.SlowHost { return slowHosts(hosts) },
+		LogDropped: d.opts.LogQueue.Dropped, LogStuck: d.opts.LogQueue.Stuck,
 	})
 	d.adm.AddChange("/reload", d.serveReload)
 	commands := &feedCommands{}

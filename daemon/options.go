@@ -19,6 +19,8 @@ type Options struct {
 	Flags   []string
 	// Log is required.
 	Log *slog.Logger
+	// LogQueue is what Log writes to; nil if that is no queue.
+	LogQueue *LogQueue
 	// Observer is called for all feeds, concurrently, and must not block. It may be nil.
 	Observer bridge.Observer
 	// Load reads the configuration again, for a reload. Nil means that it cannot be reloaded.

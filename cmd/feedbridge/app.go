@@ -43,6 +43,8 @@ type app struct {
 	redact *safetext.Redactor
 	// log is that of a daemon whose log is JSON: its errors are lines of it, too.
 	log atomic.Pointer[slog.Logger]
+	// queue is what a daemon writes to instead of standard error.
+	queue atomic.Pointer[daemon.LogQueue]
 	// isDaemon is set by the commands that run a daemon, which ends by itself.
 	isDaemon atomic.Bool
 }
@@ -73,10 +75,11 @@ const longestError = 2000
 
 // reportError prints an error, if there is one, and returns the exit code for it.
 func (a *app) reportError(cmd *cobra.Command, err error) int {
+	defer a.flushLog()
 	if err == nil {
 		return exitDone
 	}
-	w := a.err
+	w := a.errors()
 	if errs, ok := errors.AsType[config.Errors](err); ok {
 		// One line each that begins with the file and the line number, which editors parse.
 		fmt.Fprintln(w, errs)
@@ -104,15 +107,34 @@ func (a *app) reportError(cmd *cobra.Command, err error) int {
 // hintFile names the configuration file in this directory to someone who might have meant it.
 func (a *app) hintFile() {
 	if _, err := os.Stat(defaultFile); err == nil && a.fileless {
-		fmt.Fprintf(a.err, "No configuration file was named, but there is one here: add -c %s\n", defaultFile)
+		fmt.Fprintf(a.errors(), "No configuration file was named, but there is one here: add -c %s\n", defaultFile)
 	}
 }
 
 // reportKilled reports that the process ends before its command has.
 func (a *app) reportKilled(reason string) {
+	defer a.flushLog()
 	if log := a.log.Load(); log != nil {
 		log.Error("feedbridge ended with an error", "error", errors.New(reason))
 		return
 	}
-	fmt.Fprintln(a.err, "feedbridge: "+reason)
+	fmt.Fprintln(a.errors(), "feedbridge: "+reason)
+}
+
+// errors returns the writer of standard error.
+func (a *app) errors() io.Writer {
+	if queue := a.queue.Load(); queue != nil {
+		return queue
+	}
+	return a.err
+}
+
+// flushTime is how long the end of a daemon waits for the lines of its log to be read.
+const flushTime = time.Second
+
+// flushLog waits until the log of a daemon is written.
+func (a *app) flushLog() {
+	if queue := a.queue.Load(); queue != nil {
+		queue.Flush(flushTime)
+	}
 }

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -65,7 +67,12 @@ that names one feed, that is copied; of several, run lists them.`,
 					return err
 				}
 			}
+			// The reader of standard error may stop to read, or end, which is no reason to end, too.
+			signal.Ignore(syscall.SIGPIPE)
+			queue := daemon.NewLogQueue(a.err)
+			a.queue.Store(queue)
 			status, progress := newStatusLine(a.err), &progress{feeds: len(cfg.Feeds)}
+			status.w = queue
 			defer status.showUntilStopped(progress.statusText)()
 			log, level := a.newLeveledLog(status, cfg.Log)
 			if !daemon.IsText(cfg.Log, isTerminal(a.err)) {
@@ -78,7 +85,7 @@ that names one feed, that is copied; of several, run lists them.`,
 			reload, stopReload := reloadSignal()
 			defer stopReload()
 			opts := daemon.Options{
-				Version: programVersion(), Program: programName(), Flags: flags, Log: log, Level: level, Reload: reload,
+				Version: programVersion(), Program: programName(), Flags: flags, Log: log, LogQueue: queue, Level: level, Reload: reload,
 				// The environment and the command line are those of the process. The redactor in use stays: a change of
 				// secret_parameters needs a restart.
 				Load: func() (*config.Config, error) {

@@ -83,6 +83,8 @@ var (
 		"Number of feeds that were stopped and have not ended: their source does not yield, or their bus does not answer.")
 	slowHosts = processMetric("slow_hosts",
 		"Number of hosts that have refused requests, as with 429, and are asked less often; slow_hosts of /status names them.")
+	logDropped = processMetric("log_lines_dropped_total",
+		"Lines of the log that were dropped because the reader of standard error is gone or does not read.")
 	fleetMembers = processMetric("fleet_members",
 		"Members of the fleet, as far as this copy knows. Absent without a fleet.", "fleet")
 	fleetMember = processMetric("fleet_member",
@@ -125,6 +127,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	sendGauge(out, leftBehindFeeds, float64(len(showLeftBehind(c.contents().left, c.redact))))
 	sendGauge(out, slowHosts, float64(len(c.slowHosts())))
+	dropped := uint64(0)
+	if c.opts.LogDropped != nil {
+		dropped = c.opts.LogDropped()
+	}
+	out <- prometheus.MustNewConstMetric(logDropped, prometheus.CounterValue, float64(dropped))
 	config := c.config.status(c.redact)
 	sendGauge(out, reloadSuccess, oneIf(config.Error == nil))
 	sendGauge(out, reloadedAt, float64(config.LoadedAt.UnixMilli())/1000)

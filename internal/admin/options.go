@@ -44,6 +44,10 @@ type Options struct {
 	Hosts []string
 	// Fleet is the membership of this copy in a fleet; nil without one.
 	Fleet *Fleet
+	// LogDropped returns the number of lines of the log that were dropped, and LogStuck for how long the output
+	// of the log has not taken a line. Nil means none.
+	LogDropped func() uint64
+	LogStuck   func() time.Duration
 	// SlowHosts returns the hosts that are asked less often. Nil means none.
 	SlowHosts func() []status.SlowHost
 	// Lists returns the lists of feeds, in order. Nil means none.

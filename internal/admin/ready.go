@@ -16,11 +16,22 @@ type readiness struct {
 	Notes []string `json:"notes"`
 }
 
+// maxLogStuck is the time without a reader of the log after which the process is to be restarted, because a
+// restart usually makes a new pipe.
+const maxLogStuck = time.Minute
+
 // serveHealth answers for probes whose failure restarts the process. A feed that fails needs no
 // restart, so it makes no difference here; /readyz reports it.
 func (h *handler) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	h.AwaitFeeds()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if h.opts.LogStuck != nil {
+		if stuck := h.opts.LogStuck(); stuck >= maxLogStuck {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintf(w, "nobody has read the log on standard error for %v; restart its reader, or this process\n", stuck.Round(time.Second))
+			return
+		}
+	}
 	_, _ = io.WriteString(w, "ok\n")
 }
 

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -257,4 +259,23 @@ func TestProbesThatGoAway(t *testing.T) {
 		synctest.Wait()
 		wantReasons(t, s)
 	})
+}
+
+// A restart may make a pipe for the log that is read again.
+func TestHealthFailsWhenTheLogIsNotReadForAMinute(t *testing.T) {
+	t.Parallel()
+	var stuck time.Duration
+	s := admin.New(admin.Options{Log: slog.New(slog.DiscardHandler), LogStuck: func() time.Duration { return stuck }, LogDropped: func() uint64 { return 3 }})
+	if code, text := get(t, s, "/metrics"); code != 200 || !strings.Contains(text, "\nfeedbridge_log_lines_dropped_total 3\n") {
+		t.Errorf("metrics: status %d with %s", code, text)
+	}
+	for _, want := range []struct {
+		stuck time.Duration
+		code  int
+	}{{0, 200}, {time.Minute - 1, 200}, {time.Minute, 503}} {
+		stuck = want.stuck
+		if code, text := get(t, s, "/healthz"); code != want.code {
+			t.Errorf("stuck for %v: status %d with %s", stuck, code, text)
+		}
+	}
 }
