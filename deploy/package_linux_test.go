@@ -318,6 +318,16 @@ func TestDebIsInstalledAndStarted(t *testing.T) {
 	})
 }
 
+// A reload fails if the daemon refuses its configuration. With kill, systemd would report success.
+func TestReloadOfTheUnitReportsErrors(t *testing.T) {
+	t.Parallel()
+	unit := parseUnit(read(t, "feedbridge.service"))
+	want := strings.Replace(unit["ExecStart"][0], " run ", " reload ", 1)
+	if got := unit["ExecReload"]; !slices.Equal(got, []string{want}) {
+		t.Errorf("systemctl reload runs %q, want %q", got, want)
+	}
+}
+
 // systemd has no objection to the unit.
 func TestUnitIsValid(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
