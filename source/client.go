@@ -63,7 +63,7 @@ type Client struct {
 	// toOrigin makes connections to the origin and the token server, and toOthers those to the
 	// hosts of AllowHosts, which do not get the client certificate. toPublic makes those to hosts
 	// that only a redirect names: they must have a public address.
-	toOrigin, toOthers, toPublic *http.Transport
+	toOrigin, toOthers, toPublic *renewedTransport
 	// viaOrigin, viaOthers and viaPublic are the HTTP transports for the feed's origin, for the hosts of
 	// AllowHosts and for other public hosts. They report each request.
 	viaOrigin, viaOthers, viaPublic http.RoundTripper
@@ -107,7 +107,7 @@ func NewClient(cfg Config, opts Options) (*Client, error) {
 		c.credentials.headers.Add(name, value)
 	}
 	for _, kind := range []struct {
-		to                   **http.Transport
+		to                   **renewedTransport
 		via                  *http.RoundTripper
 		certificate, guarded bool
 	}{{&c.toOrigin, &c.viaOrigin, true, false}, {&c.toOthers, &c.viaOthers, false, false}, {&c.toPublic, &c.viaPublic, false, true}} {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/must"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -81,4 +82,53 @@ func TestConnectionOfACompressedBodyIsUsedAgain(t *testing.T) {
 			t.Errorf("%d connections were made for %d requests", n, len(encodings))
 		}
 	})
+}
+
+// trackedConn is a connection that is counted while it is open.
+type trackedConn struct {
+	net.Conn
+	open *atomic.Int64
+}
+
+func (c trackedConn) Close() error {
+	c.open.Add(-1)
+	return c.Conn.Close()
+}
+
+// The name of a host may move to another address while the server at the old one still answers.
+func TestConnectionsAreRenewed(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ every, least, most time.Duration }{
+		{200 * time.Millisecond, 75 * time.Second, 76 * time.Second},
+		{time.Minute, 5 * time.Minute, 6 * time.Minute},
+	} {
+		bubble(t, func(http.ResponseWriter, *http.Request) {}, func(t *testing.T, hosts *source.Hosts) {
+			var made []time.Time
+			var open atomic.Int64
+			dial := hosts.Dial
+			hosts.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				made = append(made, time.Now())
+				open.Add(1)
+				conn, err := dial(ctx, network, addr)
+				return trackedConn{conn, &open}, err
+			}
+			c := newClientWith(t, source.Options{Hosts: hosts}, feedURL)
+			defer c.CloseIdle()
+			for began := time.Now(); time.Since(began) < time.Hour; time.Sleep(test.every) {
+				_, _, err := get(t, c, feedURL)
+				must.Succeed(t, err)
+				if n := open.Load(); n != 1 {
+					t.Fatalf("%d connections are open", n)
+				}
+			}
+			for i := range made[1:] {
+				if age := made[i+1].Sub(made[i]); age < test.least || age > test.most {
+					t.Errorf("polls every %v: a connection was used for %v, want %v to %v", test.every, age, test.least, test.most)
+				}
+			}
+			if len(made) < 10 {
+				t.Errorf("polls every %v: %d connections within an hour", test.every, len(made))
+			}
+		})
+	}
 }

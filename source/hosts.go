@@ -29,7 +29,7 @@ type Hosts struct {
 
 	mu         sync.Mutex // guards the fields below, and those of their values
 	limiters   map[hostKey]*hostLimiter
-	transports map[transportKey]*http.Transport
+	transports map[transportKey]*renewedTransport
 	ahead      map[string]*limit.Limit // by host, of the pages that are requested ahead
 	feeds      map[hostKey]hostFeeds   // all of the last call of SetFeeds
 	members    int                     // of the fleet, then

@@ -1,11 +1,14 @@
 package source
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"code.dny.dev/ssrf"
@@ -17,7 +20,7 @@ import (
 // transport returns the shared transport for cfg, made with the client
 // certificate or without it, and guarded or not: a guarded transport connects to public addresses
 // only. Transports live as long as Hosts: there are as many as there are different settings.
-func (h *Hosts) transport(cfg Config, certificate, guarded bool) (*http.Transport, error) {
+func (h *Hosts) transport(cfg Config, certificate, guarded bool) (*renewedTransport, error) {
 	key := transportKey{cfg.connectTimeout(), cfg.Auth.TLS, guarded}
 	if !certificate {
 		key.tls.CertFile, key.tls.KeyFile = "", ""
@@ -43,9 +46,13 @@ func (h *Hosts) transport(cfg Config, certificate, guarded bool) (*http.Transpor
 	if dial == nil {
 		dial = dialer.DialContext
 	}
-	t := &http.Transport{
-		Proxy:                  proxy,
-		DialContext:            dial,
+	t := &renewedTransport{}
+	t.settings = &http.Transport{
+		Proxy: proxy,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			t.dials.Add(1)
+			return dial(ctx, network, addr)
+		},
 		TLSHandshakeTimeout:    dialTimeout,
 		TLSClientConfig:        settings,
 		MaxResponseHeaderBytes: mostHeader,
@@ -58,10 +65,60 @@ func (h *Hosts) transport(cfg Config, certificate, guarded bool) (*http.Transpor
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
 	}
 	if h.transports == nil {
-		h.transports = make(map[transportKey]*http.Transport)
+		h.transports = make(map[transportKey]*renewedTransport)
 	}
 	h.transports[key] = t
 	return t, nil
+}
+
+// A connection that is used again and again would go to the old address for ever when the name of its host
+// has moved. So all connections are renewed every maxConnectionAge, and every minConnectionAge while they
+// serve manyRequests each, to which one more handshake adds little.
+const (
+	minConnectionAge = 75 * time.Second
+	maxConnectionAge = 5 * time.Minute
+	manyRequests     = 10
+)
+
+// renewedTransport makes each request by the current one of a row of transports with the same settings. It is
+// safe for concurrent use.
+type renewedTransport struct {
+	settings *http.Transport
+	dials    atomic.Int64 // of the current transport
+
+	mu       sync.Mutex // guards the fields below
+	current  *http.Transport
+	made     time.Time // when current was
+	requests int64     // of current
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t *renewedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	return t.forRequest().RoundTrip(r)
+}
+
+func (t *renewedTransport) forRequest() *http.Transport {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	age := time.Since(t.made)
+	if age > maxConnectionAge || age > minConnectionAge && t.requests > manyRequests*t.dials.Load() {
+		if t.current != nil {
+			t.current.CloseIdleConnections() // now, and the others when their requests have ended
+		}
+		t.current, t.made, t.requests = t.settings.Clone(), time.Now(), 0
+		t.dials.Store(0)
+	}
+	t.requests++
+	return t.current
+}
+
+// CloseIdleConnections is that of [http.Client].
+func (t *renewedTransport) CloseIdleConnections() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current != nil {
+		t.current.CloseIdleConnections()
+	}
 }
 
 // publicOnly refuses connections to addresses of private networks and of this machine. It checks
