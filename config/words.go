@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// nameForm matches the names of feeds and buses.
-var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+// nameForm matches the names of feeds and buses, which are parts of the names of topics.
+var nameForm = regexp.MustCompile(fmt.Sprintf(`^[a-z][a-z0-9-]{0,%d}$`, maxListedName-1))
 
 // CheckName returns an error unless a feed can have the name.
 func CheckName(name string) error {
@@ -22,6 +22,9 @@ func CheckName(name string) error {
 // badNameText returns the error about a name, with the valid one that it was most likely meant to be.
 func badNameText(name string) string {
 	const rule = "a name has only lower-case letters, digits and -, and starts with a letter"
+	if len(name) > maxListedName {
+		return fmt.Sprintf("a name has at most %d characters", maxListedName)
+	}
 	if likely := strings.ReplaceAll(strings.ToLower(name), "_", "-"); nameForm.MatchString(likely) {
 		return fmt.Sprintf("%s; try %q", rule, likely)
 	}
@@ -46,12 +49,15 @@ func feedName(rawURL string) string {
 	if err != nil {
 		return "feed"
 	}
-	name := notInName.ReplaceAllString(strings.ToLower(u.Host+u.Path), "-")
-	switch name = strings.Trim(name, "-"); {
-	case name == "":
+	name := strings.Trim(notInName.ReplaceAllString(strings.ToLower(u.Host+u.Path), "-"), "-")
+	if name == "" {
 		return "feed"
-	case name[0] <= '9':
-		return "feed-" + name
+	}
+	if name[0] <= '9' {
+		name = "feed-" + name
+	}
+	if len(name) > maxListedName {
+		name = cutName(name) + hashSuffix(rawURL)
 	}
 	return name
 }

@@ -120,6 +120,10 @@ func (c Config) ServerURLs() ([]*url.URL, error) {
 // redactURL returns a URL without user name, password and path.
 func redactURL(u *url.URL) string { return u.Scheme + "://" + u.Host }
 
+// maxName is the most bytes of the name of a stream, which the server limits, and of a subject. A subject from the
+// URL of others could exceed the longest line of the protocol, after which the server ends the connection of all feeds.
+const maxName = 255
+
 // Validate returns everything that is wrong with t, each error starting with
 // the key that it is about.
 func (t Topic) Validate() []error {
@@ -133,7 +137,15 @@ func (t Topic) Validate() []error {
 		}
 	}
 	name := t.Stream.Name
+	limit := func(key, name string) {
+		if len(name) > maxName {
+			fail("%s: has %d bytes; NATS takes %d at most", key, len(name), maxName)
+		}
+	}
+	limit("topic", t.Subject)
+	limit("stream.name", name)
 	for i, subject := range t.Stream.Subjects {
+		limit(fmt.Sprintf("stream.subjects[%d]", i), subject)
 		if subject == "" || strings.ContainsFunc(subject, unicode.IsSpace) || strings.HasPrefix(subject, "_") || strings.HasPrefix(subject, "$") ||
 			strings.HasPrefix(subject, "*") || strings.HasPrefix(subject, ">") || slices.Contains(strings.Split(subject, "."), "") {
 			fail("stream.subjects[%d]: %q: want a subject whose first word has no wildcard and starts with neither _ nor $, such as news.>", i, subject)
