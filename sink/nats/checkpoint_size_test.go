@@ -20,6 +20,22 @@ func largeCheckpoint(count, n int) checkpoint.Checkpoint {
 	return cp
 }
 
+// A checkpoint for which there is just enough room does not have another one in its header.
+func TestLargeCheckpointsAreStored(t *testing.T) {
+	t.Parallel()
+	for maxMsgSize, cursor := range map[int32]int{2000: 1000, 0: 50_000} {
+		server := runServer(t, &server.Options{JetStream: true})
+		config := fitting()
+		config.MaxMsgSize = maxMsgSize
+		createStream(t, admin(t, server.ClientURL()), config)
+		s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(orders())
+		resume(t, s)
+		for n := range 3 {
+			must.Succeed(t, s.Commit(t.Context(), sinktest.Entities(2*n, 2), largeCheckpoint(2*n+2, cursor)))
+		}
+	}
+}
+
 // A checkpoint that is too large is reported as that: no entity is blamed, and the error names the limit.
 // The entities of a fast batch are stored before, and are known afterwards.
 func TestCheckpointIsTooLarge(t *testing.T) {

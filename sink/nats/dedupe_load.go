@@ -175,7 +175,7 @@ func (d *dedupeLoader) loadMessages(ctx context.Context, info *streamInfo, r *re
 			}
 		}
 		if seen = m.sequence; seen <= to && slices.Contains(d.topic.entitySubjects(), m.Subject) {
-			if m.sequence > f.sequence() && m.Subject == d.topic.Subject {
+			if m.sequence > f.counted && m.Subject == d.topic.Subject {
 				d.seen.uncommitted++
 			}
 			if m.sequence > f.committed {

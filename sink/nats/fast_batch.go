@@ -84,8 +84,8 @@ func (f *fastBatches) receive(m *nats.Msg) {
 
 // A fastBatch sends the messages of one commit by the fast ingest of nats-server 2.14 (ADR-50). The
 // server stores each message as it arrives. After the first that it refuses, or misses, it drops the
-// rest. So it stores a beginning of the batch without gaps, and acknowledges only the whole. One
-// goroutine sends.
+// rest. So it stores a beginning of the batch without gaps, and acknowledges only the whole; fence.go has the
+// exception. One goroutine sends.
 type fastBatch struct {
 	nc              *nats.Conn
 	stream, subject string

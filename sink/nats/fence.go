@@ -1,8 +1,12 @@
 package nats
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -51,15 +55,29 @@ import (
 //     the stream and the JetStream domain, and parseAck compares both. With api_prefix, which
 //     may lead to another account, [checkpointReader.confirmStored] reads the checkpoint back.
 //  5. A sink commits only on the connection on which it has resumed.
+//  6. A checkpoint that is stored, or acknowledged, does not prove its entities. nats-server before 2.14.6 goes
+//     on with an atomic batch after a message for which the account has no room, and acknowledges all; newer ones
+//     keep such a batch, and complete it when they are started again, as far as there is room and without any
+//     comparison. So the copy compares the places of the messages ([publisher.checkStored]), and so does whoever
+//     resumes ([checkpointReader.isTorn]). The checkpoint carries the one before it (see [previous]): if
+//     entities are missing, that one is resumed from, and what is stored behind it is known, like the
+//     beginning of a batch.
+//
+//     A message of a fast batch may be refused behind the checks of the batch, when another stream of the account
+//     takes the last room in between. Then the server does not drop the rest. In a chain the next message is
+//     refused, too. In a stream of several topics there is a hole; the server answers with the error, and
+//     the copy, whose checkpoint is there in spite of it, resumes from the one before ([topicState.torn]).
 //
 // The content cannot be the condition: the server refuses Nats-Expected-Last-Msg-Id in batches.
 // The newest entity needs no comparison of its content. If it is in front of the checkpoint, the
 // content of the checkpoint proves it, because a stream loses its tail. If it is behind the
 // checkpoint, it was read from the feed behind the cursor of that checkpoint, by whichever copy.
 //
-// Two cases remain: all of point 2 happens while the last message is in flight, or while the
-// process is stopped between the comparison and the message; and a leader that was deposed
-// answers the comparison.
+// Three cases remain: all of point 2 happens while the last message is in flight, or while the
+// process is stopped between the comparison and the message; a leader that was deposed
+// answers the comparison; and in a stream of several topics the copy dies before it has seen that a batch has a
+// hole, which nobody else can see if the batch is a fast one, or if the hole is its first message and the message of
+// another topic in front of it is deleted.
 
 // confirmAfter is the time after the last proof of a fence from which a commit compares the
 // content of the checkpoint again.
@@ -76,6 +94,10 @@ type fence struct {
 	// named is the ID of the newest commit with entities, empty if it had only dead letters, or a person has
 	// moved the checkpoint since. Its last entity has it, too.
 	named string
+	// content is the newest checkpoint whose entities are all there, nil if there is none: that of checkpoint, or
+	// of the one before it. It counts the entities up to the sequence counted.
+	content []byte
+	counted uint64
 	// stream is the last sequence of the stream, for [chainedIngest].
 	stream uint64
 	// proved holds the time when the read that returned the checkpoint began, or when the
@@ -101,6 +123,9 @@ type topicState struct {
 	uncommitted uint64
 	// moved holds the time when a person had last moved the checkpoint.
 	moved time.Time
+	// torn are the contents of the checkpoints of commits that the server has not stored to their end, as it has
+	// shown, although the checkpoint may be there: of the newest one, and of those since.
+	torn [][]byte
 }
 
 // sequence returns the sequence of the checkpoint that the server compares, 0 if there must be
@@ -220,13 +245,24 @@ func (r *checkpointReader) readFence(ctx context.Context, info *streamInfo, seen
 		if f.checkpoint, err = r.readLast(ctx); err != nil {
 			return f, err
 		}
-		f.committed, f.named = f.checkpoint.lastCommitted(), f.checkpoint.header().Get(commitID)
+		f.committed, f.named, f.counted = f.checkpoint.lastCommitted(), f.checkpoint.header().Get(commitID), f.sequence()
+		if f.checkpoint != nil {
+			f.content = f.checkpoint.Data
+		}
+		if torn, err := r.isTorn(ctx, f.checkpoint); err != nil {
+			return f, err
+		} else if torn || slices.ContainsFunc(seen.torn, func(data []byte) bool { return bytes.Equal(data, f.content) }) {
+			f.stepBack()
+		}
 		if f.checkpoint != nil && f.sequence() == info.State.LastSeq && r.topic.ownsAll(info.Config.Subjects) && seen.complete && f.checkpoint.equals(seen.checkpoint) {
 			f.end = seen.end // nothing is behind the checkpoint, and nothing in front of it is new
 			return f, nil
 		}
-		if f.end, err = r.readEnd(ctx); err != nil || f.checkpoint != nil {
+		if f.end, err = r.readEnd(ctx); err != nil || f.content != nil {
 			return f, err
+		}
+		if f.checkpoint != nil {
+			break
 		}
 		// A checkpoint that was seen is never forgotten, also if the stream is as empty as at its
 		// start: with start: now the feed would lose all that is in it.
@@ -236,6 +272,34 @@ func (r *checkpointReader) readFence(ctx context.Context, info *streamInfo, seen
 	}
 	return f, feed.Permanent(fmt.Errorf("stream %s: %w; set the position to continue from with 'feedbridge checkpoint set %s', "+
 		"or start the feed over with 'feedbridge checkpoint reset %[3]s'", info.Config.Name, checkpoint.ErrMissing, r.topic.Feed))
+}
+
+// isTorn reports whether the newest checkpoint was stored without all of the entities of its atomic batch: the
+// message that has to be the first one of the batch is another. That it is gone proves nothing.
+func (r *checkpointReader) isTorn(ctx context.Context, m *storedMessage) (bool, error) {
+	h := m.header()
+	behind, err := strconv.ParseUint(h.Get(batchSequence), 10, 64)
+	if err != nil {
+		return false, nil
+	}
+	before, _ := strconv.ParseUint(h.Get(expectedLast), 10, 64)
+	if behind--; m.Sequence-behind <= before || m.Sequence <= behind {
+		return true, nil
+	}
+	first, err := r.client.messageAt(ctx, r.topic.Stream.Name, m.Sequence-behind)
+	return first != nil && !first.begins(h.Get(batchID)), err
+}
+
+// stepBack makes content the checkpoint before the newest one, whose entities are not all there. Those that are
+// lie behind it, like the beginning of a batch. If the newest checkpoint is the first one, there is none.
+func (f *fence) stepBack() {
+	h := f.checkpoint.header()
+	committed, content, _ := strings.Cut(h.Get(previous), " ")
+	f.committed, _ = strconv.ParseUint(committed, 10, 64)
+	f.counted, _ = strconv.ParseUint(h.Get(expectedLast), 10, 64)
+	if f.content = nil; content != "" {
+		f.content = []byte(content)
+	}
 }
 
 // isUntouched reports whether a stream has never had a message.

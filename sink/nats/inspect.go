@@ -29,10 +29,10 @@ func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 			return err
 		}
 		f, err := s.checkpoints.readFence(ctx, info, s.dedupe.seen)
-		if f.checkpoint == nil || err != nil {
+		if f.content == nil || err != nil {
 			return err
 		}
-		cp, err = checkpoint.Decode(f.checkpoint.Data)
+		cp, err = checkpoint.Decode(f.content)
 		return err
 	})
 	return cp, err

@@ -39,6 +39,10 @@ const firstOf = "Feedbridge-First"
 // checkpoint that was stored with entities, 0 if there is none; see [fence].
 const lastCommitted = "Feedbridge-Last-Committed"
 
+// previous is a header of the checkpoint of a commit of which a server may store a part: the committed and
+// content of the fence that the commit had, with a space between; see [fence].
+const previous = "Feedbridge-Previous"
+
 // storedMessage is a message as the leader of its stream has it.
 type storedMessage struct {
 	Subject  string `json:"subject"`
@@ -75,6 +79,11 @@ func (m *storedMessage) lastCommitted() uint64 {
 
 // isOurs reports whether feedbridge has written the message.
 func (m *storedMessage) isOurs() bool { return m.header().Get(codec.FeedName) != "" }
+
+// begins reports whether m is the first message of an atomic batch.
+func (m *storedMessage) begins(batch string) bool {
+	return m != nil && identityOf(m.Sequence, m.header(), m.Time).id == batch+"/1"
+}
 
 func (m *storedMessage) header() nats.Header {
 	if m == nil {

@@ -26,6 +26,9 @@ type proxy struct {
 	kept map[net.Conn][]byte
 	// watch, if it is set, is called with what clients say before that is passed on.
 	watch func(data []byte)
+	// change, if it is set, is called with what clients say (false) or the server answers (true), and returns
+	// what is passed on, which is not longer.
+	change map[bool]func(data []byte) []byte
 	// rate, if it is set, is how many bytes a second clients can send.
 	rate int
 }
@@ -74,8 +77,11 @@ func (p *proxy) pass(from, to net.Conn, answers bool) {
 			return
 		}
 		p.mu.Lock()
-		watch := p.watch
+		watch, change := p.watch, p.change[answers]
 		p.mu.Unlock()
+		if change != nil {
+			n = copy(buf, change(buf[:n]))
+		}
 		if !answers && watch != nil {
 			watch(buf[:n])
 		}
@@ -136,6 +142,12 @@ func (p *proxy) say(text string) {
 	for i := 0; i < len(p.conns); i += 2 { // see runProxy
 		_, _ = p.conns[i].Write([]byte(text))
 	}
+}
+
+func (p *proxy) setChange(answers bool, change func(data []byte) []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.change = map[bool]func([]byte) []byte{answers: change}
 }
 
 func (p *proxy) keepBack() {

@@ -25,6 +25,9 @@ const (
 	MaxBytes    = 4 << 20
 )
 
+// errTorn is the error of a commit of which the server has stored a part, with the checkpoint.
+var errTorn = errors.New("the server has acknowledged a batch and has not stored all of it; what is missing is published again")
+
 // publisher publishes the commits of one topic.
 type publisher struct {
 	client      *client
@@ -34,6 +37,8 @@ type publisher struct {
 	fast        *fastBatches
 	// domain is the JetStream domain of the stream, when its configuration was last read.
 	domain string
+	// own reports that the stream had no other subjects than those of the topic then.
+	own bool
 }
 
 // A batch is the content of a commit.
@@ -96,6 +101,9 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch) (committed, e
 		id = fast.id
 		to = newFencedBatch(fast, b.entities, f, b.ingest, last.Subject)
 	}
+	if n > 0 && b.ingest != chainedIngest && f.content != nil && p.limit.carries(last.Data, f.content) {
+		fields = append(fields, feed.Field{Name: previous, Value: strconv.FormatUint(f.committed, 10) + " " + string(f.content)})
+	}
 	last.Header = nats.Header{}
 	setFields(last.Header, to.addFields(fields, n))
 	// A fast batch is stored as it comes, an atomic one by its last message.
@@ -125,7 +133,15 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch) (committed, e
 	if err != nil {
 		return committed{}, err
 	}
-	next := fence{checkpoint: &storedMessage{Subject: last.Subject, Sequence: sequence, Data: last.Data}, end: f.end, committed: f.committed, named: last.Header.Get(commitID), stream: sequence, proved: now}
+	if n > 0 && b.ingest == atomicIngest {
+		if err := p.checkStored(ctx, f, id, n, sequence); err != nil {
+			return committed{}, err
+		}
+	}
+	next := fence{
+		checkpoint: &storedMessage{Subject: last.Subject, Sequence: sequence, Data: last.Data}, content: last.Data, counted: sequence,
+		end: f.end, committed: f.committed, named: last.Header.Get(commitID), stream: sequence, proved: now,
+	}
 	if err := p.checkpoints.confirmStored(ctx, next.checkpoint); err != nil {
 		return committed{}, err
 	}
@@ -135,6 +151,21 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch) (committed, e
 		done.fence.end, done.newest = b.ingest.endAfter(f.end, b.entities, sequence, id)
 	}
 	return done, nil
+}
+
+// checkStored returns an error unless an acknowledged atomic batch of n entities, whose checkpoint is at a
+// sequence, is stored without gaps. The count in an acknowledgement is that of the messages which the server
+// has received: nats-server before 2.14.6 goes on after one for which it has no room.
+func (p *publisher) checkStored(ctx context.Context, f fence, id string, n int, sequence uint64) error {
+	if p.own {
+		// Another copy may have committed after the stream was read, and before its newest messages were.
+		if sequence == max(f.stream, f.last())+uint64(n)+1 {
+			return nil
+		}
+	} else if first, err := p.client.messageAt(ctx, p.topic.Stream.Name, sequence-uint64(n)); err != nil || first.begins(id) {
+		return err
+	}
+	return errTorn
 }
 
 // explainRefusal returns the fence for a second attempt, as an atomic batch, if a commit was refused

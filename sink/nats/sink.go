@@ -1,11 +1,14 @@
 package nats
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
@@ -121,8 +124,8 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 			return err
 		}
 		s.limit.setFrom(info.Config)
-		s.publisher.domain = info.Domain
-		watched.session, watched.created, watched.last, watched.own = ses, info.Created, info.State.LastSeq, s.topic.ownsAll(info.Config.Subjects)
+		s.publisher.domain, s.publisher.own = info.Domain, s.topic.ownsAll(info.Config.Subjects)
+		watched.session, watched.created, watched.last, watched.own = ses, info.Created, info.State.LastSeq, s.publisher.own
 		f, err := s.checkpoints.readFence(ctx, info, s.dedupe.seen)
 		if err != nil {
 			return err
@@ -142,6 +145,10 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 			s.watched.Store(watched.after(0))
 			return nil
 		}
+		s.dedupe.seen.torn = nil
+		if !bytes.Equal(f.content, last.Data) {
+			s.dedupe.seen.torn = [][]byte{last.Data}
+		}
 		if s.misplaced != nil && last.equals(s.misplacedAt) {
 			return s.misplaced
 		}
@@ -154,7 +161,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 			s.ingest = s.fast
 		}
 		last.Header = nil // the message is kept until the next commit, and compared by its content
-		if cp, err = checkpoint.Decode(last.Data); err != nil {
+		if cp, err = checkpoint.Decode(f.content); err != nil {
 			return fmt.Errorf("%w; if no newer feedbridge wrote it, set it again with 'feedbridge checkpoint set %s', or discard it with 'feedbridge checkpoint reset %[2]s'", err, s.topic.Feed)
 		}
 		if err := s.dedupe.catchUp(ctx, info, f, cp); err != nil {
@@ -221,6 +228,10 @@ func (s *Sink) commitBatch(ctx context.Context, ses *session, b batch) error {
 		s.dedupe.seen.complete = err == nil
 	}
 	if err != nil {
+		// A commit of which a message was refused may be there all the same, without that one. A conflict is none.
+		if _, refused := errors.AsType[*jetstream.APIError](err); refused && !isConflict(err) || errors.Is(err, errTorn) {
+			s.dedupe.seen.torn = append(s.dedupe.seen.torn, checkpoint.Encode(b.checkpoint))
+		}
 		return err
 	}
 	// The batch is stored. If the process dies here, Resume finds it.
@@ -321,9 +332,9 @@ func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 			return err
 		}
 		var old checkpoint.Checkpoint
-		if f.checkpoint != nil {
+		if f.content != nil {
 			// Resume has reported a checkpoint that cannot be read, and this is its cure.
-			old, _ = checkpoint.Decode(f.checkpoint.Data)
+			old, _ = checkpoint.Decode(f.content)
 		} else if f.last() > MaxEntities {
 			// The first batch of the topic may not have been stored to its end.
 			f.committed = f.last() - MaxEntities

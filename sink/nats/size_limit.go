@@ -77,6 +77,12 @@ func (l *sizeLimit) checkEntity(h feed.Header, namesChecked bool, body int) erro
 	return nil
 }
 
+// carries reports whether the message of a checkpoint has room for the one before it in its header.
+func (l *sizeLimit) carries(checkpoint, previous []byte) bool {
+	room := l.deadLetterRoom()
+	return len(previous)+leastMessage/4 <= min(room.Header, room.Message-len(checkpoint))
+}
+
 // deadLetterRoom returns the space for a dead letter.
 func (l *sizeLimit) deadLetterRoom() codec.Room {
 	most := cmp.Or(l.bytes.Load(), math.MaxInt32)
