@@ -38,6 +38,8 @@ type look struct {
 	session              *session
 	created, lastTime    time.Time
 	first, last, entries uint64
+	// config is a hash of the configuration.
+	config uint64
 	// losses counts the looks that showed less than the one before them.
 	losses int
 }

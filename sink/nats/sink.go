@@ -125,7 +125,8 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		}
 		s.limit.setFrom(info.Config)
 		s.publisher.domain, s.publisher.own = info.Domain, s.topic.ownsAll(info.Config.Subjects)
-		watched.session, watched.created, watched.last, watched.own = ses, info.Created, info.State.LastSeq, s.publisher.own
+		watched.session, watched.created, watched.config = ses, info.Created, hashOf(info.Config)
+		watched.last, watched.own = info.State.LastSeq, s.publisher.own
 		f, err := s.checkpoints.readFence(ctx, info, s.dedupe.seen)
 		if err != nil {
 			return err
@@ -152,10 +153,8 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		if s.misplaced != nil && last.equals(s.misplacedAt) {
 			return s.misplaced
 		}
-		if !watched.own {
-			if err := s.checkpoints.checkNewestSubject(ctx, f); err != nil {
-				return err
-			}
+		if err := s.checkpoints.checkNewestSubject(ctx, f); err != nil {
+			return err
 		}
 		if s.fast == chainedIngest {
 			s.ingest = s.fast

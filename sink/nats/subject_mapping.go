@@ -13,12 +13,15 @@ import (
 )
 
 // An account may map a subject to others, also a part of its messages. The server stores a batch with
-// them, and acknowledges it, if the stream has the other subjects, too. Then the topic lacks entities.
+// them, and acknowledges it, if the stream has the other subjects, too. Then the topic lacks entities. So it does
+// while the stream has a subject transform, whatever its subjects are.
 //
 // So in a stream of several topics the first batch of a session is read back. After that the fence of each
 // atomic batch, and of each fast batch in a stream of one topic, names the sequence of the newest entity on its
 // subject; after other fast batches, and when a sink resumes, the newest entity is read. A stream that has only
-// the topic's subjects is not read: the server refuses a batch of which messages go elsewhere.
+// the topic's subjects is read only then: the server refuses a batch that a mapping moves elsewhere, Resume refuses a
+// transform, and one that comes and goes in between is seen by the next commit or the next Resume, since the
+// checkpoint names its commit.
 
 // checkSubject returns an error if a message of this feed was stored on a subject that is none of the
 // topic.
@@ -26,7 +29,7 @@ func (r *checkpointReader) checkSubject(subject string, h nats.Header) error {
 	if h.Get(codec.FeedName) != r.topic.Feed || slices.Contains(r.topic.subjects(), subject) || subject == r.topic.deadSubject() {
 		return nil
 	}
-	return feed.Permanent(fmt.Errorf("a message for %s was stored on the subject %s: a subject mapping of the account moves entities away from the topic; "+
+	return feed.Permanent(fmt.Errorf("a message for %s was stored on the subject %s: a subject mapping of the account moves entities away from the topic, or a transform of the stream; "+
 		"remove the mapping, and then publish what is missing with 'feedbridge checkpoint set %s'", r.topic.Subject, subject, r.topic.Feed))
 }
 

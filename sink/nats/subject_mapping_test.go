@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/internal/testkit/must"
@@ -134,4 +135,52 @@ func TestSubjectMappingToASubjectThatTheStreamGets(t *testing.T) {
 	wantError(t, err, true, nil, "for shop.orders was stored on the subject elsewhere", "'feedbridge checkpoint set orders'")
 	_, err = s.Resume(t.Context())
 	wantError(t, err, true, nil, "for shop.orders was stored on the subject elsewhere")
+}
+
+// A stream of one topic gets a subject transform while a copy runs.
+func TestSubjectTransformOfARunningFeed(t *testing.T) {
+	t.Parallel()
+	const before, all = 6, 26
+	for _, fast := range []bool{false, true} {
+		for name, next := range map[string]func(t *testing.T, s *nats.Sink) error{
+			"starts again": func(t *testing.T, s *nats.Sink) error {
+				_, err := s.Log().Conn().Sink(orders()).Resume(t.Context())
+				return err
+			},
+			"commits": func(t *testing.T, s *nats.Sink) error {
+				return s.Commit(t.Context(), sinktest.Entities(all, 1), sinktest.At(all+1))
+			},
+			"resumes": func(t *testing.T, s *nats.Sink) error {
+				_, err := s.Resume(t.Context())
+				return err
+			},
+		} {
+			parallel.Run(t, fmt.Sprintf("fast ingest %v, the process %s after it", fast, name), func(t *testing.T) {
+				running := runServer(t, &server.Options{JetStream: true})
+				js := admin(t, running.ClientURL())
+				config := fitting()
+				config.AllowBatchPublish = fast
+				createStream(t, js, config)
+				s := connect(t, nats.Config{URL: running.ClientURL()}).Sink(orders())
+				resumeAndCommit(t, s, 0, 3)
+				commit(t, s, 3, before)
+				transformed := config
+				transformed.SubjectTransform = &jetstream.SubjectTransformConfig{Source: orders().Subject, Destination: "elsewhere"}
+				updateStream(t, js, transformed)
+				commit(t, s, before, all)
+				_, err := s.Log().Conn().Sink(orders()).Resume(t.Context())
+				wantError(t, err, true, nil, "it transforms subjects")
+				updateStream(t, js, config)
+				want := []string{"for shop.orders was stored on the subject elsewhere", "'feedbridge checkpoint set orders'"}
+				wantError(t, next(t, s), true, nil, want...)
+				for _, s := range []*nats.Sink{s, s.Log().Conn().Sink(orders())} {
+					_, err := s.Resume(t.Context())
+					wantError(t, err, true, nil, want...)
+				}
+				move(t, s, before)
+				resumeAndCommit(t, s, before, all)
+				wantFeed(t, s, all)
+			})
+		}
+	}
 }

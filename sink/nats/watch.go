@@ -2,13 +2,16 @@ package nats
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/internal/limit"
@@ -24,7 +27,8 @@ import (
 //     minHinted to maxHinted.
 //  3. A look that shows less than the one before it, or a stream that was created again, confirms
 //     nothing until the sink has resumed. The same holds for a look on another connection than
-//     that of the last Resume or Commit: the stream may have gone back, and commits gone unseen.
+//     that of the last Resume or Commit: the stream may have gone back, and commits gone unseen; and
+//     for one that shows another configuration than Resume has checked.
 //
 // A look that is not answered confirms nothing. Then each feed reads its own checkpoint.
 
@@ -108,14 +112,22 @@ func (w *watch) lookAt(ctx context.Context, stream *openStream) {
 	}
 	now.created, now.lastTime = info.Created, info.State.LastTime
 	now.first, now.last, now.entries = info.State.FirstSeq, info.State.LastSeq, info.State.Msgs
+	now.config = hashOf(info.Config)
 	stream.recordLook(now)
+}
+
+// hashOf returns a hash of a configuration, of which thousands of topics need no copy.
+func hashOf(c jetstream.StreamConfig) uint64 {
+	text, _ := json.Marshal(c) // as it was read
+	return xxhash.Sum64(text)
 }
 
 // watchedTopic is what a sink knows of its stream since its last Resume or Commit. It is not changed.
 type watchedTopic struct {
 	session *session
 	created time.Time
-	losses  int // before the Resume
+	config  uint64 // a hash of it
+	losses  int    // before the Resume
 	// own reports that the stream takes no other subjects than those of the topic.
 	own bool
 	// checkpoint is the sequence of the checkpoint, 0 if there is none, and last the newest
@@ -137,7 +149,7 @@ func (t watchedTopic) after(checkpoint uint64) *watchedTopic {
 // first Resume.
 func (t *watchedTopic) confirmedBy(l look, subscribed bool) time.Time {
 	switch {
-	case t == nil || l.session != t.session || l.losses != t.losses || !l.created.Equal(t.created) || t.checkpoint > 0 && t.checkpoint < l.first:
+	case t == nil || l.session != t.session || l.config != t.config || l.losses != t.losses || !l.created.Equal(t.created) || t.checkpoint > 0 && t.checkpoint < l.first:
 		return time.Time{}
 	case l.last == t.last:
 		return l.at

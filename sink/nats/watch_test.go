@@ -139,6 +139,16 @@ func TestALookConfirmsTheCheckpointOfTheStreamThatItShows(t *testing.T) {
 			s := w.other()
 			resumeAndCommit(t, s, 2, 4)
 		}, false, true}, // there is a hint
+		"its subjects transformed": {func(t *testing.T, w watched) {
+			config := stream(w).CachedInfo().Config
+			config.SubjectTransform = &jetstream.SubjectTransformConfig{Source: "shop.orders", Destination: "shop.others"}
+			updateStream(t, w.js, config)
+		}, false, false},
+		"its limit lowered": {func(t *testing.T, w watched) {
+			config := stream(w).CachedInfo().Config
+			config.MaxAge = time.Hour
+			updateStream(t, w.js, config)
+		}, false, false},
 		"deleted": {func(t *testing.T, w watched) {
 			must.Succeed(t, w.js.DeleteStream(t.Context(), stream(w).CachedInfo().Config.Name))
 		}, false, false},
