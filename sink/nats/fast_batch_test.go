@@ -3,6 +3,8 @@ package nats_test
 import (
 	"bytes"
 	"errors"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -133,6 +135,40 @@ func TestACopyDoesNotKnowATornFastBatch(t *testing.T) {
 			eventually(t, "the server has stored the beginning", func() bool { return spanOf(t, dying.Log()).End > whole+6 })
 			publishFresh(t, heir, whole, all)
 			wantFeed(t, heir, all)
+		})
+	}
+}
+
+// A message of a fast batch is lost on its way. The server stores those before it, and says so.
+func TestAMessageOfAFastBatchIsLost(t *testing.T) {
+	t.Parallel()
+	second := regexp.MustCompile(`HPUB \S+ \S+\.2\.1\.\$FI \d+ (\d+)\r\n`)
+	for name, others := range streams {
+		parallel.Run(t, name, func(t *testing.T) {
+			running := runServer(t, &server.Options{JetStream: true})
+			fastStream(t, running.ClientURL(), others)
+			p := runProxy(t, running.Addr().String())
+			s := connect(t, nats.Config{URL: p.url()}).Sink(orders())
+			resumeAndCommit(t, s, 0, 3)
+			p.setChange(false, func(data []byte) []byte {
+				at := second.FindSubmatchIndex(data)
+				if at == nil {
+					return data
+				}
+				size, err := strconv.Atoi(string(data[at[2]:at[3]]))
+				if err != nil || at[1]+size+2 > len(data) {
+					t.Errorf("the message is not sent at once: %v", err)
+					return data
+				}
+				return append(data[:at[0]], data[at[1]+size+2:]...)
+			})
+			wantError(t, s.Commit(t.Context(), sinktest.Entities(3, 3), sinktest.At(6)), false, nil, "lost on its way to the server")
+			p.setChange(false, nil)
+			if cp := resume(t, s); cp.Count != 4 {
+				t.Errorf("%d entities are counted, want 4", cp.Count)
+			}
+			publishFresh(t, s, 3, 6)
+			wantFeed(t, s, 6)
 		})
 	}
 }

@@ -220,6 +220,23 @@ func TestReplicatedStream(t *testing.T) {
 			resumeAndCommit(t, s, whole+4, whole+6)
 		}
 	})
+	t.Run("commits to a shared stream are atomic batches", func(t *testing.T) {
+		// A fence by subject is refused while another message with that fence is on its way to the replicas.
+		config := fitting()
+		config.Name, config.Subjects = "shared", []string{"shared.>", "_feedbridge.shared.>"}
+		config.AllowBatchPublish, config.Replicas = true, 3
+		createStream(t, js, config)
+		known(t, urls, "shared.orders")
+		s := connect(t, nats.Config{URL: urls}).Sink(nats.Topic{Feed: "orders", Subject: "shared.orders", Stream: nats.Stream{Name: "shared"}})
+		resume(t, s)
+		for n := range 3 {
+			commit(t, s, 50*n, 50*n+50)
+		}
+		if s.CommitsBy() != "atomic_batches" {
+			t.Errorf("commits by %s", s.CommitsBy())
+		}
+		wantFeed(t, s, 150)
+	})
 	t.Run("its leader stops in the middle of a copy", func(t *testing.T) { leaderStops(t, servers, urls) })
 }
 
