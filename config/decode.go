@@ -13,7 +13,7 @@ import (
 // addLayer adds the values of a source: text and lists of text, in mappings by their keys. They take precedence over
 // those that were added before, and a list replaces a list. The layer must not be used again.
 func (l *loader) addLayer(layer map[string]any) {
-	_ = l.layers.MergeConfigMap(layer) // fails never, and skips a list where a mapping is: no key may be both
+	_ = l.layers.MergeConfigMap(layer) // returns no error; types of one key never differ, since the values were read strictly
 }
 
 // layerKey returns the key of a name in the layers. viper folds keys to lower case and divides them at dots, which only

@@ -27,7 +27,7 @@ func TestKeysStayAsViperKeepsThem(t *testing.T) {
 	}
 }
 
-// A source changes what it sets: not what is beside that, in the defaults or in other feeds.
+// A source changes only the keys that it sets, not their siblings, the defaults or other feeds.
 func TestLayersChangeOnlyWhatTheySet(t *testing.T) {
 	t.Parallel()
 	cfg, err := Load(Options{

@@ -80,8 +80,8 @@ const (
 	manyRequests     = 10
 )
 
-// renewedTransport makes each request by the current one of a row of transports with the same settings. It is
-// safe for concurrent use.
+// renewedTransport sends requests by its current transport, which it replaces by a new one with the same settings
+// when that is old. It is safe for concurrent use.
 type renewedTransport struct {
 	settings *http.Transport
 	dials    atomic.Int64 // of the current transport

@@ -20,8 +20,8 @@ import (
 // Conn is a connection to a NATS system. It reconnects until it is closed. Any number of
 // sinks and logs share it.
 //
-// nats.go closes its connection for ever after any error of the server that it does not know, such as
-// one of a newer server or of a proxy. Then Conn makes another one, with which a new session begins.
+// nats.go closes its connection for ever after an error of the server that it does not know, such as an
+// error of a newer server or of a proxy. Then Conn makes a new connection, which begins a new session.
 type Conn struct {
 	client  *client
 	streams openStreams

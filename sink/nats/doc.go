@@ -43,8 +43,8 @@
 //   - A server before 2.12 accepts the configuration of a stream with atomic batches, ignores
 //     it, and stores staged messages as plain ones. So the sink checks the configuration that
 //     the server returns, on each Resume, makes no commit on a connection that is newer than
-//     that check, and requires that an acknowledgement names its batch and count. That is no proof that all
-//     are stored; fence.go has what is.
+//     that check, and requires that an acknowledgement names its batch and count. This does not prove that
+//     all are stored; see point 6 in fence.go.
 //   - The IDs in memory are valid as long as the newest message that they were loaded from is
 //     in the stream. Messages are recognised by their batch, and their number in it or
 //     Feedbridge-Commit, which the last one of a fast batch has. The IDs

@@ -58,10 +58,10 @@ import (
 //  6. A checkpoint that is stored, or acknowledged, does not prove its entities. nats-server before 2.14.6 goes
 //     on with an atomic batch after a message for which the account has no room, and acknowledges all; newer ones
 //     keep such a batch, and complete it when they are started again, as far as there is room and without any
-//     comparison. So the copy compares the places of the messages ([publisher.checkStored]), and so does whoever
-//     resumes ([checkpointReader.isTorn]). The checkpoint carries the one before it (see [previous]): if
-//     entities are missing, that one is resumed from, and what is stored behind it is known, like the
-//     beginning of a batch.
+//     comparison. So the copy compares the sequences of the messages ([publisher.checkStored]), and Resume does the
+//     same ([checkpointReader.isTorn]). The checkpoint carries the previous one in a header (see [previous]). If
+//     entities are missing, Resume returns the previous checkpoint, and loads the IDs of the entities behind it, as
+//     for the beginning of a batch.
 //
 //     A message of a fast batch may be refused behind the checks of the batch, when another stream of the account
 //     takes the last room in between. Then the server does not drop the rest. In a chain the next message is
@@ -75,9 +75,9 @@ import (
 //
 // Three cases remain: all of point 2 happens while the last message is in flight, or while the
 // process is stopped between the comparison and the message; a leader that was deposed
-// answers the comparison; and in a stream of several topics the copy dies before it has seen that a batch has a
-// hole, which nobody else can see if the batch is a fast one, or if the hole is its first message and the message of
-// another topic in front of it is deleted.
+// answers the comparison; and in a stream of several topics the copy dies before it reads the error of a batch
+// that lacks a message. The next copy cannot detect that for a fast batch, and for an atomic batch not if its
+// first message is missing and the message of another topic before it was deleted.
 
 // confirmAfter is the time after the last proof of a fence from which a commit compares the
 // content of the checkpoint again.

@@ -116,7 +116,7 @@ func (w *watch) lookAt(ctx context.Context, stream *openStream) {
 	stream.recordLook(now)
 }
 
-// hashOf returns a hash of a configuration, of which thousands of topics need no copy.
+// hashOf returns a hash of a configuration, so that thousands of topics do not keep a copy each.
 func hashOf(c jetstream.StreamConfig) uint64 {
 	text, _ := json.Marshal(c) // as it was read
 	return xxhash.Sum64(text)

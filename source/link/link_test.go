@@ -81,7 +81,7 @@ func TestRead(t *testing.T) {
 		{"ftp://a; rel=next", []Link{{Malformed: true, Parameters: "ftp://a; rel=next"}}},
 		{"/a; rel=next", []Link{{Malformed: true, Parameters: "/a; rel=next"}}},
 
-		// What is not closed has the rest of the field.
+		// An unclosed target or string extends to the end of the field.
 		{"<a; rel=next, <b", []Link{{Malformed: true, Parameters: "<a; rel=next, <b"}}},
 		{"<a; rel=x, <b>; rel=next", []Link{{Malformed: true, Parameters: "<a; rel=x, <b>; rel=next"}}},
 		{`<a>; title="b, <a>; rel=next`, []Link{{Malformed: true, Parameters: `; title="b, <a>; rel=next`}}},

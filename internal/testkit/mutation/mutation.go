@@ -16,7 +16,7 @@ import (
 const subtest = "mutated " // begins the name of the test of each mutation, with its number
 
 // OfCorpus returns a fuzz target that also tries some mutations of each input of its corpus. They depend on that
-// input alone, so that an input that is added does not change those of others. Fuzzing is as it is without it.
+// input alone, so that an input that is added does not change those of others. While fuzzing it returns target.
 func OfCorpus[Target any](perInput int, target Target) Target {
 	if flag.Lookup("test.fuzz").Value.String() != "" {
 		return target
